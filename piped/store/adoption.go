@@ -6,11 +6,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// SetAdoption stores what an application would take over, over what was known
-// before: who listed it keeps waiting since then. One that is accepted and covers the
-// objects stays as it was; where it does not, a decision is awaited again. Of an
-// application that is deleted nothing is stored. Changed tells whether anything was
-// written. NotFound if there is no such application.
+// SetAdoption stores the objects that an application would take over. The time since
+// when a decision is awaited stays. An accepted adoption that covers the objects stays
+// as it is; otherwise a new decision is awaited. For a deleted application nothing is
+// stored. changed reports whether anything was written. NotFound if there is no such
+// application.
 func (s *Store) SetAdoption(ctx context.Context, a deploy.Adoption) (changed bool, err error) {
 	body, err := encode(a)
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *Store) SetAdoption(ctx context.Context, a deploy.Adoption) (changed boo
 		changed = false
 		app, err := t.lockApplication(ctx, a.ApplicationID)
 		if err != nil || app.Deleted {
-			return err // deleted since it was looked at
+			return err // deleted in the meantime
 		}
 		known, ok, err := one(ctx, t, scanAdoption, selectAdoption+" WHERE application_id = ?"+t.store.dialect.forUpdate(), a.ApplicationID)
 		if err != nil || ok && stays(known, a) {
@@ -42,8 +42,8 @@ func (s *Store) SetAdoption(ctx context.Context, a deploy.Adoption) (changed boo
 	return changed && err == nil, s.fail(err, "store the adoption of application "+a.ApplicationID)
 }
 
-// stays reports whether what is known of an application's adoption needs no other
-// decision for the next list.
+// stays reports whether the stored adoption of an application needs no new decision for
+// the next list.
 func stays(known, next deploy.Adoption) bool {
 	if known.Accepted {
 		return known.Covers(next.Objects)
@@ -51,8 +51,8 @@ func stays(known, next deploy.Adoption) bool {
 	return known.Token == next.Token
 }
 
-// DropAdoption forgets an adoption that nobody has decided on: there is nothing to
-// take over any more. One that is accepted stays.
+// DropAdoption deletes an adoption without a decision: there is nothing to take over any
+// more. An accepted one stays.
 func (s *Store) DropAdoption(ctx context.Context, appID string) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, "DELETE FROM adoptions WHERE application_id = ? AND accepted = FALSE", appID)
@@ -61,10 +61,10 @@ func (s *Store) DropAdoption(ctx context.Context, appID string) error {
 	return s.fail(err, "forget the adoption of application "+appID)
 }
 
-// DecideAdoption answers a CommandDecideAdoption with success and does what it
-// says: an adoption that is accepted stays so until the application is deleted or there
-// is more to take over, one that is rejected is forgotten and its application disabled. The application's
-// notice goes. Illegal if no decision is awaited, or one on another list.
+// DecideAdoption answers a CommandDecideAdoption with success and applies its decision:
+// an accepted adoption stays until the application is deleted or there is more to take
+// over; a rejected one is deleted and its application disabled. The application's notice
+// is removed. Illegal if no decision is awaited, or one on another list.
 func (s *Store) DecideAdoption(ctx context.Context, c deploy.Command) error {
 	err := s.write(ctx, func(t *tx) error {
 		if _, err := t.lockPresent(ctx, c.ApplicationID); err != nil {
@@ -110,8 +110,8 @@ func checkDecision(a deploy.Adoption, ok bool, c deploy.Command) error {
 	return nil
 }
 
-// CheckDecision returns the error for which DecideAdoption would refuse a decision
-// on the adoption of that token; nil if it is awaited.
+// CheckDecision returns the error with which DecideAdoption would reject a decision on
+// the adoption of that token, nil if the decision is awaited.
 func (s *Store) CheckDecision(ctx context.Context, appID, token string) error {
 	a, ok, err := s.Adoption(ctx, appID)
 	if err != nil {
@@ -132,14 +132,14 @@ func scanAdoption(row scanner) (a deploy.Adoption, err error) {
 	return a, decode(body, &a)
 }
 
-// Adoption returns what an application would take over, or has been permitted to;
-// ok is false when there is nothing of the kind.
+// Adoption returns what an application would take over or is permitted to; ok is false
+// if there is nothing.
 func (s *Store) Adoption(ctx context.Context, appID string) (a deploy.Adoption, ok bool, err error) {
 	a, ok, err = one(ctx, s, scanAdoption, selectAdoption+" WHERE application_id = ?", appID)
 	return a, ok, s.fail(err, "read the adoption of application "+appID)
 }
 
-// Adoptions returns those that await a decision, the oldest first.
+// Adoptions returns the adoptions that await a decision, the oldest first.
 func (s *Store) Adoptions(ctx context.Context) ([]deploy.Adoption, error) {
 	as, err := all(ctx, s, scanAdoption, selectAdoption+" WHERE accepted = FALSE ORDER BY since, application_id")
 	return as, s.fail(err, "list adoptions")

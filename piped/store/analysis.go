@@ -6,17 +6,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// sampleBody is what is only carried of a sample.
+// sampleBody is the JSON column of a sample.
 type sampleBody struct {
 	Values   []float64 `json:"values,omitempty"`
 	Compared []float64 `json:"compared,omitempty"`
 	Text     string    `json:"text,omitempty"`
 }
 
-// AppendAnalysisSample stores what a check has seen. One that is stored already,
-// by its deployment, stage, check and position, is passed over, so that it may be
-// written again. NotFound if the deployment does not exist. Samples are gone with
-// their deployment.
+// AppendAnalysisSample stores a measurement of a check. It is idempotent: a sample with
+// the same deployment, stage, check and position is ignored. NotFound if the deployment
+// does not exist. Samples are deleted with their deployment.
 func (s *Store) AppendAnalysisSample(ctx context.Context, a deploy.AnalysisSample) error {
 	body, err := encode(sampleBody{a.Values, a.Compared, a.Text})
 	if err == nil {
@@ -33,8 +32,8 @@ func (s *Store) AppendAnalysisSample(ctx context.Context, a deploy.AnalysisSampl
 	return s.fail(err, "store what check "+a.Name+" has seen")
 }
 
-// AnalysisSamples returns what the checks of a stage have seen, or with stageID ""
-// those of the whole deployment: by stage, check and position.
+// AnalysisSamples returns the measurements of a stage's checks, or with stageID "" of
+// the whole deployment, by stage, check and position.
 func (s *Store) AnalysisSamples(ctx context.Context, deploymentID, stageID string) ([]deploy.AnalysisSample, error) {
 	var f filter
 	f.add("deployment_id = ?", deploymentID)
@@ -58,8 +57,8 @@ func scanSample(row scanner) (a deploy.AnalysisSample, err error) {
 	return a, nil
 }
 
-// SaveAnalysisPassed stores that an application has passed an analysis, over
-// what was known of it. NotFound if the application does not exist.
+// SaveAnalysisPassed replaces the record of the last analysis that an application
+// passed. NotFound if the application does not exist.
 func (s *Store) SaveAnalysisPassed(ctx context.Context, p deploy.AnalysisPassed) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, `INSERT INTO analyses_passed (application_id, analysis, deployment_id, started_at) VALUES (?, ?, ?, ?)
@@ -73,8 +72,8 @@ func (s *Store) SaveAnalysisPassed(ctx context.Context, p deploy.AnalysisPassed)
 	return s.fail(err, "store that analysis "+p.Analysis+" was passed")
 }
 
-// AnalysisPassed returns when the last analysis that an application passed began;
-// ok is false if it has not passed any.
+// AnalysisPassed returns when the last analysis that an application passed began; ok is
+// false if there is none.
 func (s *Store) AnalysisPassed(ctx context.Context, applicationID, analysis string) (p deploy.AnalysisPassed, ok bool, err error) {
 	p, ok, err = one(ctx, s, func(row scanner) (p deploy.AnalysisPassed, err error) {
 		var at int64

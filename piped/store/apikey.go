@@ -21,8 +21,8 @@ func scanAPIKey(row scanner) (k deploy.APIKey, err error) {
 	return k, err
 }
 
-// CreateAPIKey stores a new key; CreatedAt is set when it is zero. Exists if
-// there is a key of that ID, or an enabled one of that name. It is not announced.
+// CreateAPIKey stores a new key; CreatedAt is set if it is zero. Exists if there is a
+// key of that ID, or an enabled one of that name. It publishes no change.
 func (s *Store) CreateAPIKey(ctx context.Context, k deploy.APIKey) error {
 	if k.CreatedAt.IsZero() {
 		k.CreatedAt = s.now()
@@ -55,9 +55,8 @@ func (s *Store) APIKeys(ctx context.Context) ([]deploy.APIKey, error) {
 	return ks, s.fail(err, "list API keys")
 }
 
-// DisableAPIKey disables a key for good; one that is disabled stays as it is.
-// Illegal if it is the last enabled one with the role READ_WRITE: nobody could
-// make another.
+// DisableAPIKey disables a key for good. It is idempotent. Illegal if the key is the
+// last enabled one with the role READ_WRITE: without it no other could be created.
 func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 	err := s.write(ctx, func(t *tx) error {
 		key, ok, err := one(ctx, t, scanAPIKey, selectAPIKey+" WHERE id = ?", id)
@@ -69,7 +68,7 @@ func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 		case key.Disabled:
 			return nil
 		}
-		// All of them are locked: of two that are disabled at once, one sees the other.
+		// Locks all keys, so that of two concurrent calls one sees the effect of the other.
 		writers, err := all(ctx, t, scanText, "SELECT id FROM api_keys WHERE role = ? AND disabled = FALSE ORDER BY id"+t.store.dialect.forUpdate(), string(deploy.ReadWrite))
 		if err != nil {
 			return err
@@ -84,14 +83,14 @@ func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 	return s.fail(err, "disable API key "+id)
 }
 
-// NoteAPIKeyUse stores when keys were used last, by their ID. It never sets a
-// time back, ignores unknown keys and announces nothing.
+// NoteAPIKeyUse stores when keys were used last, by ID. It never sets an earlier time,
+// ignores unknown keys and publishes no change.
 func (s *Store) NoteAPIKeyUse(ctx context.Context, used map[string]time.Time) error {
 	if len(used) == 0 {
 		return nil
 	}
 	err := s.write(ctx, func(t *tx) error {
-		for _, id := range slices.Sorted(maps.Keys(used)) { // one locking order for all
+		for _, id := range slices.Sorted(maps.Keys(used)) { // the same locking order everywhere
 			at := toMilli(used[id])
 			if _, err := t.exec(ctx, "UPDATE api_keys SET last_used_at = ? WHERE id = ? AND last_used_at < ?", at, id, at); err != nil {
 				return err

@@ -9,7 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// applicationSpec is what only Git or the registration says of an application.
+// applicationSpec is the JSON column of the values that come from Git or the
+// registration.
 type applicationSpec struct {
 	Git         deploy.GitPath    `json:"git"`
 	Provider    string            `json:"provider,omitempty"`
@@ -47,12 +48,12 @@ func scanApplication(row scanner) (a deploy.Application, err error) {
 	return a, nil
 }
 
-// PutApplication stores what Git or the registration says of an application:
-// its name, kind, Git path, provider, description and labels. What the agent
-// itself remembers of a known one (disabled, deleted, registration, sync state,
-// notice, evaluated commit, last deployments) stays: a deleted application stays
-// deleted. A new one starts enabled with a's sync state (UNKNOWN if a has none) and evaluated
-// commit. Changed tells whether anything was written.
+// PutApplication stores what Git or the registration defines of an application: its
+// name, kind, Git path, provider, description and labels. The agent's own state of a
+// known application (disabled, deleted, registration, sync state, notice, evaluated
+// commit, last deployments) stays: a deleted application stays deleted. A new one starts
+// enabled with a's sync state (UNKNOWN if a has none) and evaluated commit. changed
+// reports whether anything was written.
 func (s *Store) PutApplication(ctx context.Context, a deploy.Application) (changed bool, err error) {
 	if err := checkIdentity(a); err != nil {
 		return false, err
@@ -141,8 +142,7 @@ func (t *tx) insertLabels(ctx context.Context, table, owner, id string, labels m
 	return t.insert(ctx, table, owner+", name, value", "", rows)
 }
 
-// lockApplication reads an application that nobody else changes until the
-// transaction ends.
+// lockApplication reads an application and locks it until the transaction ends.
 func (t *tx) lockApplication(ctx context.Context, id string) (deploy.Application, error) {
 	a, ok, err := one(ctx, t, scanApplication, selectApplication+" WHERE id = ?"+t.store.dialect.forUpdate(), id)
 	if err == nil && !ok {
@@ -155,8 +155,8 @@ func noApplication(id string) error {
 	return deploy.Errorf(deploy.NotFound, "there is no application %s", id)
 }
 
-// Application returns an application, deleted or not. Deploying is true while
-// one of its deployments is active, which ActiveID names.
+// Application returns an application, deleted or not. Deploying is true while it has an
+// active deployment, which ActiveID names.
 func (s *Store) Application(ctx context.Context, id string) (deploy.Application, error) {
 	a, ok, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", id)
 	if err == nil && !ok {
@@ -165,8 +165,8 @@ func (s *Store) Application(ctx context.Context, id string) (deploy.Application,
 	return a, s.fail(err, "read application "+id)
 }
 
-// ApplicationQuery selects applications. Zero fields ask for nothing, except
-// Disabled: without IncludeAll it selects strictly, false the enabled ones.
+// ApplicationQuery selects applications. Zero fields select nothing in particular,
+// except Disabled: without IncludeAll, false selects the enabled ones only.
 type ApplicationQuery struct {
 	Name           string
 	Kind           string
@@ -179,8 +179,8 @@ type ApplicationQuery struct {
 	Cursor         string
 }
 
-// ListApplications returns applications, last updated first, then by ID, and
-// the cursor behind the last of them: "" when there is none.
+// ListApplications returns applications, last updated first, then by ID, and the cursor
+// of the next page, "" if there is none.
 func (s *Store) ListApplications(ctx context.Context, q ApplicationQuery) ([]deploy.Application, string, error) {
 	var f filter
 	f.equal("name", q.Name)
@@ -205,9 +205,8 @@ func (s *Store) ListApplications(ctx context.Context, q ApplicationQuery) ([]dep
 	return apps, cursorAt(last.UpdatedAt, last.ID), nil
 }
 
-// SetSyncState stores an application's sync state if it says something else
-// than the stored one, and tells whether it did. Then events are announced in the same
-// transaction.
+// SetSyncState stores an application's sync state, and publishes events in the same
+// transaction, if the state differs from the stored one. It reports whether it did.
 func (s *Store) SetSyncState(ctx context.Context, id string, state deploy.SyncState, events ...deploy.Event) (changed bool, err error) {
 	state.At = milli(state.At)
 	text, err := encode(state)
@@ -230,18 +229,18 @@ func (s *Store) SetSyncState(ctx context.Context, id string, state deploy.SyncSt
 	return changed && err == nil, s.fail(err, "store the sync state of application "+id)
 }
 
-// SetEvaluatedCommit stores the last commit the trigger evaluated for these
-// applications, all in one transaction. Bases holds, by ID, the evaluated commit that
-// each was decided on: one that has another by now, because it was disabled or added
-// again, keeps that, and is to be evaluated anew. Unknown, disabled and deleted ones
-// are passed over.
+// SetEvaluatedCommit stores the last commit that the trigger evaluated for these
+// applications, in one transaction. bases holds, by ID, the evaluated commit that the
+// decision was based on: an application with another one by now, because it was disabled
+// or added again, keeps that and is evaluated again. Unknown, disabled and deleted
+// applications are ignored.
 func (s *Store) SetEvaluatedCommit(ctx context.Context, commit string, bases map[string]string) error {
 	const perStatement = 250
 	if len(bases) == 0 {
 		return nil
 	}
 	err := s.write(ctx, func(t *tx) error {
-		for chunk := range slices.Chunk(slices.Sorted(maps.Keys(bases)), perStatement) { // one locking order for all
+		for chunk := range slices.Chunk(slices.Sorted(maps.Keys(bases)), perStatement) { // the same locking order everywhere
 			args := []any{commit}
 			for _, id := range chunk {
 				args = append(args, id, bases[id])
@@ -257,7 +256,7 @@ func (s *Store) SetEvaluatedCommit(ctx context.Context, commit string, bases map
 	return s.fail(err, "store the evaluated commit "+deploy.ShortHash(commit))
 }
 
-// updateApplication assigns columns of one application and announces it.
+// updateApplication sets columns of one application and publishes the change.
 func (t *tx) updateApplication(ctx context.Context, id, assignments string, args ...any) error {
 	args = append(args, toMilli(t.store.now()), id)
 	n, err := t.exec(ctx, "UPDATE applications SET "+assignments+", updated_at = ? WHERE id = ?", args...)

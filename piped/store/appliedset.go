@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// newAEAD returns AES-256-GCM that makes its own random nonces; nil without a key.
+// newAEAD returns AES-256-GCM with random nonces, nil without a key.
 func newAEAD(key []byte) (cipher.AEAD, error) {
 	if key == nil {
 		return nil, nil
@@ -27,11 +27,10 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// SaveAppliedSet stores the complete set of objects a deployment applied,
-// compressed, encrypted and bound to the deployment's ID, over an earlier one.
-// Sets of the application that nothing returns to any more are dropped: those
-// that belong neither to this deployment, nor to the last success, nor to an
-// active one.
+// SaveAppliedSet stores the complete set of objects that a deployment applied,
+// compressed, encrypted and bound to the deployment's ID. It replaces an earlier set of
+// the deployment, and deletes the application's sets that belong neither to this
+// deployment, nor to the last success, nor to an active deployment.
 func (s *Store) SaveAppliedSet(ctx context.Context, set deploy.AppliedSet) error {
 	sealed, err := s.seal(set)
 	if err != nil {
@@ -66,8 +65,7 @@ func (s *Store) seal(set deploy.AppliedSet) ([]byte, error) {
 	return s.aead.Seal(nil, nil, zipped, []byte(set.DeploymentID)), nil
 }
 
-// zip compresses data. A compressor is far larger than most of what it compresses,
-// so that they are used again.
+// zip compresses data. Compressors are pooled: one is far larger than most of its input.
 func (s *Store) zip(data []byte) ([]byte, error) {
 	zw, ok := s.zippers.Get().(*gzip.Writer)
 	if !ok {
@@ -90,8 +88,8 @@ func noKey(deploymentID string) error {
 	return deploy.Errorf(deploy.Internal, "the store was opened without the key for the applied set of deployment %s", deploymentID)
 }
 
-// AppliedSet returns the set of objects a deployment applied. NotFound if none
-// is kept; Invalid if it was encrypted with another key.
+// AppliedSet returns the set of objects that a deployment applied. NotFound if none is
+// stored; Invalid if it was encrypted with another key.
 func (s *Store) AppliedSet(ctx context.Context, deploymentID string) (deploy.AppliedSet, error) {
 	if s.aead == nil {
 		return deploy.AppliedSet{}, noKey(deploymentID)

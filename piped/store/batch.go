@@ -8,13 +8,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// batchSize is how many items share one transaction: enough that the disk is
-// not what many small writes wait for, few enough that others get their turn.
+// batchSize is how many items share one transaction: enough that many small writes do
+// not wait for the disk, few enough that other writers get their turn.
 const batchSize = 50
 
-// CreateDeployments is CreateDeployment for many: several share a transaction,
-// and none is lost because of another. The two slices returned are as long as ns:
-// what was stored, and why what was not stored was not.
+// CreateDeployments is CreateDeployment for many: several share a transaction, but an
+// error concerns one item only. The returned slices are as long as ns: the stored
+// deployments, and the errors of the others.
 func (s *Store) CreateDeployments(ctx context.Context, ns []NewDeployment) ([]deploy.Deployment, []error) {
 	created, errs := make([]deploy.Deployment, len(ns)), make([]error, len(ns))
 	s.inBatches(ctx, len(ns), func(i int) string { return ns[i].Deployment.ApplicationID }, func(t *tx, i int) (err error) {
@@ -26,9 +26,9 @@ func (s *Store) CreateDeployments(ctx context.Context, ns []NewDeployment) ([]de
 	return created, errs
 }
 
-// PutApplications is PutApplication for many: several share a transaction, and
-// none is lost because of another. The two slices returned are as long as apps:
-// whether each was changed, and why it was not stored.
+// PutApplications is PutApplication for many: several share a transaction, but an error
+// concerns one item only. The returned slices are as long as apps: whether each was
+// changed, and its error.
 func (s *Store) PutApplications(ctx context.Context, apps []deploy.Application) (changed []bool, errs []error) {
 	changed, errs = make([]bool, len(apps)), make([]error, len(apps))
 	s.inBatches(ctx, len(apps), func(i int) string { return apps[i].ID }, func(t *tx, i int) (err error) {
@@ -43,10 +43,9 @@ func (s *Store) PutApplications(ctx context.Context, apps []deploy.Application) 
 	return changed, errs
 }
 
-// inBatches runs do for the items 0 to n-1, several in one transaction, in the
-// order of the applications they lock. When a transaction fails because of what
-// one of them asks, its items get one each. Failed is called for those that were
-// not stored.
+// inBatches calls do for the items 0 to n-1, several in one transaction, in the order of
+// the applications that they lock. If a transaction fails because of one item, each of
+// its items gets its own. failed is called for the items that were not stored.
 func (s *Store) inBatches(ctx context.Context, n int, application func(int) string, do func(*tx, int) error, failed func(int, error)) {
 	order := make([]int, n)
 	for i := range order {

@@ -8,8 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// SetCandidates replaces what is known of a repository's candidates, with an
-// empty list too, and tells whether that changed anything.
+// SetCandidates replaces the stored candidates of a repository, also by an empty list,
+// and reports whether that changed anything.
 func (s *Store) SetCandidates(ctx context.Context, repoID string, cs []deploy.Candidate) (changed bool, err error) {
 	cs = slices.Clone(cs)
 	slices.SortFunc(cs, byPath)

@@ -6,8 +6,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// SaveCapabilities stores what the cluster of a platform provider serves, over
-// what was known of it.
+// SaveCapabilities stores the capabilities of the cluster of a platform provider.
 func (s *Store) SaveCapabilities(ctx context.Context, provider string, c deploy.Capabilities) error {
 	versions, err := encode(c.APIVersions)
 	if err == nil {
@@ -21,7 +20,7 @@ func (s *Store) SaveCapabilities(ctx context.Context, provider string, c deploy.
 	return s.fail(err, "store what the cluster of platform provider "+provider+" serves")
 }
 
-// Capabilities returns what is known of the clusters, by platform provider.
+// Capabilities returns the stored capabilities of the clusters, by platform provider.
 func (s *Store) Capabilities(ctx context.Context) (map[string]deploy.Capabilities, error) {
 	type row struct {
 		provider string

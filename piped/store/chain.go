@@ -8,7 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// chainNode is what is fixed of a node when its chain begins.
+// chainNode holds the constant values of a node.
 type chainNode struct {
 	ApplicationID   string `json:"applicationID"`
 	ApplicationName string `json:"applicationName"`
@@ -21,9 +21,9 @@ type chainRow struct {
 	blocks [][]chainNode
 }
 
-// Chain returns a deployment chain. A node has the state of its deployment; one
-// without has that of its command: Pending while it is open, Failure with the
-// reason once it is refused.
+// Chain returns a deployment chain. A node has the state of its deployment. A node
+// without a deployment has that of its command: Pending while it is open, Failure with
+// the reason after it was rejected.
 func (s *Store) Chain(ctx context.Context, id string) (deploy.Chain, error) {
 	c, err := s.chain(ctx, id)
 	return c, s.fail(err, "read deployment chain "+id)
@@ -37,8 +37,8 @@ func (s *Store) chain(ctx context.Context, id string) (deploy.Chain, error) {
 	if err != nil {
 		return deploy.Chain{}, err
 	}
-	// Commands first: one that is read as open and answered meanwhile has its
-	// deployment below.
+	// Commands first: the deployment of a command that is answered in the meantime is
+	// found below.
 	commands, err := chainCommands(ctx, s, row.blocks)
 	if err != nil {
 		return deploy.Chain{}, err
@@ -71,8 +71,8 @@ func (s *Store) chain(ctx context.Context, id string) (deploy.Chain, error) {
 	return row.chain, nil
 }
 
-// awaiting gives a node without a deployment the state of its command. Answered
-// or missing, it will get none any more.
+// awaiting gives a node without a deployment the state of its command. If the command is
+// answered or missing, the node gets no deployment any more.
 func awaiting(node *deploy.ChainNode, c deploy.Command) {
 	node.Status, node.CompletedAt = deploy.Failure, c.HandledAt
 	switch c.Status {
@@ -117,8 +117,8 @@ func chainCommands(ctx context.Context, q querier, blocks [][]chainNode) (map[st
 	return out, nil
 }
 
-// beginChain stores the chain that d begins and asks for the deployments of its
-// later blocks.
+// beginChain stores the chain that d begins and requests the deployments of its later
+// blocks.
 func (t *tx) beginChain(ctx context.Context, c deploy.Chain, d *deploy.Deployment) error {
 	if c.ID == "" || c.ID != d.ChainID || d.ChainBlock != 0 || len(c.Blocks) == 0 {
 		return deploy.Errorf(deploy.Internal, "deployment %s (chain %q, block %d) cannot begin the chain %q of %d blocks",

@@ -9,7 +9,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Claim says who wants to write objects.
+// Claim is a request to write objects.
 type Claim struct {
 	ApplicationID string
 	Cluster       string // identity of the cluster, the same for all platform providers that name it
@@ -24,13 +24,13 @@ type TakenObject struct {
 	ApplicationID string
 }
 
-// ClaimObjects makes an application the one that may write objects, whatever their
+// ClaimObjects gives an application the exclusive right to write objects, whatever their
 // API version. If others have claimed some, none is claimed and these are returned,
-// sorted. The claim of an application counts while it is not deleted and has the
-// object in its inventory, or runs the deployment that made the claim. A claim ends
-// with DeleteInventory. NotFound if the application does not exist.
+// sorted. A claim counts while its application is not deleted and has the object in its
+// inventory, or runs the deployment that made the claim. It ends with DeleteInventory.
+// NotFound if the application does not exist.
 //
-// The identity of a provider's cluster may change, because it was not known before or
+// The identity of a provider's cluster may change, because it was unknown before or
 // because the provider names another cluster now: all claims of the provider move to it.
 func (s *Store) ClaimObjects(ctx context.Context, c Claim, refs ...deploy.ObjectRef) ([]TakenObject, error) {
 	missing, err := s.unclaimed(ctx, c, refs)
@@ -48,7 +48,7 @@ func (s *Store) ClaimObjects(ctx context.Context, c Claim, refs ...deploy.Object
 		return err
 	}
 	if err = s.write(ctx, claim); s.dialect.unique(err) {
-		err = s.write(ctx, claim) // another provider's claims were moved to the cluster at the same time
+		err = s.write(ctx, claim) // another provider's claims were moved to the cluster concurrently
 	}
 	switch {
 	case errors.Is(err, errTaken):
@@ -82,7 +82,7 @@ func (s *Store) unclaimed(ctx context.Context, c Claim, refs []deploy.ObjectRef)
 			out = append(out, ref)
 		}
 	}
-	slices.SortFunc(out, func(a, b deploy.ObjectRef) int { return cmp.Compare(a.Key(), b.Key()) }) // so that no two wait for each other
+	slices.SortFunc(out, func(a, b deploy.ObjectRef) int { return cmp.Compare(a.Key(), b.Key()) }) // avoids deadlocks
 	return out, nil
 }
 
@@ -90,8 +90,9 @@ func scanRef(row scanner) (o deploy.ObjectRef, err error) {
 	return o, row.Scan(&o.Group, &o.Kind, &o.Namespace, &o.Name)
 }
 
-// moveClaims gives all claims of a provider the identity of its cluster. Those to objects
-// that another provider's application has claimed there end: the first claim counts.
+// moveClaims moves all claims of a provider to the identity of its cluster. Where
+// another provider's application has claimed an object there, the first claim counts and
+// the other ends.
 func (t *tx) moveClaims(ctx context.Context, c Claim) error {
 	if _, err := t.exec(ctx, `DELETE FROM claims WHERE provider = ? AND cluster <> ? AND EXISTS (SELECT 1 FROM claims o WHERE o.cluster = ?
 		AND o.api_group = claims.api_group AND o.kind = claims.kind AND o.namespace = claims.namespace AND o.name = claims.name)`,

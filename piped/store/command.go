@@ -8,7 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// commandBody is what is only carried of a command.
+// commandBody is the JSON column of a command.
 type commandBody struct {
 	Commander       string             `json:"commander,omitempty"`
 	Strategy        deploy.Strategy    `json:"strategy,omitempty"`
@@ -58,8 +58,8 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 	return c, decode(metadata, &c.Metadata)
 }
 
-// CreateCommand stores a new command, open whatever c says, and returns it as
-// stored. Exists if there is a command of that ID.
+// CreateCommand stores a new command, always as open, and returns it as stored. Exists
+// if there is a command of that ID.
 func (s *Store) CreateCommand(ctx context.Context, c deploy.Command) (deploy.Command, error) {
 	var created deploy.Command
 	err := s.write(ctx, func(t *tx) (err error) {
@@ -72,7 +72,7 @@ func (s *Store) CreateCommand(ctx context.Context, c deploy.Command) (deploy.Com
 	return created, nil
 }
 
-// insertCommand adds a command as an open one and announces it.
+// insertCommand stores a command as open and publishes it.
 func (t *tx) insertCommand(ctx context.Context, c deploy.Command) (deploy.Command, error) {
 	c.Status, c.CreatedAt, c.HandledAt = deploy.CommandOpen, t.store.now(), time.Time{}
 	c.UpdatedAt = c.CreatedAt
@@ -105,8 +105,8 @@ func (s *Store) Command(ctx context.Context, id string) (deploy.Command, error) 
 
 func noCommand(id string) error { return deploy.Errorf(deploy.NotFound, "there is no command %s", id) }
 
-// OpenCommands returns the commands of these types (of all, when none is given)
-// that wait for an answer, the oldest first.
+// OpenCommands returns the unanswered commands of these types, of all types if none is
+// given, the oldest first.
 func (s *Store) OpenCommands(ctx context.Context, types ...deploy.CommandType) ([]deploy.Command, error) {
 	var f filter
 	f.add("status = 'NOT_HANDLED_YET'")
@@ -115,8 +115,8 @@ func (s *Store) OpenCommands(ctx context.Context, types ...deploy.CommandType) (
 	return cs, s.fail(err, "list open commands")
 }
 
-// FinishCommand answers a command: its status becomes the given one and
-// metadata is merged into its own. Conflict if it was answered before.
+// FinishCommand answers a command: it sets the status and merges metadata into that of
+// the command. Conflict if it was answered before.
 func (s *Store) FinishCommand(ctx context.Context, id string, status deploy.CommandStatus, metadata map[string]string) error {
 	if status == deploy.CommandOpen {
 		return deploy.Errorf(deploy.Illegal, "command %s cannot be finished as %s", id, status)
@@ -125,9 +125,8 @@ func (s *Store) FinishCommand(ctx context.Context, id string, status deploy.Comm
 	return s.fail(err, "finish command "+id)
 }
 
-// NoteCommand merges metadata into that of an open command, which tells who waits
-// for its answer what becomes of it; an empty value takes a key away. Conflict if it
-// was answered before.
+// NoteCommand merges metadata into that of an open command, to show its progress; an
+// empty value removes a key. Conflict if it was answered before.
 func (s *Store) NoteCommand(ctx context.Context, id string, metadata map[string]string) error {
 	err := s.write(ctx, func(t *tx) error {
 		c, err := t.openCommand(ctx, id)
@@ -164,7 +163,7 @@ func (t *tx) finishCommand(ctx context.Context, id string, status deploy.Command
 	return t.setMetadata(ctx, c, metadata, status)
 }
 
-// setMetadata merges metadata into a command's and writes its status.
+// setMetadata merges metadata into that of a command and sets its status.
 func (t *tx) setMetadata(ctx context.Context, c deploy.Command, metadata map[string]string, status deploy.CommandStatus) error {
 	merged := maps.Clone(c.Metadata)
 	if merged == nil {

@@ -9,19 +9,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// How much of what was told is kept, and for how long.
+// Retention of events and deliveries.
 const (
-	eventsFor      = 90 * 24 * time.Hour // events that were led to their receivers
+	eventsFor      = 90 * 24 * time.Hour // routed events
 	deadLettersFor = 30 * 24 * time.Hour
 	notesFor       = 90 * 24 * time.Hour
 	maxDeadLetters = 1000 // of each receiver
-	shownDead      = 20   // of each receiver, in its state
-	maxErrorText   = 1000 // bytes of why a delivery failed
+	shownDead      = 20   // of each receiver, shown in its state
+	maxErrorText   = 1000 // bytes of the error of a delivery
 )
 
-// RegisterReceivers makes the named receivers all that there are. One that is new is
-// told of no event that is committed already; of one that is gone, what it was to be
-// told and what it remembered is dropped.
+// RegisterReceivers replaces the registered receivers. A new one gets only events that
+// are committed later. The deliveries and notes of a removed one are deleted.
 func (s *Store) RegisterReceivers(ctx context.Context, names ...string) error {
 	err := s.write(ctx, func(t *tx) error {
 		known, err := t.receivers(ctx)
@@ -61,10 +60,10 @@ func (t *tx) receivers(ctx context.Context) (map[string]int64, error) {
 	return out, err
 }
 
-// RouteEvents marks events as delivered and stores in the same transaction to whom
-// they are to be handed over: of each delivery the receiver, the order and the
-// event's number count. What was marked before makes no delivery again, and neither
-// does an event for a receiver that is not registered or younger than it.
+// RouteEvents marks events as routed and stores their deliveries in the same
+// transaction: of each delivery its receiver, order and event number. It ignores
+// deliveries of events that were routed before, or that are older than their receiver,
+// and receivers that are not registered.
 func (s *Store) RouteEvents(ctx context.Context, seqs []int64, deliveries ...deploy.Delivery) error {
 	err := s.write(ctx, func(t *tx) error {
 		since, err := t.receivers(ctx)
@@ -112,9 +111,9 @@ func scanDelivery(row scanner) (d deploy.Delivery, err error) {
 	return d, err
 }
 
-// dueDeliveries are those of a receiver that may be tried at a time: nothing of their
-// order that was committed before waits. The plus has SQLite read them in their order,
-// so that it can stop when there are enough.
+// dueDeliveries selects the deliveries of a receiver that may be tried at a time: those
+// without an earlier pending delivery of the same order. The plus makes SQLite read them
+// in their order, so that it can stop early.
 const dueDeliveries = ` WHERE d.receiver = ? AND d.given_up_at = 0 AND +d.next_at <= ? AND (d.order_key = '' OR NOT EXISTS (
 	SELECT 1 FROM deliveries e WHERE e.receiver = d.receiver AND e.order_key = d.order_key AND e.given_up_at = 0 AND e.seq < d.seq))
 	ORDER BY d.seq`
@@ -122,26 +121,25 @@ const dueDeliveries = ` WHERE d.receiver = ? AND d.given_up_at = 0 AND +d.next_a
 const nextDelivery = "SELECT COALESCE(MIN(next_at), 0) FROM deliveries WHERE receiver = ? AND given_up_at = 0 AND next_at > ?"
 
 // PendingDeliveries returns up to limit (0: all) deliveries of a receiver that may be
-// tried now, in the order of their events, and when the next one that failed is to be
-// tried again: zero when none is. Of several of one order only the first may be tried.
+// tried now, in the order of their events, and the time of the next retry, zero if there
+// is none. Only the first delivery of an order may be tried.
 func (s *Store) PendingDeliveries(ctx context.Context, receiver string, limit int) (due []deploy.Delivery, next time.Time, err error) {
 	now := toMilli(s.now())
 	f := filter{args: []any{receiver, now}}
 	due, err = all(ctx, s, scanDelivery, f.limit(selectDelivery+dueDeliveries, limit), f.args...)
 	if err != nil {
-		return nil, time.Time{}, s.fail(err, "read what "+receiver+" is to be told")
+		return nil, time.Time{}, s.fail(err, "read the pending deliveries of "+receiver)
 	}
 	at, _, err := one(ctx, s, scanNumber, nextDelivery, receiver, now)
-	return due, fromMilli(at), s.fail(err, "read what "+receiver+" is to be told")
+	return due, fromMilli(at), s.fail(err, "read the pending deliveries of "+receiver)
 }
 
-// FinishDelivery forgets a delivery that was handed over. One that is not there any
-// more changes nothing.
+// FinishDelivery deletes a completed delivery. It is idempotent.
 func (s *Store) FinishDelivery(ctx context.Context, d deploy.Delivery) error {
 	return s.changeDelivery(ctx, d, "DELETE FROM deliveries WHERE receiver = ? AND seq = ?", d.Receiver, d.Event.Seq)
 }
 
-// RetryDelivery notes that an attempt failed, why, and when the next one is due.
+// RetryDelivery records a failed attempt, its error, and when the next one is due.
 func (s *Store) RetryDelivery(ctx context.Context, d deploy.Delivery, next time.Time, why string) error {
 	return s.changeDelivery(ctx, d, "UPDATE deliveries SET attempts = attempts + 1, next_at = ?, error = ? WHERE receiver = ? AND seq = ? AND given_up_at = 0",
 		toMilli(next), shortened(why), d.Receiver, d.Event.Seq)
@@ -155,8 +153,8 @@ func (s *Store) changeDelivery(ctx context.Context, d deploy.Delivery, query str
 	return s.fail(err, "store what became of event "+d.Event.Key+" for "+d.Receiver)
 }
 
-// GiveUpDelivery notes that the last attempt failed and that there will be no other.
-// The last 1000 of a receiver are kept for 30 days.
+// GiveUpDelivery records the last failed attempt and makes the delivery a dead letter.
+// The last 1000 of a receiver are retained for 30 days.
 func (s *Store) GiveUpDelivery(ctx context.Context, d deploy.Delivery, why string) error {
 	err := s.write(ctx, func(t *tx) error {
 		if _, err := t.exec(ctx, "UPDATE deliveries SET attempts = attempts + 1, given_up_at = ?, error = ? WHERE receiver = ? AND seq = ? AND given_up_at = 0",
@@ -178,7 +176,7 @@ func shortened(text string) string {
 	return text
 }
 
-// HurryDeliveries makes all that failed due now: what stood in the way may be mended.
+// HurryDeliveries makes all failed deliveries due now: the cause may be fixed.
 func (s *Store) HurryDeliveries(ctx context.Context) error {
 	err := s.write(ctx, func(t *tx) error {
 		now := toMilli(s.now())
@@ -191,12 +189,12 @@ func (s *Store) HurryDeliveries(ctx context.Context) error {
 const forgottenEvents = `DELETE FROM outbox WHERE seq IN (SELECT o.seq FROM outbox o WHERE o.delivered_at > 0 AND o.delivered_at < ?
 	AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.seq = o.seq) ORDER BY o.delivered_at LIMIT ?)`
 
-// forgottenAtOnce is how many events are forgotten in one transaction: others have
+// forgottenAtOnce is how many events are deleted in one transaction: other writers get
 // their turn in between.
 const forgottenAtOnce = 1000
 
-// ForgetEvents deletes events that were led to their receivers 90 days ago, what was
-// given up 30 days ago, and what receivers noted 90 days ago.
+// ForgetEvents deletes events routed 90 days ago, dead letters after 30 days, and notes
+// of receivers after 90 days.
 func (s *Store) ForgetEvents(ctx context.Context) error {
 	now := s.now()
 	err := s.write(ctx, func(t *tx) error {
@@ -213,10 +211,10 @@ func (s *Store) ForgetEvents(ctx context.Context) error {
 			return err
 		})
 	}
-	return s.fail(err, "forget what was told long ago")
+	return s.fail(err, "delete old events")
 }
 
-// ReceiverStates returns how far each registered receiver is, by name.
+// ReceiverStates returns the state of each registered receiver, by name.
 func (s *Store) ReceiverStates(ctx context.Context) (map[string]deploy.ReceiverState, error) {
 	out := map[string]deploy.ReceiverState{}
 	states, err := all(ctx, s, scanReceiverState, `SELECT r.name,
@@ -248,14 +246,14 @@ func scanReceiverState(row scanner) (r deploy.ReceiverState, err error) {
 	return r, err
 }
 
-// ReceiverNote returns what a receiver noted under a key, "" if nothing.
+// ReceiverNote returns what a receiver stored under a key, "" if nothing.
 func (s *Store) ReceiverNote(ctx context.Context, receiver, key string) (string, error) {
 	value, _, err := one(ctx, s, scanText, "SELECT value FROM receiver_notes WHERE receiver = ? AND note_key = ?", receiver, key)
 	return value, s.fail(err, "read what "+receiver+" noted")
 }
 
-// PutReceiverNote stores what a registered receiver notes under a key, over what it
-// noted there before. It is forgotten after 90 days without a change.
+// PutReceiverNote stores the note of a registered receiver under a key. It is deleted
+// after 90 days without a change.
 func (s *Store) PutReceiverNote(ctx context.Context, receiver, key, value string) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, `INSERT INTO receiver_notes (receiver, note_key, value, updated_at) SELECT name, ?, ?, ? FROM receivers WHERE name = ?
@@ -266,8 +264,8 @@ func (s *Store) PutReceiverNote(ctx context.Context, receiver, key, value string
 	return s.fail(err, "store what "+receiver+" notes")
 }
 
-// Announce writes events that tell of nothing that is stored with them, unless events
-// of their keys were written before.
+// Announce writes events that belong to no other write. Events whose keys were written
+// before are ignored.
 func (s *Store) Announce(ctx context.Context, events ...deploy.Event) error {
 	err := s.write(ctx, func(t *tx) error {
 		t.events = append(t.events, events...)

@@ -9,7 +9,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// origin is what a deployment was made with; it never changes.
+// origin is the JSON column of the values that never change.
 type origin struct {
 	Git        deploy.GitPath    `json:"git"`
 	Kind       string            `json:"kind,omitempty"`
@@ -19,7 +19,7 @@ type origin struct {
 	ChainBlock int               `json:"chainBlock,omitempty"`
 }
 
-// state is what the phases add.
+// state is the JSON column of the values that the phases change.
 type state struct {
 	Reason              string                   `json:"reason,omitempty"`
 	Strategy            deploy.Strategy          `json:"strategy,omitempty"`
@@ -74,7 +74,7 @@ func stateTextOf(d *deploy.Deployment) (string, error) {
 	})
 }
 
-// normalize rounds d's times to what is read back.
+// normalize rounds d's times as they are read from the database.
 func normalize(d *deploy.Deployment) {
 	for _, t := range []*time.Time{&d.Trigger.At, &d.Trigger.Commit.At, &d.Deadline, &d.CreatedAt, &d.UpdatedAt, &d.CompletedAt} {
 		*t = milli(*t)
@@ -114,7 +114,7 @@ func (s *Store) Deployment(ctx context.Context, id string) (deploy.Deployment, e
 	return d, s.fail(err, "read deployment "+id)
 }
 
-// DeploymentsByID returns those of these deployments that exist, in no order.
+// DeploymentsByID returns the deployments of these IDs that exist, in no order.
 func (s *Store) DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Deployment, error) {
 	const perQuery = 500
 	var out []deploy.Deployment
@@ -128,8 +128,8 @@ func (s *Store) DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Dep
 	return out, nil
 }
 
-// DeploymentsByPrefix returns up to limit deployments whose ID begins with prefix,
-// upper and lower case distinguished, the last that was triggered first.
+// DeploymentsByPrefix returns up to limit deployments whose ID begins with prefix
+// (case-sensitive), the last triggered first.
 func (s *Store) DeploymentsByPrefix(ctx context.Context, prefix string, limit int) ([]deploy.Deployment, error) {
 	var f filter
 	f.add("substr(id, 1, ?) = ?", utf8.RuneCountInString(prefix), prefix)
@@ -137,8 +137,8 @@ func (s *Store) DeploymentsByPrefix(ctx context.Context, prefix string, limit in
 	return ds, s.fail(err, "find deployments by the beginning of their ID")
 }
 
-// DeploymentsIn returns the deployments in any of these statuses, the one that
-// was triggered first first.
+// DeploymentsIn returns the deployments in any of these statuses, the first triggered
+// first.
 func (s *Store) DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([]deploy.Deployment, error) {
 	var f filter
 	in(&f, "status", statuses)
@@ -146,8 +146,8 @@ func (s *Store) DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([
 	return ds, s.fail(err, "list deployments by status")
 }
 
-// CountTriggered counts an application's deployments of a kind that were
-// triggered at since or later: those of one commit, or (commit "") of any.
+// CountTriggered counts the deployments of a kind that were triggered for an application
+// at since or later: for one commit, or with commit "" for any.
 func (s *Store) CountTriggered(ctx context.Context, appID string, kind deploy.TriggerKind, commit string, since time.Time) (int, error) {
 	var f filter
 	f.add("application_id = ?", appID)
@@ -159,8 +159,8 @@ func (s *Store) CountTriggered(ctx context.Context, appID string, kind deploy.Tr
 	return int(n), s.fail(err, "count the deployments of application "+appID)
 }
 
-// LastTriggered returns when an application's last deployment of a kind was
-// triggered; the zero time if there is none.
+// LastTriggered returns the time of the last trigger of a kind for an application, zero
+// if there is none.
 func (s *Store) LastTriggered(ctx context.Context, appID string, kind deploy.TriggerKind) (time.Time, error) {
 	n, _, err := one(ctx, s, scanNumber, "SELECT COALESCE(MAX(triggered_at), 0) FROM deployments WHERE application_id = ? AND trigger_kind = ?",
 		appID, string(kind))

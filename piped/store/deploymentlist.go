@@ -9,7 +9,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// DeploymentQuery selects deployments; zero fields ask for nothing.
+// DeploymentQuery selects deployments; zero fields do not restrict.
 type DeploymentQuery struct {
 	Statuses        []deploy.Status
 	Kinds           []string // of the application
@@ -21,12 +21,11 @@ type DeploymentQuery struct {
 	Cursor          string
 }
 
-// ListDeployments returns deployments, last updated first, then by ID, and the
-// cursor behind the last of them: "" when there is none.
+// ListDeployments returns deployments, last updated first, then by ID, and the cursor of
+// the next page, "" if there is none.
 //
-// SQLite knows nothing of how often a value occurs, so the way a page is found is
-// chosen here: it must not read what the page leaves out, whether most of the
-// deployments match or hardly any.
+// SQLite does not know how often a value occurs, so the query plan is chosen here: a
+// page must not read the rows that it leaves out, whether most deployments match or few.
 func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deploy.Deployment, string, error) {
 	var f filter
 	if err := f.after(q.Cursor); err != nil {
@@ -84,8 +83,7 @@ func (f filter) newestOf(statuses []deploy.Status, limit int) filter {
 	return newest
 }
 
-// anyOfKind reports whether there are applications of these kinds: if not, there is
-// nothing to look for.
+// anyOfKind reports whether there are applications of these kinds.
 func (s *Store) anyOfKind(ctx context.Context, kinds []string) (bool, error) {
 	_, ok, err := one(ctx, s, scanText, "SELECT kind FROM applications WHERE kind IN ("+placeholders(len(kinds))+") LIMIT 1", anys(kinds)...)
 	return ok, err

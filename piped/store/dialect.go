@@ -27,22 +27,22 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// dialect is everything in which the two engines differ.
+// dialect contains all differences between the two engines.
 type dialect interface {
 	engine() string // sqlite or postgres
 	name() string   // the database in words, without credentials
 	open(ctx context.Context) (writer, reader *sql.DB, err error)
 	openError(op string, err error) error
-	// hold keeps other agents out. Conflict if one has the database.
+	// hold takes the exclusive right. Conflict if another agent has it.
 	hold(ctx context.Context, s *Store) (hold, error)
 
 	goose() goose.Dialect
 	migrationOptions() ([]goose.ProviderOption, error)
-	// lockSchema keeps others from migrating until the transaction ends.
+	// lockSchema prevents concurrent migrations until the transaction ends.
 	lockSchema(ctx context.Context, t *sql.Tx) error
-	// countTables is a query for how many tables have a name.
+	// countTables is a query for the number of tables with a name.
 	countTables() string
-	// snapshot makes a transaction that reads everything as it is at one moment.
+	// snapshot begins a transaction with a consistent snapshot.
 	snapshot() *sql.TxOptions
 
 	// rewrite turns `?` placeholders into the engine's. Queries hold no other
@@ -51,22 +51,21 @@ type dialect interface {
 	// forUpdate ends a SELECT that locks the rows it reads until the
 	// transaction ends.
 	forUpdate() string
-	// oneWriter tells whether there is one connection to write through, which
-	// writers that come at the same time share.
+	// oneWriter reports whether concurrent writers share one connection.
 	oneWriter() bool
-	// cacheStatements tells whether the store shall keep prepared statements.
+	// cacheStatements reports whether the store caches prepared statements.
 	cacheStatements() bool
 
-	unique(err error) bool      // a unique constraint refused the write
-	foreign(err error) bool     // a row that is referred to does not exist
+	unique(err error) bool      // a unique constraint was violated
+	foreign(err error) bool     // a foreign key was violated
 	retryable(err error) bool   // the same transaction may succeed right now
 	unavailable(err error) bool // it may succeed later
 
 	// size returns how many bytes the database takes.
 	size(ctx context.Context, s *Store) (int64, error)
 
-	// seal is t's last statement: it fails unless the database is still this agent's, and
-	// notifies other processes of t's changes when t commits. listen delivers such
+	// seal is t's last statement: it fails unless this agent still has the database, and
+	// notifies other processes of t's changes at the commit. listen delivers such
 	// notifications to s until ctx ends.
 	seal(ctx context.Context, t *tx) error
 	listen(ctx context.Context, s *Store) error
@@ -83,11 +82,11 @@ func dialectFor(dsn string) (dialect, error) {
 		return sqliteDialect{path: rest}, nil
 	case scheme == "postgres" || scheme == "postgresql":
 		config, err := pgx.ParseConfig(dsn)
-		if err != nil { // the error repeats the DSN
+		if err != nil { // the error contains the DSN
 			return nil, deploy.Errorf(deploy.Invalid, "store.dsn cannot be read: write postgres://<user>:<password>@<host>:<port>/<database>, special characters of the password percent-encoded")
 		}
-		// The server ends the connections of a machine that is gone within half a minute: its
-		// locks keep the next agent out for no longer.
+		// The server closes the connections of an unreachable machine within half a minute,
+		// and with them the locks that block the next agent.
 		for name, value := range map[string]string{"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"} {
 			config.RuntimeParams[name] = value
 		}
@@ -116,7 +115,7 @@ func (d sqliteDialect) open(ctx context.Context) (writer, reader *sql.DB, err er
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
 		return nil, nil, deploy.Errorf(deploy.Invalid, "create the directory of the database file: %w", err)
 	}
-	// SQLite gives its companion files the mode of the database file.
+	// SQLite creates its other files with the mode of the database file.
 	f, err := os.OpenFile(d.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, nil, deploy.Errorf(deploy.Invalid, "open the database file: %w", err)
@@ -148,8 +147,7 @@ func (d sqliteDialect) url(params url.Values) string {
 	return "file:" + (&url.URL{Path: d.path}).EscapedPath() + "?" + params.Encode()
 }
 
-// check reads the whole file once: a damaged page found in the middle of a
-// deployment would be found too late.
+// check reads the whole file once, so that a damaged page is not found during a deployment.
 func (d sqliteDialect) check(ctx context.Context, db *sql.DB) error {
 	var result string
 	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {
@@ -207,7 +205,7 @@ func (sqliteDialect) unavailable(err error) bool {
 	return false
 }
 
-// size is that of the file and of the companion that holds what is not in it yet.
+// size returns the size of the database file and of its WAL.
 func (d sqliteDialect) size(context.Context, *Store) (int64, error) {
 	var total int64
 	for _, path := range []string{d.path, d.path + "-wal"} {
@@ -221,8 +219,8 @@ func (d sqliteDialect) size(context.Context, *Store) (int64, error) {
 	return total, nil
 }
 
-// seal does nothing: the database cannot be lost, and another process that opens the same
-// file is a command of a moment, whose changes the periodic scans see.
+// seal does nothing: the database cannot be lost, and other processes with the same file are
+// short commands, whose changes the periodic scans find.
 func (sqliteDialect) seal(context.Context, *tx) error { return nil }
 
 func (sqliteDialect) listen(ctx context.Context, _ *Store) error {
@@ -246,9 +244,9 @@ const (
 	postgresIdleConns = 4
 	postgresIdleTime  = 5 * time.Minute
 
-	// postgresChannel carries lists of changes, the sender's ID first.
+	// postgresChannel is the channel of notifications.
 	postgresChannel = "piped_changes"
-	// maxPayload stays below the 8000 bytes a notification may have.
+	// maxPayload is below the limit of 8000 bytes per notification.
 	maxPayload = 7000
 )
 
@@ -285,7 +283,7 @@ func (postgresDialect) migrationOptions() ([]goose.ProviderOption, error) {
 }
 
 func (d postgresDialect) lockSchema(ctx context.Context, t *sql.Tx) error {
-	_, err := t.ExecContext(ctx, d.rewrite("SELECT pg_advisory_xact_lock(?)"), lock.DefaultLockID) // what migrationOptions takes
+	_, err := t.ExecContext(ctx, d.rewrite("SELECT pg_advisory_xact_lock(?)"), lock.DefaultLockID) // the lock of migrationOptions
 	return err
 }
 
@@ -324,7 +322,7 @@ func (postgresDialect) retryable(err error) bool {
 	return code == "40001" || code == "40P01" // serialisation failure, deadlock
 }
 
-// unavailable: the server cannot be reached, is out of resources, or is ending.
+// unavailable reports whether the server is unreachable, out of resources, or stopping.
 func (postgresDialect) unavailable(err error) bool {
 	code := postgresCode(err)
 	if code == "" {
@@ -358,8 +356,8 @@ type notification struct {
 	Changes []deploy.Change `json:"c"`
 }
 
-// seal checks the fencing token in the statement that notifies, which costs no further round
-// trip to the server. It is the last one, so that the token's row is locked briefly.
+// seal checks the fencing token in the statement that notifies, without a further round trip
+// to the server. It is the last one, so that the row of the token is locked briefly.
 func (d postgresDialect) seal(ctx context.Context, t *tx) error {
 	suffix, token := "", []any(nil)
 	if t.token != "" {

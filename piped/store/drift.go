@@ -7,28 +7,27 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxDriftHistory is how many ended reports of drift are kept of an application.
+// maxDriftHistory is how many ended drift reports of an application are retained.
 const maxDriftHistory = 200
 
-// ReportDrift stores what was found out about an application's drift, all of it in
-// one transaction: the sync state, unless it says what is stored already or the
-// configuration is invalid, which only the trigger takes back; the report, if there
-// is one, over what was stored under its ID; and the events. It tells whether it
-// stored anything.
+// ReportDrift stores the result of an evaluation of an application's drift in one
+// transaction: the sync state, unless it is unchanged or the configuration is invalid, a
+// state that only the trigger ends; the report, if there is one, over that of the same
+// ID; and the events. It reports whether it stored anything.
 //
-// Judged is the application as it was judged. Conflict if a deployment of it is under
-// way or was since: what was found out does not count any more. A report that ends
-// with deploy.DriftAbandoned is stored nevertheless. Of the reports that have ended
-// the last 200 are kept.
-func (s *Store) ReportDrift(ctx context.Context, judged deploy.Application, state deploy.SyncState, report *deploy.DriftReport, events ...deploy.Event) (changed bool, err error) {
+// evaluated is the application at the time of the evaluation. Conflict if a deployment
+// of it is active or was since: the result is outdated. A report that ends with
+// deploy.DriftAbandoned is stored nevertheless. Of the ended reports the last 200 are
+// retained.
+func (s *Store) ReportDrift(ctx context.Context, evaluated deploy.Application, state deploy.SyncState, report *deploy.DriftReport, events ...deploy.Event) (changed bool, err error) {
 	state.At, state.ShortReason, state.Reason = milli(state.At), clean(state.ShortReason), clean(state.Reason)
 	err = s.write(ctx, func(t *tx) error {
 		changed = false
-		app, err := t.lockApplication(ctx, judged.ID)
+		app, err := t.lockApplication(ctx, evaluated.ID)
 		if err != nil {
 			return err
 		}
-		if (report == nil || report.End != deploy.DriftAbandoned) && deployedSince(judged, app) {
+		if (report == nil || report.End != deploy.DriftAbandoned) && deployedSince(evaluated, app) {
 			return deploy.Errorf(deploy.Conflict, "application %s was deployed since it was compared with Git", app.Name)
 		}
 		if app.Sync.Status != deploy.SyncInvalidConfig && !app.Deleted && !app.Sync.SameAs(state) {
@@ -49,13 +48,13 @@ func (s *Store) ReportDrift(ctx context.Context, judged deploy.Application, stat
 		t.events = append(t.events, events...)
 		return t.putDriftReport(ctx, *report)
 	})
-	return changed && err == nil, s.fail(err, "store the drift of application "+judged.ID)
+	return changed && err == nil, s.fail(err, "store the drift of application "+evaluated.ID)
 }
 
-// deployedSince reports whether a deployment is under way, or has been since the
-// application was as judged.
-func deployedSince(judged, now deploy.Application) bool {
-	return now.Deploying || idOf(judged.LastSuccessful) != idOf(now.LastSuccessful)
+// deployedSince reports whether a deployment is active, or was since the application was
+// read as evaluated.
+func deployedSince(evaluated, now deploy.Application) bool {
+	return now.Deploying || idOf(evaluated.LastSuccessful) != idOf(now.LastSuccessful)
 }
 
 func idOf(ref *deploy.DeploymentRef) string {
@@ -93,8 +92,8 @@ func scanDriftReport(row scanner) (r deploy.DriftReport, err error) {
 	return r, decode(body, &r)
 }
 
-// DriftReport returns the report of the period of drift that lasts, as it was stored
-// last. NotFound if the application is not known to differ from Git.
+// DriftReport returns the report of the present period of drift. NotFound if the
+// application is not known to differ from Git.
 func (s *Store) DriftReport(ctx context.Context, appID string) (deploy.DriftReport, error) {
 	r, ok, err := one(ctx, s, scanDriftReport, selectDriftReport+" WHERE application_id = ? AND ended_at = 0", appID)
 	if err == nil && !ok {
@@ -103,19 +102,19 @@ func (s *Store) DriftReport(ctx context.Context, appID string) (deploy.DriftRepo
 	return r, s.fail(err, "read the drift of application "+appID)
 }
 
-// DriftQuery selects reports of drift. Zero fields ask for nothing.
+// DriftQuery selects drift reports. Zero fields do not restrict.
 type DriftQuery struct {
 	ApplicationIDs []string
-	Labels         map[string]string // of the application, as it is now; all of them must match
-	OpenOnly       bool              // only those of periods that last
-	From, To       time.Time         // lasted at From or later, and began before To
+	Labels         map[string]string // of the application now; all must match
+	OpenOnly       bool              // only present periods
+	From, To       time.Time         // overlapping this range
 	Limit          int               // 0: no limit
 	Cursor         string
 }
 
-// ListDriftReports returns reports of drift, present and ended ones, one of each
-// period, the last that began first, then by ID, and the cursor of the next page: ""
-// when there is none. The error is Invalid for a cursor that no list gave.
+// ListDriftReports returns drift reports, one of each period, present and ended, the
+// last that began first, then by ID, and the cursor of the next page, "" if there is
+// none. Invalid for a cursor that no list returned.
 func (s *Store) ListDriftReports(ctx context.Context, q DriftQuery) ([]deploy.DriftReport, string, error) {
 	var f filter
 	in(&f, "application_id", q.ApplicationIDs)
@@ -134,7 +133,7 @@ func (s *Store) ListDriftReports(ctx context.Context, q DriftQuery) ([]deploy.Dr
 	}
 	asked := q.Limit
 	if asked > 0 {
-		asked++ // one more tells whether there is a next page
+		asked++ // one more shows whether there is a next page
 	}
 	query := f.limit(selectDriftReport+f.where()+" ORDER BY began_at DESC, id", asked)
 	found, err := all(ctx, s, scanDriftReport, query, f.args...)

@@ -9,9 +9,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// NoteDeployment adds text to the reason of a deployment that has ended, and to the log of
-// one of its stages, unless the reason has it already. Its status and the time of its end
-// stay; no event is published. NotFound if it does not exist.
+// NoteDeployment adds text to the reason of a completed deployment and to the log of one
+// of its stages, unless the reason contains it already. Status and end time stay; no
+// event is published. NotFound if the deployment does not exist.
 func (s *Store) NoteDeployment(ctx context.Context, id, stageID, text string) error {
 	text = clean(text)
 	for {
@@ -51,9 +51,8 @@ func (t *tx) noteDeployment(ctx context.Context, id, stageID, text string) error
 }
 
 // EndedDeployments returns up to limit (0: all) deployments that ended at since or
-// later, those that ended first first. One may be committed after another that ended
-// a little later: who goes on from the last one looks back as long as a write may
-// take.
+// later, the first ended first. Commits may be out of order by the duration of a write:
+// a caller that continues from the last one must start that much earlier.
 func (s *Store) EndedDeployments(ctx context.Context, since time.Time, limit int) ([]deploy.Deployment, error) {
 	var f filter
 	f.add("completed_at > 0") // the condition of its index

@@ -16,25 +16,25 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// hold is the right to be the only agent of a database.
+// hold is the exclusive right of one agent to use a database.
 type hold interface {
-	// claim makes this agent the owner, once the schema is there.
+	// claim makes this agent the owner. The schema must be complete.
 	claim(ctx context.Context) error
-	// token returns the fencing token that transactions of this agent find while it has the
-	// right; "" where the right cannot be lost.
+	// token returns the fencing token that the database contains while this agent has the
+	// right; "" if the right cannot be lost.
 	token() string
-	// check returns an error while the right is known to be lost.
+	// check returns an error if the right is known to be lost.
 	check() error
-	// watch returns nil when ctx ends, and an error when another agent has the right.
+	// watch returns nil when ctx ends, and an error if another agent has the right.
 	watch(ctx context.Context) error
 	release() error
 }
 
-// holdPatience is how long a starting agent waits for the one before it: the server
-// may not have noticed yet that it is gone.
+// holdPatience is how long a starting agent waits for its predecessor: the server may
+// not have noticed yet that it is gone.
 const holdPatience = 5 * time.Second
 
-// acquire takes the right, and waits a while for it.
+// acquire takes the right, waiting up to holdPatience for it.
 func acquire(ctx context.Context, d dialect, s *Store) (hold, error) {
 	for end := time.Now().Add(holdPatience); ; {
 		h, err := d.hold(ctx, s)
@@ -49,12 +49,12 @@ func acquire(ctx context.Context, d dialect, s *Store) (hold, error) {
 	}
 }
 
-// inUse is the error of an agent whose database another one has.
+// inUse returns the error of an agent whose database is in use by another.
 func inUse(d dialect, holder string) error {
 	return deploy.Errorf(deploy.Conflict, "%s is in use by another agent (%s): one agent works with a database; stop that one, or give this agent a store.dsn of its own", d.name(), holder)
 }
 
-// self names this process.
+// self describes this process.
 func self() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -72,7 +72,7 @@ func (d sqliteDialect) hold(_ context.Context, s *Store) (hold, error) {
 		return nil, deploy.Errorf(deploy.Invalid, "open the lock of %s: %w", d.name(), err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		holder, _ := io.ReadAll(file) // the lock is what counts
+		holder, _ := io.ReadAll(file) // best effort: the lock decides
 		return nil, errors.Join(inUse(d, string(holder)), file.Close())
 	}
 	holder := fmt.Sprintf("%s, since %s", self(), s.now().Format(time.RFC3339))
@@ -96,26 +96,26 @@ func (fileHold) watch(ctx context.Context) error {
 
 func (h fileHold) release() error { return h.file.Close() }
 
-// sessionHold is an advisory lock of a connection of its own: the server releases it
-// when the connection ends. The agent may notice that some seconds later; until then its
-// transactions are kept out by the fencing token, which the next agent has changed.
+// sessionHold is an advisory lock of its own connection: the server releases it when the
+// connection ends. The agent may notice that some seconds later. Until then the fencing
+// token, which the next agent has changed, fails its transactions.
 type sessionHold struct {
 	dialect postgresDialect
 	store   *Store
-	conn    *pgx.Conn // of watch, once that runs
+	conn    *pgx.Conn // owned by watch once it runs
 	lost    atomic.Bool
 	owner   atomic.Pointer[string] // the token; nil before claim
 }
 
 const (
 	holdEvery   = 2 * time.Second // between two checks of the connection
-	holdTimeout = 5 * time.Second // of one check, and of one attempt to connect again
+	holdTimeout = 5 * time.Second // of one check, and of one attempt to reconnect
 
-	// claimTimeout is longer than the server takes to end the connections of a machine that is
-	// gone.
+	// claimTimeout is longer than the server takes to end the connections of an unreachable
+	// machine.
 	claimTimeout = time.Minute
 
-	// holdClass is the first key of the lock; the second one is the schema's.
+	// holdClass is the first key of the lock; the second is derived from the schema.
 	holdClass = 0x70697064
 )
 
@@ -144,8 +144,8 @@ func (h *sessionHold) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// claim stores a new token, on the connection that has the lock. It waits for transactions
-// of the agent before, which have found theirs and not ended yet.
+// claim stores a new token on the connection that has the lock. It waits for
+// transactions of the previous agent that have read theirs.
 func (h *sessionHold) claim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
@@ -165,8 +165,8 @@ func (h *sessionHold) token() string {
 	return ""
 }
 
-// fence ends a statement of a transaction that finds nothing unless the agent is the owner
-// still. The next owner waits until the transaction has ended.
+// fence ends a statement of a transaction so that it finds no row unless the agent is
+// still the owner. The next owner waits until the transaction has ended.
 const fence = " FROM store_owner WHERE token = ? FOR SHARE"
 
 // errFenced is the error of a transaction that found another token than its own.
@@ -174,8 +174,8 @@ func errFenced(d dialect) error {
 	return deploy.Errorf(deploy.Unavailable, "write to %s: another agent has taken it over, or this one has connected again since", d.name())
 }
 
-// Owned returns an error unless the database is this agent's now. Nil where it cannot be
-// lost, and for a store that was not opened exclusively.
+// Owned returns an error unless this agent has the database now. It returns nil if that
+// cannot be lost, and for a store that was not opened exclusively.
 func (s *Store) Owned(ctx context.Context) error {
 	if s.hold == nil || s.hold.token() == "" {
 		return nil
@@ -214,8 +214,8 @@ func (h *sessionHold) check() error {
 	return nil
 }
 
-// watch checks the connection. While it is lost nothing is written; when another
-// agent has taken the lock meanwhile, it returns an error.
+// watch checks the connection. While it is lost nothing is written. If another agent has
+// taken the lock in the meantime, watch returns an error.
 func (h *sessionHold) watch(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := h.ping(ctx); err != nil && ctx.Err() == nil {
@@ -237,9 +237,9 @@ func (h *sessionHold) ping(ctx context.Context) error {
 	return h.conn.Ping(ctx)
 }
 
-// regain takes the lock on a new connection, however long the server is away.
+// regain takes the lock on a new connection, retrying while the server is unreachable.
 func (h *sessionHold) regain(ctx context.Context) error {
-	_ = h.release() // the connection is given up either way
+	_ = h.release() // the connection is abandoned either way
 	for ctx.Err() == nil {
 		err := h.reconnect(ctx)
 		switch {
@@ -276,7 +276,7 @@ func (h *sessionHold) release() error {
 	return h.conn.Close(ctx)
 }
 
-// pause waits, or until ctx ends.
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -7,15 +7,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// feed hands committed changes to those who watch. Its zero value is ready.
+// feed delivers committed changes to watches. Its zero value is ready to use.
 type feed struct {
 	mu      sync.Mutex
 	watches map[*Watch]struct{}
 }
 
-// publish never blocks: a watch keeps what its reader has not taken yet, each
-// row once, a deployment once in each status, so that it is no larger than the
-// set of rows.
+// publish never blocks. A watch stores each changed row once until it is taken, a
+// deployment once per status, so that its memory is bounded by the number of rows.
 func (f *feed) publish(changes []deploy.Change) {
 	if len(changes) == 0 {
 		return
@@ -27,8 +26,8 @@ func (f *feed) publish(changes []deploy.Change) {
 	}
 }
 
-// Watch is one reader's view of the change feed: hints that rows of its topics
-// were written. A slow reader delays nobody and loses nothing.
+// Watch is a subscription to changes of its topics. A slow reader delays no other and
+// misses nothing.
 type Watch struct {
 	feed   *feed
 	topics []deploy.Topic // empty: all
@@ -39,12 +38,12 @@ type Watch struct {
 	seen    map[deploy.Change]struct{}
 }
 
-// Watch starts a watch of the given topics, of all when none is given. Changes
-// committed after it returned are seen by it: watch first, then read. The
-// caller closes the watch.
+// Watch starts a watch of the given topics, of all if none is given. It sees the changes
+// that are committed after it returns: watch first, then read. The caller closes the
+// watch.
 //
-// Moving evaluated commits is announced as TopicEvaluated, once for all applications
-// concerned. Candidates are not announced: nobody waits for them.
+// Changed evaluated commits are published as TopicEvaluated, once for all applications
+// concerned. Candidates are not published.
 func (s *Store) Watch(topics ...deploy.Topic) *Watch {
 	w := &Watch{feed: &s.feed, topics: topics, signal: make(chan struct{}, 1), seen: map[deploy.Change]struct{}{}}
 	s.feed.mu.Lock()
@@ -56,12 +55,12 @@ func (s *Store) Watch(topics ...deploy.Topic) *Watch {
 	return w
 }
 
-// C returns the channel that holds a signal whenever Take has something to
-// return. It is never closed.
+// C returns a channel that holds a signal whenever Take has something to return. It is
+// never closed.
 func (w *Watch) C() <-chan struct{} { return w.signal }
 
-// Take returns the changes since the last Take in the order of their first
-// commit, each row once, a deployment once in each status.
+// Take returns the changes since the last Take in the order of their first commit, each
+// row once, a deployment once per status.
 func (w *Watch) Take() []deploy.Change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +70,7 @@ func (w *Watch) Take() []deploy.Change {
 	return out
 }
 
-// Close ends the watch: it gets nothing more. It may be called twice.
+// Close ends the watch. It may be called twice.
 func (w *Watch) Close() {
 	w.feed.mu.Lock()
 	defer w.feed.mu.Unlock()
@@ -93,6 +92,6 @@ func (w *Watch) add(changes []deploy.Change) {
 	}
 	select {
 	case w.signal <- struct{}{}:
-	default: // a signal is waiting already
+	default: // a signal is pending already
 	}
 }

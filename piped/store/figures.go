@@ -33,7 +33,7 @@ func scanOutcome(row scanner) (d deploy.DeploymentOutcome, err error) {
 const selectDelivered = `SELECT id, name, COALESCE((SELECT d.completed_at FROM deployments d WHERE d.application_id = applications.id
 	AND d.completed_at > 0 AND d.completed_at >= ? AND d.status = 'SUCCESS' ORDER BY d.completed_at LIMIT 1), 0) FROM applications`
 
-// deliveredApplication is what outcomes tell of their application.
+// deliveredApplication is what outcomes contain of their application.
 type deliveredApplication struct {
 	id, name string
 	next     time.Time // end of the first success after the range
@@ -46,8 +46,8 @@ func scanDelivered(row scanner) (a deliveredApplication, err error) {
 	return a, err
 }
 
-// Outcomes returns what delivery figures need of the deployments that ended in a range
-// of time, those that ended first first.
+// Outcomes returns the input of the delivery figures: the deployments that ended in a
+// time range, the first ended first.
 func (s *Store) Outcomes(ctx context.Context, q deploy.FiguresQuery) ([]deploy.DeploymentOutcome, error) {
 	apps, err := s.deliveredApplications(ctx, q)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Store) Outcomes(ctx context.Context, q deploy.FiguresQuery) ([]deploy.D
 		return nil, s.fail(err, "list the deployments that have ended")
 	}
 	ended = slices.DeleteFunc(ended, func(d deploy.DeploymentOutcome) bool { return apps[d.ApplicationID] == nil })
-	// Of those that ended together a failure is last: what ended with it did not end after it.
+	// Of deployments with the same end a failure is last: none of them restored it.
 	slices.SortFunc(ended, func(a, b deploy.DeploymentOutcome) int {
 		return cmp.Or(a.CompletedAt.Compare(b.CompletedAt), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.ApplicationID, b.ApplicationID))
 	})

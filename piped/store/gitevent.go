@@ -9,10 +9,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// registeredFor is how long a registered event is kept once it was handled.
+// registeredFor is how long a handled event is retained.
 const registeredFor = 90 * 24 * time.Hour
 
-// registeredBody is what is only carried of a registered event.
+// registeredBody is the JSON column of a registered event.
 type registeredBody struct {
 	Data     string               `json:"data"`
 	Labels   map[string]string    `json:"labels,omitempty"`
@@ -40,10 +40,10 @@ func scanRegistered(row scanner) (e deploy.RegisteredEvent, err error) {
 	return e, decode(handlings, &e.Handlings)
 }
 
-// RegisterEvent stores a new event, open whatever e says, and returns it as
-// stored. Its key and its times are the store's: of a key's events the one that
-// was registered last has the latest time, whatever the clock does. Exists if
-// there is an event of that ID. Events that were handled 90 days ago are deleted.
+// RegisterEvent stores a new event, always as open, and returns it as stored. The store
+// sets its key and times: of the events of a key the last registered has the latest
+// time, whatever the clock does. Exists if there is an event of that ID. Events that
+// were handled 90 days ago are deleted.
 func (s *Store) RegisterEvent(ctx context.Context, e deploy.RegisteredEvent) (deploy.RegisteredEvent, error) {
 	if e.ID == "" || e.Name == "" {
 		return e, deploy.Errorf(deploy.Invalid, "an event needs an ID and a name, got %q and %q", e.ID, e.Name)
@@ -80,7 +80,7 @@ func (s *Store) RegisterEvent(ctx context.Context, e deploy.RegisteredEvent) (de
 		return err
 	}
 	for err = s.write(ctx, store); errors.Is(err, errLostRace); {
-		err = s.write(ctx, store) // who won has stored its event: each round leaves one fewer
+		err = s.write(ctx, store) // the winner has stored its event: each round leaves one fewer
 	}
 	return e, s.fail(err, "register event "+e.ID)
 }
@@ -98,7 +98,7 @@ func (s *Store) RegisteredEvent(ctx context.Context, id string) (deploy.Register
 
 func noEvent(id string) error { return deploy.Errorf(deploy.NotFound, "there is no event %s", id) }
 
-// RegisteredEventQuery selects registered events; empty conditions hold always.
+// RegisteredEventQuery selects registered events; zero fields do not restrict.
 type RegisteredEventQuery struct {
 	Name     string
 	Labels   map[string]string // all must match
@@ -107,8 +107,8 @@ type RegisteredEventQuery struct {
 	Cursor   string
 }
 
-// RegisteredEvents returns registered events, the newest first, and the cursor
-// behind the last of them: "" when there is none.
+// RegisteredEvents returns registered events, the newest first, and the cursor of the
+// next page, "" if there is none.
 func (s *Store) RegisteredEvents(ctx context.Context, q RegisteredEventQuery) ([]deploy.RegisteredEvent, string, error) {
 	var f filter
 	f.equal("name", q.Name)
@@ -129,17 +129,15 @@ func (s *Store) RegisteredEvents(ctx context.Context, q RegisteredEventQuery) ([
 	return events, cursorAt(last.CreatedAt, last.ID), nil
 }
 
-// OpenEvents returns the registered events that are not handled yet, the oldest
-// first.
+// OpenEvents returns the registered events that are not handled yet, the oldest first.
 func (s *Store) OpenEvents(ctx context.Context) ([]deploy.RegisteredEvent, error) {
 	events, err := all(ctx, s, scanRegistered, selectRegistered+" WHERE status = 'NOT_HANDLED' ORDER BY created_at, id")
 	return events, s.fail(err, "list open events")
 }
 
-// SaveEventHandling stores what was done about an event in one place, in place of
-// what is known of it; what was final there stays. Of an event that is still open
-// the description becomes its own. It is no change that anybody waits for, so it
-// is not announced.
+// SaveEventHandling stores how an event was handled in one place, unless that is final
+// there already. The description of an open event becomes that of the handling. No
+// change is published.
 func (s *Store) SaveEventHandling(ctx context.Context, id string, h deploy.EventHandling) error {
 	err := s.write(ctx, func(t *tx) error {
 		e, err := t.lockRegistered(ctx, id)
@@ -164,7 +162,7 @@ func (s *Store) SaveEventHandling(ctx context.Context, id string, h deploy.Event
 		_, err = t.exec(ctx, "UPDATE registered_events SET handlings = ?, description = ?, updated_at = ? WHERE id = ?", text, e.StatusDescription, toMilli(now), id)
 		return err
 	})
-	return s.fail(err, "store what was done about event "+id)
+	return s.fail(err, "store the handling of event "+id)
 }
 
 // FinishEvent gives an open event its final status. Conflict if it has one.
@@ -188,8 +186,7 @@ func (s *Store) FinishEvent(ctx context.Context, id string, status deploy.EventS
 	return s.fail(err, "finish event "+id)
 }
 
-// lockRegistered reads an event that nobody else changes until the transaction
-// ends.
+// lockRegistered reads an event and locks it until the transaction ends.
 func (t *tx) lockRegistered(ctx context.Context, id string) (deploy.RegisteredEvent, error) {
 	e, ok, err := one(ctx, t, scanRegistered, selectRegistered+" WHERE id = ?"+t.store.dialect.forUpdate(), id)
 	if err == nil && !ok {

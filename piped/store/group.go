@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// group lets writers that come at the same time share one transaction: SQLite
-// has one writer, and most of what a small transaction costs is its commit. Each
-// writer keeps what a transaction of its own would give it: all it wrote is
-// stored or nothing, an error of one is no other's, and nothing is announced
-// before it is committed. There is no goroutine: one of the writers leads.
+// group combines concurrent writers in one transaction: SQLite has one writer, and a
+// small transaction costs mostly its commit. Each writer has the guarantees of its own
+// transaction: all of its writes are stored or none, an error of one does not affect
+// another, and nothing is published before the commit. There is no goroutine: one of the
+// writers leads.
 type group struct {
 	mu      sync.Mutex
-	busy    bool // somebody leads
+	busy    bool // a writer leads
 	waiting []*member
 }
 
@@ -27,9 +27,9 @@ type member struct {
 	tx    *tx
 	err   error
 	panic any           // what fn panicked with
-	alone bool          // the shared transaction came to nothing for no fault of its own
+	alone bool          // must be repeated in a transaction of its own
 	lead  chan struct{} // closed when it is to lead
-	done  chan struct{} // closed when err is settled
+	done  chan struct{} // closed when err is final
 }
 
 // write runs fn in a transaction, maybe together with others.
@@ -43,7 +43,7 @@ func (g *group) write(ctx context.Context, s *Store, fn func(*tx) error) error {
 			if g.leave(m) {
 				return ctx.Err()
 			}
-			// It is being written, or is to lead: the others wait for it.
+			// It is being written, or is to lead: other writers wait for it.
 			select {
 			case <-m.done:
 				return m.result(s)
@@ -64,7 +64,7 @@ func (g *group) write(ctx context.Context, s *Store, fn func(*tx) error) error {
 	return m.result(s)
 }
 
-// join reports whether m leads; otherwise it waits.
+// join reports whether m leads. Otherwise it waits until m is done or leads.
 func (g *group) join(m *member) (leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +76,7 @@ func (g *group) join(m *member) (leads bool) {
 	return false
 }
 
-// leave takes m out of those that wait, if it still does.
+// leave removes m from the waiting writers, if it is one.
 func (g *group) leave(m *member) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,7 +89,7 @@ func (g *group) leave(m *member) bool {
 	return false
 }
 
-// take returns the leader and those that go with it.
+// take returns the leader and the writers that share its transaction.
 func (g *group) take(leader *member) []*member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,7 +111,7 @@ func (g *group) handOver() {
 	g.waiting = g.waiting[1:]
 }
 
-// result returns what became of m. What could not be written together is written
+// result returns the result of m. A member that could not share a transaction is written
 // by itself.
 func (m *member) result(s *Store) error {
 	switch {
@@ -123,16 +123,16 @@ func (m *member) result(s *Store) error {
 	return m.err
 }
 
-// writeTogether runs the members in one transaction, each in a savepoint, and
-// settles what becomes of each. The transaction outlives the contexts of its
-// members: an interrupted statement would end it for all.
+// writeTogether runs the members in one transaction, each in a savepoint, and sets the
+// result of each. The transaction does not end with the contexts of its members: an
+// interrupted statement would end it for all.
 func (s *Store) writeTogether(ctx context.Context, members []*member) {
 	committed, err := s.commitTogether(context.WithoutCancel(ctx), members)
 	for _, m := range members {
 		switch {
 		case m.panic != nil:
 		case err != nil:
-			m.err = err // what it was refused for may be what was not stored
+			m.err = err // a rejection may be caused by writes that were not stored
 		case !committed:
 			m.alone = true
 		case m.err == nil:
@@ -141,8 +141,8 @@ func (s *Store) writeTogether(ctx context.Context, members []*member) {
 	}
 }
 
-// commitTogether reports whether the transaction was committed. It was not,
-// without an error, when the database ended it because of one member.
+// commitTogether reports whether the transaction was committed. It returns false without
+// an error if the database ended the transaction because of one member.
 func (s *Store) commitTogether(ctx context.Context, members []*member) (committed bool, err error) {
 	shared, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Store) commitTogether(ctx context.Context, members []*member) (committe
 		}
 	}
 	if err := flushEvents(ctx, writers...); err != nil {
-		return false, nil // it tells whose they are when each writes alone
+		return false, nil // each reports its own errors when it writes alone
 	}
 	if err := shared.Commit(); err != nil {
 		return false, err
@@ -188,7 +188,7 @@ func (m *member) runIn(ctx context.Context, shared *sql.Tx) bool {
 	return err == nil
 }
 
-// run calls what m wants to write.
+// run calls m's function.
 func (m *member) run() {
 	defer func() { m.panic = recover() }()
 	if m.err = m.ctx.Err(); m.err != nil {

@@ -6,17 +6,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// DegradedApplications returns the IDs of the applications of which was told last that
-// they are degraded, sorted.
+// DegradedApplications returns the IDs of the applications that were last reported as
+// degraded, sorted.
 func (s *Store) DegradedApplications(ctx context.Context) ([]string, error) {
 	ids, err := all(ctx, s, scanText, "SELECT application_id FROM degraded_applications ORDER BY application_id")
 	return ids, s.fail(err, "list the degraded applications")
 }
 
-// TellHealth stores that an application is degraded, for a reason, or that it is not
-// any more, and announces e in the same transaction; if that was told last, it does
-// nothing. It tells whether it did anything. Conflict while a deployment of the
-// application is under way.
+// TellHealth stores whether an application is degraded and why, and publishes e in the
+// same transaction. It does nothing if that is unchanged, and reports whether it did
+// anything. Conflict while the application has an active deployment.
 func (s *Store) TellHealth(ctx context.Context, appID string, degraded bool, reason string, e deploy.Event) (changed bool, err error) {
 	err = s.write(ctx, func(t *tx) error {
 		changed = false
@@ -44,8 +43,8 @@ func (s *Store) TellHealth(ctx context.Context, appID string, degraded bool, rea
 	return changed && err == nil, s.fail(err, "store the health of application "+appID)
 }
 
-// InventoryKinds returns which of these kinds of the API group apps are among what
-// applications have applied to a cluster, sorted.
+// InventoryKinds returns which of these kinds of API group apps applications have
+// applied to a cluster, sorted.
 func (s *Store) InventoryKinds(ctx context.Context, cluster string, kinds ...string) ([]string, error) {
 	args := append([]any{cluster}, anys(kinds)...)
 	found, err := all(ctx, s, scanText, "SELECT DISTINCT kind FROM inventory WHERE cluster = ? AND api_group = 'apps' AND kind IN ("+

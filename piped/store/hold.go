@@ -11,15 +11,15 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// HeldApplications returns the applications that are held at a commit, by ID. Deleted
-// ones are left out.
+// HeldApplications returns the applications that are held at a commit, by ID, without
+// deleted ones.
 func (s *Store) HeldApplications(ctx context.Context) ([]deploy.Application, error) {
 	apps, err := all(ctx, s, scanApplication, selectApplication+" WHERE hold <> '' AND deleted = FALSE ORDER BY id")
 	return apps, s.fail(err, "list held applications")
 }
 
-// setHold gives the application the hold that d begins, or ends the one that d does away
-// with. The application is locked.
+// setHold stores the hold that d begins, or ends the one that d replaces. The application is
+// locked.
 func (t *tx) setHold(ctx context.Context, d *deploy.Deployment, n NewDeployment) error {
 	kept := d.Trigger.Kind != deploy.OnCommit && d.Trigger.Kind != deploy.OnCommand
 	if n.Hold == nil && kept {
@@ -55,8 +55,8 @@ func (t *tx) endHold(ctx context.Context, d *deploy.Deployment) error {
 	return t.putHold(ctx, app, next, fmt.Sprintf("Deployment %s, which began it, was cancelled", d.ID))
 }
 
-// putHold stores the application's hold, nil for none, and reports what has changed: why
-// says why a hold has ended.
+// putHold stores the application's hold, nil for none, and publishes what has changed. why is
+// the reason for the end of a hold.
 func (t *tx) putHold(ctx context.Context, app deploy.Application, hold *deploy.Hold, why string) error {
 	if reflect.DeepEqual(app.Hold, hold) {
 		return nil
@@ -73,7 +73,7 @@ func (t *tx) putHold(ctx context.Context, app deploy.Application, hold *deploy.H
 	return t.updateApplication(ctx, app.ID, "hold = ?", text)
 }
 
-// holdEvents report that the application is held, or is not any more, at one time.
+// holdEvents returns the events for the begin or the end of a hold.
 func holdEvents(app deploy.Application, hold *deploy.Hold, why string, at time.Time) []deploy.Event {
 	event := func(kind deploy.EventType, h *deploy.Hold, reason string) []deploy.Event {
 		return []deploy.Event{{
@@ -90,9 +90,9 @@ func holdEvents(app deploy.Application, hold *deploy.Hold, why string, at time.T
 	return event(deploy.EventHeld, hold, hold.String())
 }
 
-// clear cancels, in favour of d, what waits in its application and asks for the
-// cancellation of what runs. A running deployment whose rollback leads to d's commit, and
-// undoes nothing else, is not rolled back: d does that.
+// clear cancels, in favour of d, the waiting deployments of its application and requests
+// the cancellation of the running ones. A running deployment whose rollback leads to d's
+// commit, and undoes nothing else, is not rolled back: d does that.
 func (t *tx) clear(ctx context.Context, d *deploy.Deployment) error {
 	by := fmt.Sprintf("%s, who goes back to commit %s with deployment %s", d.Trigger.Commander, d.Trigger.Commit.Short(), d.ID)
 	if _, err := t.endWaiting(ctx, d.ApplicationID, "", deploy.Cancelled, "Cancelled by "+by, d.UpdatedAt); err != nil {

@@ -9,9 +9,8 @@ import (
 // identityTable holds the store's identity. A restore leaves it out.
 const identityTable = "store_identity"
 
-// Identity returns the random ID of the store, which it got when it was opened for the
-// first time. Agents that share the store share it; a store that was restored from a
-// backup has another one than the store that was backed up.
+// Identity returns the random ID of the store, created when it was first opened. All
+// agents of the store share it. A store that was restored from a backup gets a new one.
 func (s *Store) Identity(ctx context.Context) (string, error) {
 	const query = "SELECT id FROM store_identity"
 	id, ok, err := one(ctx, s, scanText, query)

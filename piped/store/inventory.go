@@ -7,15 +7,15 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// PutInventory stores what applications applied, over what was known of the
-// same objects. UpdatedAt is the time of the write. NotFound if an application
-// does not exist.
+// PutInventory stores the objects that applications applied, replacing entries of the
+// same objects. UpdatedAt is the time of the write. NotFound if an application does not
+// exist.
 func (s *Store) PutInventory(ctx context.Context, items ...deploy.InventoryItem) error {
 	if len(items) == 0 {
 		return nil
 	}
 	now := toMilli(s.now())
-	// One statement must not hold an object twice: the last one counts.
+	// A statement must not contain an object twice: the last one counts.
 	at := map[[3]string]int{}
 	var rows [][]any
 	for _, it := range items {
@@ -47,9 +47,9 @@ const inventoryColumns = `application_id, cluster, api_group, kind, namespace, n
 // learnedAtOnce is how many marks are written in one transaction.
 const learnedAtOnce = 200
 
-// LearnMarks stores Mark and ValuesDigest of items whose objects were found to be
-// as applied in a later version than the one recorded. What was applied anew, or
-// forgotten, since the items were read is passed over. It announces nothing.
+// LearnMarks stores Mark and ValuesDigest of items whose objects were found unchanged in
+// a later version than the recorded one. Items that were applied again or deleted since
+// they were read are ignored. It publishes nothing.
 func (s *Store) LearnMarks(ctx context.Context, items ...deploy.InventoryItem) error {
 	for batch := range slices.Chunk(items, learnedAtOnce) {
 		err := s.write(ctx, func(t *tx) error {
@@ -61,7 +61,7 @@ func (s *Store) LearnMarks(ctx context.Context, items ...deploy.InventoryItem) e
 			return nil
 		})
 		if err != nil {
-			return s.fail(err, "store what was learned of applied objects")
+			return s.fail(err, "store the marks of applied objects")
 		}
 	}
 	return nil
@@ -77,8 +77,8 @@ func (t *tx) learnMark(ctx context.Context, it deploy.InventoryItem) error {
 	return err
 }
 
-// DeleteInventory forgets objects of an application in a cluster, whatever
-// their API version, and that it claimed them. What is not known is passed over.
+// DeleteInventory deletes inventory entries of an application in a cluster, whatever
+// their API version, and the claims to these objects. Unknown objects are ignored.
 func (s *Store) DeleteInventory(ctx context.Context, appID, cluster string, refs ...deploy.ObjectRef) error {
 	if len(refs) == 0 {
 		return nil
@@ -122,8 +122,8 @@ func scanInventory(row scanner) (it deploy.InventoryItem, err error) {
 	return it, err
 }
 
-// InventoryOwner returns the IDs of the applications, deleted ones left out,
-// whose inventory holds the object, whatever its API version.
+// InventoryOwner returns the IDs of the applications, without deleted ones, whose
+// inventory has the object, whatever its API version.
 func (s *Store) InventoryOwner(ctx context.Context, cluster string, ref deploy.ObjectRef) ([]string, error) {
 	ids, err := all(ctx, s, scanText, `SELECT a.id FROM inventory i JOIN applications a ON a.id = i.application_id AND a.deleted = FALSE
 		WHERE i.cluster = ? AND i.api_group = ? AND i.kind = ? AND i.namespace = ? AND i.name = ? ORDER BY a.id`,

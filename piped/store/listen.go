@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// listener hands what other processes commit to a store's watches. While its
-// connection is down it misses notifications: after each connect it announces
-// every row written since it last heard anything.
+// listener delivers the commits of other processes to a store's watches. It misses
+// notifications while its connection is down: after each connect it publishes every row
+// written since the connection was last known to work.
 type listener struct {
 	store  *Store
 	config *pgx.ConnConfig
@@ -20,8 +20,7 @@ type listener struct {
 const (
 	listenBackoff    = 500 * time.Millisecond
 	listenMaxBackoff = 30 * time.Second
-	// listenSlack covers clocks that differ between processes and transactions
-	// that took their time.
+	// listenSlack covers clock differences between processes, and long transactions.
 	listenSlack = time.Minute
 	closeGrace  = 5 * time.Second
 )
@@ -47,8 +46,8 @@ func (l *listener) run(ctx context.Context) error {
 	return nil
 }
 
-// session listens on one connection until it breaks. It returns when it last
-// heard that the connection was whole, the zero time if it never was.
+// session listens on one connection until it breaks. It returns when the connection was
+// last known to work, zero if never.
 func (l *listener) session(ctx context.Context, since time.Time) (whole time.Time, err error) {
 	conn, err := pgx.ConnectConfig(ctx, l.config.Copy())
 	if err != nil {
@@ -57,7 +56,7 @@ func (l *listener) session(ctx context.Context, since time.Time) (whole time.Tim
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 		defer cancel()
-		_ = conn.Close(ctx) // the connection is given up either way
+		_ = conn.Close(ctx) // the connection is abandoned either way
 	}()
 	if _, err := conn.Exec(ctx, "LISTEN "+postgresChannel); err != nil {
 		return whole, err
@@ -82,7 +81,7 @@ func (l *listener) session(ctx context.Context, since time.Time) (whole time.Tim
 	}
 }
 
-// catchUp announces every row written since then: a hint too many is harmless.
+// catchUp publishes every row written since a time. Superfluous hints are harmless.
 func (l *listener) catchUp(ctx context.Context, since time.Time) error {
 	ms := toMilli(since)
 	changes, err := all(ctx, l.store, scanChange, `

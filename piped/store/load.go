@@ -7,17 +7,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Load is the work that is not done. The oldest deployment of a status is the one
-// that was triggered first.
+// Load is the open work. The oldest deployment of a status is the first triggered one.
 type Load struct {
-	Deployments map[deploy.Status]Backlog // those that have not ended
+	Deployments map[deploy.Status]Backlog // not completed
 	Commands    Backlog
-	Events      Backlog // registered ones, which are to be written into Git
-	Outbox      Backlog // what is to be told
-	Rollouts    Backlog // those that are followed; scalings are no work
+	Events      Backlog // registered events to be written into Git
+	Outbox      Backlog // notifications
+	Rollouts    Backlog // that are watched, without scalings
 }
 
-// Load counts the work that is not done. It reads nothing of what is done.
+// Load counts the open work. It reads no completed rows.
 func (s *Store) Load(ctx context.Context) (Load, error) {
 	l := Load{Deployments: map[deploy.Status]Backlog{}}
 	type row struct {

@@ -15,9 +15,9 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the schema up to date, refuses one that is newer than this
-// program or, if it must exist, is not this program's, and one that is being
-// restored, and returns its version.
+// migrate brings the schema up to date and returns its version. It rejects a schema that
+// is newer than this program, one that is not this program's if existing is set, and a
+// database that is being restored.
 func migrate(ctx context.Context, d dialect, db *sql.DB, existing bool) (version int64, err error) {
 	p, err := newProvider(d, db)
 	if err != nil {
@@ -44,10 +44,10 @@ func migrate(ctx context.Context, d dialect, db *sql.DB, existing bool) (version
 	if _, err := p.Up(ctx); err != nil {
 		return 0, d.openError("migrate the schema", err)
 	}
-	return target, whole(ctx, d, db) // one may have begun before the schema was locked
+	return target, whole(ctx, d, db) // a restore may have begun before the schema was locked
 }
 
-// newProvider returns what runs the migrations.
+// newProvider returns the goose provider of the migrations.
 func newProvider(d dialect, db *sql.DB) (*goose.Provider, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {

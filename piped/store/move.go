@@ -13,53 +13,53 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// NewDeployment is a deployment to be made, and what is done with it.
+// NewDeployment is a deployment to create, and the writes that belong to it.
 type NewDeployment struct {
 	Deployment deploy.Deployment
-	// CommandID names the command that asked for it, if one did.
+	// CommandID is the command that requested it, if any.
 	CommandID string
-	// Supersede cancels the application's waiting deployments that Git or
-	// drift triggered, with the chains they begin. Manual syncs and deployments
-	// that a chain asked for are left alone.
+	// Supersede cancels the application's waiting deployments that Git or drift
+	// triggered, with the chains they begin. It does not cancel manual syncs and
+	// deployments of a chain.
 	Supersede bool
-	// Replace asks, by a command for each, for the cancellation of the
-	// application's running deployments, with the exceptions of Supersede.
+	// Replace requests, with a command each, the cancellation of the application's
+	// running deployments, with the exceptions of Supersede.
 	Replace bool
 	// Chain is the deployment chain that the deployment begins: its ID is the
 	// deployment's ChainID, its first block becomes the deployment itself. For
 	// each node of the later blocks a CommandChainSync of the node's CommandID
 	// is created.
 	Chain *deploy.Chain
-	// Base, if there is one, is the application's evaluated commit that the
-	// deployment was decided on: while it is another, the deployment is not made.
+	// Base, if set, is the evaluated commit that the decision was based on: if the
+	// application has another one, the deployment is not created.
 	Base *string
-	// Evaluated becomes the application's evaluated commit; "" is the
-	// deployment's own. A sync to an earlier commit names the head: what lies
-	// between them has been decided about and is not deployed again.
+	// Evaluated becomes the application's evaluated commit; "" is the deployment's
+	// own. A sync to an earlier commit names the head: the commits between them have
+	// been evaluated and are not deployed again.
 	Evaluated string
-	// Held, if it is set, is the hash of the commit that the application was held at when
-	// this was decided, "" for none: while that is another, the deployment is not made.
+	// Held, if set, is the commit that the application was held at when this was
+	// decided, "" for none: if that has changed, the deployment is not created.
 	Held *string
-	// Hold becomes the application's hold, which the deployment begins. Without one, a
-	// deployment of a commit or by hand ends the hold that there is; others leave it.
+	// Hold becomes the application's hold. Without it, a deployment of a commit or by
+	// hand ends the present hold; others leave it.
 	Hold *deploy.Hold
-	// First cancels every other deployment of the application that waits or runs,
-	// also those of other users: the deployment goes back, and goes first.
+	// First cancels every other waiting or running deployment of the application, also
+	// those of other users: the deployment is a rollback by hand and goes first.
 	First bool
-	// KeepEvaluated leaves the evaluated commit as it is: the head was not
-	// decided about.
+	// KeepEvaluated leaves the evaluated commit as it is: the head was not evaluated.
 	KeepEvaluated bool
 }
 
-// CreateDeployment stores a new PENDING deployment and returns it as stored. In
-// the same transaction it becomes the application's last triggered one, its
-// commit (or n.Evaluated) the evaluated one, the command (if any) succeeds with
-// the deployment's ID in its metadata, the chain it begins is stored, those it
-// supersedes are cancelled, naming it, and of those it replaces the cancellation
-// is asked for. Exists if there is a deployment of that ID; NotFound without the
-// application or the command; Illegal if the application is deleted or disabled, or
-// the agent is; Conflict if the command was answered before, or if n.Base is not the
-// application's evaluated commit any more. Then nothing is written.
+// CreateDeployment stores a new PENDING deployment and returns it as stored. In the same
+// transaction it becomes the application's last triggered one, its commit (or
+// n.Evaluated) the evaluated one, the command (if any) succeeds with the deployment's ID
+// in its metadata, its chain is stored, superseded deployments are cancelled with a
+// reason that names it, and the cancellation of replaced ones is requested.
+//
+// Exists if there is a deployment of that ID; NotFound without the application or the
+// command; Illegal if the application is deleted or disabled, or the agent is disabled;
+// Conflict if the command was answered before, or if n.Base is no longer the
+// application's evaluated commit. Then nothing is written.
 func (s *Store) CreateDeployment(ctx context.Context, n NewDeployment) (deploy.Deployment, error) {
 	var created deploy.Deployment
 	err := s.write(ctx, func(t *tx) (err error) {
@@ -131,15 +131,15 @@ func (t *tx) createDeployment(ctx context.Context, n NewDeployment) (deploy.Depl
 	return d, t.noteTriggered(ctx, &d, n)
 }
 
-// supersede cancels what waits in the application of d and d makes pointless.
+// supersede cancels the waiting deployments that d supersedes.
 func (t *tx) supersede(ctx context.Context, d *deploy.Deployment) error {
 	reason := fmt.Sprintf("Superseded by the newer deployment %s of commit %s", d.ID, d.Trigger.Commit.Short())
 	_, err := t.endWaiting(ctx, d.ApplicationID, "AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC')", deploy.Cancelled, reason, d.UpdatedAt)
 	return err
 }
 
-// endWaiting ends the deployments of an application that have not started, those
-// for which more holds, and returns them as they were.
+// endWaiting ends the deployments of an application that have not started and match more.
+// It returns them as they were.
 func (t *tx) endWaiting(ctx context.Context, appID, more string, as deploy.Status, reason string, at time.Time) ([]deploy.Deployment, error) {
 	waiting, err := deployments(ctx, t, selectDeployment+" WHERE application_id = ? AND status IN ('PENDING', 'PLANNED') "+more+
 		" ORDER BY id"+t.store.dialect.forUpdate(), appID)
@@ -163,8 +163,8 @@ func (t *tx) endWaiting(ctx context.Context, appID, more string, as deploy.Statu
 	return waiting, nil
 }
 
-// replace asks for the cancellation of what runs in the application of d, in
-// favour of d. What it left is not rolled back: d brings the next state.
+// replace requests the cancellation of the running deployments of d's application, without
+// a rollback: d brings the next state.
 func (t *tx) replace(ctx context.Context, d *deploy.Deployment) error {
 	running, err := all(ctx, t, scanText, `SELECT id FROM deployments WHERE application_id = ? AND status = 'RUNNING'
 		AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC') ORDER BY id`, d.ApplicationID)
@@ -211,8 +211,7 @@ func (t *tx) insertDeployment(ctx context.Context, d *deploy.Deployment) error {
 	return t.log(ctx, nil, d)
 }
 
-// noteTriggered records d with its application and with the command that asked
-// for it.
+// noteTriggered records d with its application and with the command that requested it.
 func (t *tx) noteTriggered(ctx context.Context, d *deploy.Deployment, n NewDeployment) error {
 	ref, err := encode(d.Ref())
 	if err != nil {
@@ -231,17 +230,16 @@ func (t *tx) noteTriggered(ctx context.Context, d *deploy.Deployment, n NewDeplo
 	return t.finishCommand(ctx, n.CommandID, deploy.CommandSucceeded, map[string]string{deploy.MetaTriggeredDeployment: d.ID})
 }
 
-// UpdateDeployment changes a deployment: fn gets a copy, which is stored if
-// nobody else wrote the deployment meanwhile; otherwise fn is called again with
-// a copy of what is stored now. It returns what is stored. An error of fn is
-// returned as it is and nothing is written; nor is anything when fn changes
-// nothing. What a deployment was made with (its application, Git path, labels,
-// trigger, chain) cannot be changed: fn's edits of it are dropped.
+// UpdateDeployment changes a deployment and returns it as stored: fn gets a copy, which
+// is stored unless the deployment was written concurrently; then fn is called again with
+// a new copy. An error of fn is returned as it is, and nothing is written; nothing is
+// written either if fn changes nothing. Changes of the constant values (application, Git
+// path, labels, trigger, chain) are ignored.
 //
-// Illegal if the table of transitions forbids the move; Conflict if it would
-// make a second active deployment of the application. The moves' log entries
-// and outbox rows are stored in the same transaction, and on SUCCESS the
-// deployment becomes its application's last success.
+// Illegal if the table of transitions forbids the transition; Conflict if it would make
+// a second active deployment of the application. Log entries and outbox rows are stored
+// in the same transaction, and on SUCCESS the deployment becomes its application's last
+// success.
 func (s *Store) UpdateDeployment(ctx context.Context, id string, fn func(*deploy.Deployment) error) (deploy.Deployment, error) {
 	for {
 		prev, err := s.Deployment(ctx, id)
@@ -262,10 +260,9 @@ func (s *Store) UpdateDeployment(ctx context.Context, id string, fn func(*deploy
 	}
 }
 
-// UpdateDeploymentFrom is UpdateDeployment for who has read or written the
-// deployment before, known: it is read again only if somebody else wrote it
-// meanwhile, or if fn refuses known or changes nothing in it. Then fn is called
-// again.
+// UpdateDeploymentFrom is UpdateDeployment for a caller that has read or written the
+// deployment before, as known. It is read again only if it was written concurrently, or
+// if fn fails or changes nothing; then fn is called again.
 func (s *Store) UpdateDeploymentFrom(ctx context.Context, known deploy.Deployment, fn func(*deploy.Deployment) error) (deploy.Deployment, error) {
 	next, write, err := nextOf(known, fn)
 	if err == nil && write {
@@ -280,7 +277,7 @@ func (s *Store) UpdateDeploymentFrom(ctx context.Context, known deploy.Deploymen
 	return s.UpdateDeployment(ctx, known.ID, fn)
 }
 
-// nextOf returns prev as fn changes it, and whether that is anything to be written.
+// nextOf returns prev as changed by fn, and whether there is anything to write.
 func nextOf(prev deploy.Deployment, fn func(*deploy.Deployment) error) (next deploy.Deployment, write bool, err error) {
 	next = prev.Clone()
 	if err := fn(&next); err != nil {
@@ -302,7 +299,7 @@ func (s *Store) move(ctx context.Context, prev, next deploy.Deployment) (deploy.
 	return next, s.write(ctx, func(t *tx) error { return t.compareAndSwap(ctx, &prev, &next) })
 }
 
-// keepOrigin takes back what fn must not change and rounds the times.
+// keepOrigin restores what fn must not change and rounds the times.
 func keepOrigin(prev, next *deploy.Deployment) {
 	next.ID, next.ApplicationID, next.ApplicationName = prev.ID, prev.ApplicationID, prev.ApplicationName
 	next.Git, next.Provider, next.Labels, next.Trigger = prev.Git, prev.Provider, prev.Labels, prev.Trigger
@@ -314,11 +311,11 @@ func keepOrigin(prev, next *deploy.Deployment) {
 	normalize(next)
 }
 
-// errLostRace: somebody else wrote the row first.
+// errLostRace reports that the row was written concurrently.
 var errLostRace = errors.New("it was written meanwhile")
 
-// compareAndSwap stores next if prev is still what is stored. The application
-// is written first: that is the locking order.
+// compareAndSwap stores next if the stored deployment is still prev. The application is
+// written first, as the locking order demands.
 func (t *tx) compareAndSwap(ctx context.Context, prev, next *deploy.Deployment) error {
 	if next.Status == deploy.Success && prev.Status != deploy.Success {
 		ref, err := encode(next.Ref())
@@ -361,8 +358,8 @@ func (t *tx) storeMove(ctx context.Context, prev, next *deploy.Deployment) error
 	return t.log(ctx, prev, next)
 }
 
-// log writes the transition log and the outbox of the moves from prev to d, and
-// announces d.
+// log writes the transition log and the outbox for the transitions from prev to d, and
+// publishes d.
 func (t *tx) log(ctx context.Context, prev, d *deploy.Deployment) error {
 	moves := d.Diff(prev, d.UpdatedAt)
 	rows := make([][]any, len(moves))

@@ -7,10 +7,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// SetNotice stores what an application says the agent has stopped doing for it,
-// "" for nothing, and tells whether it said something else before. With a new
-// notice that is not "", e (if there is one) is announced in the same
-// transaction, unless an event of its key was announced before.
+// SetNotice stores an application's notice of what the agent has stopped doing for it,
+// "" for none, and reports whether it has changed. With a new notice other than "", e
+// (if set) is published in the same transaction, unless an event of its key was before.
 func (s *Store) SetNotice(ctx context.Context, appID, notice string, e *deploy.Event) (changed bool, err error) {
 	notice = clean(notice)
 	err = s.write(ctx, func(t *tx) error {
@@ -28,12 +27,11 @@ func (s *Store) SetNotice(ctx context.Context, appID, notice string, e *deploy.E
 	return changed && err == nil, s.fail(err, "store the notice of application "+appID)
 }
 
-// drifted are the applications that self-healing has to do with: an index holds
-// them.
+// drifted is the condition on applications that concern self-healing; it has an index.
 const drifted = "(sync_status = 'OUT_OF_SYNC' OR notice <> '')"
 
-// DriftedApplications returns the applications that are OUT_OF_SYNC or carry a
-// notice, of all or (ids given) of these. Deleted ones are left out.
+// DriftedApplications returns the applications that are OUT_OF_SYNC or have a notice: of
+// all, or of the given IDs; without deleted ones.
 func (s *Store) DriftedApplications(ctx context.Context, ids ...string) ([]deploy.Application, error) {
 	const perQuery = 500
 	if len(ids) == 0 {

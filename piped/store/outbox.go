@@ -9,11 +9,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// flushEvents gives the events of writers that share a transaction their numbers
-// and writes them. The counter's row is the last one a transaction locks, until it
-// commits: numbers are committed in their order, so that a reader who asks for what
-// follows the last number it saw misses nothing. An event whose key was written
-// before has been told and is dropped, with its number.
+// flushEvents numbers and writes the events of writers that share a transaction. The row
+// of the counter is the last one that a transaction locks, until its commit: numbers are
+// committed in ascending order, so that a reader who continues after the last number
+// misses nothing. An event whose key was written before is ignored.
 func flushEvents(ctx context.Context, writers ...*tx) error {
 	n := int64(0)
 	for _, t := range writers {
@@ -40,8 +39,8 @@ func flushEvents(ctx context.Context, writers ...*tx) error {
 
 func scanNumber(row scanner) (n int64, err error) { return n, row.Scan(&n) }
 
-// Events returns up to limit (0: all) events that are not marked delivered and have a
-// number above afterSeq, in the order in which they were committed.
+// Events returns up to limit (0: all) unrouted events with a number above afterSeq, in
+// the order of their commits.
 func (s *Store) Events(ctx context.Context, afterSeq int64, limit int) ([]deploy.Event, error) {
 	var f filter
 	f.add("delivered_at = 0")
@@ -51,8 +50,8 @@ func (s *Store) Events(ctx context.Context, afterSeq int64, limit int) ([]deploy
 	return es, s.fail(err, "read the outbox")
 }
 
-// EventsByKey returns the events with these keys that are kept, delivered or not, in the
-// order in which they were committed.
+// EventsByKey returns the stored events with these keys, routed or not, in the order of
+// their commits.
 func (s *Store) EventsByKey(ctx context.Context, keys ...string) ([]deploy.Event, error) {
 	const perQuery = 500
 	var out []deploy.Event

@@ -11,8 +11,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// position is where a page ended: the last row's place in the order "updated
-// last first, then by ID", or by another time. A cursor is its opaque form.
+// position is the last row of a page in the order "updated last first, then by ID", or
+// by another time. A cursor is its opaque form.
 type position struct {
 	UpdatedAt int64  `json:"u"`
 	ID        string `json:"i"`
@@ -20,7 +20,7 @@ type position struct {
 
 // cursorAt returns the cursor behind a row; at is the time that rows are ordered by.
 func cursorAt(at time.Time, id string) string {
-	b, _ := json.Marshal(position{toMilli(at), id}) // a number and a text always encode
+	b, _ := json.Marshal(position{toMilli(at), id}) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -54,8 +54,8 @@ func (f *filter) equal(column, value string) {
 	}
 }
 
-// sift is equal in a way that SQLite does not search an index by: nearly all rows have
-// the value, or others of the conditions leave few.
+// sift is equal without the use of an index by SQLite: nearly all rows have the value, or
+// other conditions leave few.
 func (f *filter) sift(column, value string) {
 	if value != "" {
 		f.add(column+" || '' = ?", value)
@@ -69,19 +69,19 @@ func in[S ~string](f *filter, column string, list []S) {
 	}
 }
 
-// labels asks for every pair; owner is the column of table that names the row
-// with the given ID column. They are values of the row, not EXISTS: of that SQLite
-// makes a join, and takes its rows in another order.
+// labels adds a condition for every pair; owner is the column of table that names the row
+// with the given ID column. Conditions with EXISTS would become a join in SQLite, with
+// another order of rows.
 func (f *filter) labels(table, owner, id string, labels map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		f.add("(SELECT l.value FROM "+table+" l WHERE l."+owner+" = "+id+" AND l.name = ?) = ?", name, labels[name])
 	}
 }
 
-// after asks for the rows behind a cursor, updated last first.
+// after selects the rows behind a cursor, updated last first.
 func (f *filter) after(cursor string) error { return f.afterBy("updated_at", cursor) }
 
-// afterBy asks for the rows behind a cursor in the order of a column, latest first.
+// afterBy selects the rows behind a cursor in the order of a column, latest first.
 func (f *filter) afterBy(column, cursor string) error {
 	if cursor == "" {
 		return nil

@@ -7,14 +7,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Places returns which application is where in a repository, deleted ones included.
+// Places returns the applications of a repository by place, including deleted ones.
 func (s *Store) Places(ctx context.Context, repoID string) (deploy.Places, error) {
 	places, err := placesOf(ctx, s, repoID)
 	return places, s.fail(err, "read the places of repository "+repoID)
 }
 
-// ApplicationAt returns the application that a place belongs to, deleted or not;
-// NotFound if there is none. It reads one application where the ID derives from the place.
+// ApplicationAt returns the application at a place, deleted or not; NotFound if there is
+// none. It reads one row if the ID derives from the place.
 func (s *Store) ApplicationAt(ctx context.Context, at deploy.GitPath) (deploy.Application, error) {
 	app, ok, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", deploy.ApplicationID(at))
 	if err == nil && (!ok || app.Deleted || app.Git.Place() != at.Place()) {
@@ -33,9 +33,9 @@ func placesOf(ctx context.Context, q querier, repoID string) (deploy.Places, err
 	return deploy.NewPlaces(slices.Values(apps)), err
 }
 
-// MoveApplication stores that an application's configuration is at another place of its
-// repository from now on; all else of the application stays. Conflict if it is not at from
-// any more, is deleted, or if another application is at the new place.
+// MoveApplication stores a new place of an application's configuration in its
+// repository. Conflict if the application is no longer at from, is deleted, or another
+// one is at the new place.
 func (s *Store) MoveApplication(ctx context.Context, id string, from, to deploy.GitPath) error {
 	err := s.write(ctx, func(t *tx) error {
 		app, err := t.lockApplication(ctx, id)
@@ -57,8 +57,8 @@ func (s *Store) MoveApplication(ctx context.Context, id string, from, to deploy.
 	return s.fail(err, "move application "+id)
 }
 
-// moveApplication stores the new place. What the application remembers of deployments
-// says where they found it.
+// moveApplication stores the new place. The references to deployments get the place where
+// these found the application.
 func (t *tx) moveApplication(ctx context.Context, app deploy.Application, to deploy.GitPath) error {
 	former := append([]deploy.GitPath{{Dir: app.Git.Dir, ConfigFile: app.Git.ConfigFile}}, app.Former...)
 	former = slices.DeleteFunc(former, func(p deploy.GitPath) bool { return p.Dir == to.Dir && p.ConfigFile == to.ConfigFile })

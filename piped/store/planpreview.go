@@ -7,10 +7,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// AnswerPlanPreview stores what became of a plan preview and answers its command
-// with a status, in one transaction; a failed one has the error as its reason. One
-// for a pull request is told by an event. Conflict if the command was answered
-// before.
+// AnswerPlanPreview stores the result of a plan preview and answers its command with a
+// status, in one transaction; the reason of a failed one is its error. The result for a
+// pull request is published as an event. Conflict if the command was answered before.
 func (s *Store) AnswerPlanPreview(ctx context.Context, p deploy.PlanPreview, status deploy.CommandStatus) error {
 	results, err := encode(p.Results)
 	if err == nil {
@@ -37,8 +36,8 @@ func (s *Store) AnswerPlanPreview(ctx context.Context, p deploy.PlanPreview, sta
 	return s.fail(err, "answer plan preview "+p.CommandID)
 }
 
-// PlanPreview returns what became of a plan preview. NotFound if it was not
-// answered, or removed.
+// PlanPreview returns the result of a plan preview. NotFound if there is none, or it was
+// removed.
 func (s *Store) PlanPreview(ctx context.Context, commandID string) (deploy.PlanPreview, error) {
 	p, ok, err := one(ctx, s, scanPlanPreview, "SELECT command_id, error, results, at FROM plan_previews WHERE command_id = ?", commandID)
 	if err == nil && !ok {
@@ -57,7 +56,7 @@ func scanPlanPreview(row scanner) (p deploy.PlanPreview, err error) {
 	return p, decode(results, &p.Results)
 }
 
-// RemovePlanPreviews removes what plan previews told before a time.
+// RemovePlanPreviews deletes the results of plan previews from before a time.
 func (s *Store) RemovePlanPreviews(ctx context.Context, before time.Time) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, "DELETE FROM plan_previews WHERE at < ?", toMilli(before))

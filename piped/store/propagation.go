@@ -7,7 +7,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// propagationBody is what is only carried of a propagation.
+// propagationBody is the JSON column of a propagation.
 type propagationBody struct {
 	Workload deploy.ObjectRef  `json:"workload"`
 	User     string            `json:"user,omitempty"`
@@ -29,9 +29,10 @@ type propagationBody struct {
 	Outcome       deploy.NudgeOutcome `json:"outcome,omitzero"`
 }
 
-// SavePropagation stores what the pods of a workload have been told, and returns it as
-// stored. Version must be that of the row it was read from, 0 for a new one; Conflict
-// if the row was written meanwhile. NotFound if the application does not exist.
+// SavePropagation stores which configuration the pods of a workload were notified of,
+// and returns it as stored. Version must be that of the row as read, 0 for a new one;
+// Conflict if the row was written in the meantime. NotFound if the application does not
+// exist.
 func (s *Store) SavePropagation(ctx context.Context, p deploy.Propagation) (deploy.Propagation, error) {
 	p.NextAt, p.ChangedAt = milli(p.NextAt), milli(p.ChangedAt)
 	text, err := encode(propagationBody{
@@ -51,7 +52,7 @@ func (s *Store) SavePropagation(ctx context.Context, p deploy.Propagation) (depl
 		return p, deploy.Errorf(deploy.NotFound, "application %s does not exist: %w", p.ApplicationID, err)
 	}
 	if err != nil {
-		return p, s.fail(err, "store what the pods of "+p.Workload.String()+" have been told")
+		return p, s.fail(err, "store the propagation to "+p.Workload.String())
 	}
 	p.Version++
 	return p, nil
@@ -69,21 +70,20 @@ func (t *tx) savePropagation(ctx context.Context, p deploy.Propagation, text str
 			text, len(p.Named) > 0, toMilli(p.NextAt), p.ApplicationID, p.Cluster, p.Workload.Key(), p.Version)
 	}
 	if err == nil && n == 0 {
-		err = deploy.Errorf(deploy.Conflict, "what the pods of %s have been told was written meanwhile: read it again", p.Workload)
+		err = deploy.Errorf(deploy.Conflict, "the propagation to %s was written concurrently: read it again", p.Workload)
 	}
 	return err
 }
 
-// PropagationQuery selects propagations; zero fields ask for nothing.
+// PropagationQuery selects propagations; zero fields do not restrict.
 type PropagationQuery struct {
 	ApplicationID string
 	Cluster       string
-	Due           bool // those with something left to be done, whenever
-	Named         bool // those with objects that are not in Git
+	Due           bool // with open work, whenever it is due
+	Named         bool // with objects that are not in Git
 }
 
-// Propagations returns what the pods of workloads have been told, by application,
-// cluster and workload.
+// Propagations returns propagations by application, cluster and workload.
 func (s *Store) Propagations(ctx context.Context, q PropagationQuery) ([]deploy.Propagation, error) {
 	var f filter
 	f.equal("application_id", q.ApplicationID)
@@ -96,7 +96,7 @@ func (s *Store) Propagations(ctx context.Context, q PropagationQuery) ([]deploy.
 	}
 	found, err := all(ctx, s, scanPropagation,
 		"SELECT application_id, cluster, body, next_at, version FROM propagations"+f.where()+" ORDER BY application_id, cluster, workload", f.args...)
-	return found, s.fail(err, "read what pods have been told")
+	return found, s.fail(err, "read propagations")
 }
 
 func scanPropagation(row scanner) (p deploy.Propagation, err error) {
@@ -116,8 +116,8 @@ func scanPropagation(row scanner) (p deploy.Propagation, err error) {
 	return p, nil
 }
 
-// forgetPropagation forgets the propagation of a workload that is not the
-// application's any more.
+// forgetPropagation deletes the propagation of a workload that no longer belongs to the
+// application.
 func (t *tx) forgetPropagation(ctx context.Context, appID, cluster string, o deploy.ObjectRef) error {
 	_, err := t.exec(ctx, "DELETE FROM propagations WHERE application_id = ? AND cluster = ? AND workload = ?", appID, cluster, o.Key())
 	return err

@@ -6,12 +6,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// AddApplication registers an application that somebody asked for, enabled, with
-// what a says of its name, kind, Git path, provider, description, labels, sync
-// state and registration. One that was deleted returns: it keeps its history, and
-// its evaluated commit is forgotten, so that the head is deployed as if the
-// application were new. Exists if there is one that is not deleted, with that ID or
-// at that place; Illegal while its objects are being deleted.
+// AddApplication registers an application, enabled, with the name, kind, Git path,
+// provider, description, labels, sync state and registration of a. A deleted one is
+// restored with its history but without its evaluated commit, so that the head is
+// deployed as for a new application. Exists if there is one that is not deleted, with
+// that ID or at that place; Illegal while its objects are being deleted.
 func (s *Store) AddApplication(ctx context.Context, a deploy.Application) error {
 	if err := checkIdentity(a); err != nil {
 		return err
@@ -32,7 +31,7 @@ func (s *Store) AddApplication(ctx context.Context, a deploy.Application) error 
 	return s.fail(err, "add application "+a.ID)
 }
 
-// checkPlaceFree refuses a second application at one place.
+// checkPlaceFree rejects a second application at one place.
 func (t *tx) checkPlaceFree(ctx context.Context, a deploy.Application) error {
 	places, err := placesOf(ctx, t, a.Git.RepoID)
 	if err != nil {
@@ -46,7 +45,7 @@ func (t *tx) checkPlaceFree(ctx context.Context, a deploy.Application) error {
 		a.Git.ConfigPath(), a.Git.RepoID, holder.ID)
 }
 
-// restore brings a deleted application back as a says.
+// restore restores a deleted application with the values of a.
 func (t *tx) restore(ctx context.Context, a deploy.Application) error {
 	old, err := t.lockApplication(ctx, a.ID)
 	if err != nil {
@@ -70,7 +69,7 @@ func (t *tx) restore(ctx context.Context, a deploy.Application) error {
 		notice = '', notice_at = 0, hold = '', sync_status = ?, sync_state = ?`, string(a.Sync.Status), sync)
 }
 
-// register stores how an application came to be one.
+// register stores the registration of an application.
 func (t *tx) register(ctx context.Context, id string, r deploy.Registration) error {
 	r.At = milli(r.At)
 	text, err := encode(r)
@@ -82,8 +81,8 @@ func (t *tx) register(ctx context.Context, id string, r deploy.Registration) err
 }
 
 // SetRegisteredProvider replaces the platform provider that an application was
-// registered with; "" takes it back. NotFound if there is no such application or
-// it is deleted.
+// registered with; "" removes it. NotFound if there is no such application or it is
+// deleted.
 func (s *Store) SetRegisteredProvider(ctx context.Context, id, provider string) error {
 	err := s.write(ctx, func(t *tx) error {
 		app, err := t.lockPresent(ctx, id)
@@ -96,11 +95,11 @@ func (s *Store) SetRegisteredProvider(ctx context.Context, id, provider string) 
 	return s.fail(err, "set the platform provider of application "+id)
 }
 
-// SetDisabled disables or enables an application. Of a disabled one nothing more
-// is triggered, and what waits ends as FAILURE; what runs goes on. If a commit
-// was among what waited, the evaluated commit goes back to that of the last
-// success, so that the commit is deployed once the application is enabled.
-// NotFound if there is no such application or it is deleted.
+// SetDisabled disables or enables an application. For a disabled one nothing is
+// triggered, and its waiting deployments end as FAILURE; running ones go on. If a commit
+// was among the waiting, the evaluated commit is reset to that of the last success, so
+// that the commit is deployed once the application is enabled. NotFound if there is no
+// such application or it is deleted.
 func (s *Store) SetDisabled(ctx context.Context, id string, disabled bool) error {
 	err := s.write(ctx, func(t *tx) error {
 		app, err := t.lockPresent(ctx, id)
@@ -118,7 +117,7 @@ func (s *Store) SetDisabled(ctx context.Context, id string, disabled bool) error
 	return s.fail(err, "disable or enable application "+id)
 }
 
-// endDisabled ends what waits in an application that is being disabled.
+// endDisabled ends the waiting deployments of an application that is being disabled.
 func (t *tx) endDisabled(ctx context.Context, app deploy.Application) error {
 	ended, err := t.endWaiting(ctx, app.ID, "", deploy.Failure, "The application was disabled before the deployment started", t.store.now())
 	if err != nil {
@@ -137,9 +136,9 @@ func (t *tx) endDisabled(ctx context.Context, app deploy.Application) error {
 	return nil
 }
 
-// DeleteApplication marks an application deleted: it is kept, with its history,
-// and listed no more until AddApplication. What waits is CANCELLED; what runs
-// goes to its end. NotFound if there is no such application or it is deleted.
+// DeleteApplication marks an application as deleted: it stays stored with its history,
+// but is not listed until AddApplication. Waiting deployments become CANCELLED; running
+// ones go on. NotFound if there is no such application or it is deleted.
 func (s *Store) DeleteApplication(ctx context.Context, id string) error {
 	err := s.write(ctx, func(t *tx) error {
 		if _, err := t.lockPresent(ctx, id); err != nil {
@@ -159,7 +158,7 @@ func (t *tx) lockPresent(ctx context.Context, id string) (deploy.Application, er
 	return app, err
 }
 
-// mayDeploy refuses applications that nothing is triggered for.
+// mayDeploy rejects applications for which nothing is triggered.
 func mayDeploy(app deploy.Application) error {
 	switch {
 	case app.Deleted:

@@ -8,15 +8,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// RemoveApplication is DeleteApplication by a command, CommandDeleteApplication,
-// which is stored in the same transaction and returned as stored.
+// RemoveApplication is DeleteApplication by a command, CommandDeleteApplication, which
+// is stored in the same transaction and returned as stored.
 //
-// Without c.Cascade the command is answered at once. With it the command stays
-// open until FinishRemoval, its metadata says how many objects the inventory
-// holds, and until then the application cannot be added again. Illegal if a
-// deployment of the application is active, or if it is being removed already; one
-// that is deleted may be removed for what its inventory still holds, and is
-// NotFound without that.
+// Without c.Cascade the command is answered at once. With it the command stays open
+// until FinishRemoval, its metadata contains the number of objects in the inventory, and
+// until then the application cannot be added again. Illegal if the application has an
+// active deployment or is being removed already. A deleted one may be removed for the
+// rest of its inventory, and is NotFound without any.
 func (s *Store) RemoveApplication(ctx context.Context, c deploy.Command) (deploy.Command, error) {
 	var stored deploy.Command
 	err := s.write(ctx, func(t *tx) (err error) {
@@ -57,8 +56,8 @@ func (t *tx) removeApplication(ctx context.Context, c deploy.Command) (deploy.Co
 	return c, err
 }
 
-// checkRemovable refuses to remove what is being deployed or removed, and returns
-// what the command says of the inventory.
+// checkRemovable rejects the removal of an application that is being deployed or removed, and
+// returns the metadata about its inventory.
 func (t *tx) checkRemovable(ctx context.Context, app deploy.Application) (map[string]string, error) {
 	if err := t.checkNotRemoving(ctx, app.ID); err != nil {
 		return nil, err
@@ -77,7 +76,7 @@ func (t *tx) checkRemovable(ctx context.Context, app deploy.Application) (map[st
 	return map[string]string{deploy.MetaApplied: strconv.FormatInt(n, 10)}, err
 }
 
-// checkNotRemoving refuses an application whose objects are being deleted.
+// checkNotRemoving rejects an application whose objects are being deleted.
 func (t *tx) checkNotRemoving(ctx context.Context, id string) error {
 	command, ok, err := one(ctx, t, scanText, "SELECT id FROM commands WHERE status = 'NOT_HANDLED_YET' AND type = ? AND application_id = ?",
 		string(deploy.CommandDeleteApplication), id)
@@ -87,7 +86,7 @@ func (t *tx) checkNotRemoving(ctx context.Context, id string) error {
 	return err
 }
 
-// unregister marks an application deleted and ends what waits in it.
+// unregister marks an application as deleted and ends its waiting deployments.
 func (t *tx) unregister(ctx context.Context, id string) error {
 	now := t.store.now()
 	if _, err := t.endWaiting(ctx, id, "", deploy.Cancelled, "The application was deleted before the deployment started", now); err != nil {
@@ -100,10 +99,10 @@ func (t *tx) unregister(ctx context.Context, id string) error {
 	return t.updateApplication(ctx, id, "deleted = TRUE, deleted_at = ?, notice = '', notice_at = 0, hold = ''", toMilli(now))
 }
 
-// FinishRemoval answers a CommandDeleteApplication and forgets the objects of the
-// inventory that are another's now or have no UID. If it succeeded, the last
-// success is forgotten, too: nothing of it runs, and there is nothing to go back to.
-// Conflict if the command was answered before.
+// FinishRemoval answers a CommandDeleteApplication and deletes the inventory entries of
+// objects that belong to another application now or have no UID. If it succeeded, the
+// last success is deleted, too: nothing of it runs, and there is no commit to roll back
+// to. Conflict if the command was answered before.
 func (s *Store) FinishRemoval(ctx context.Context, c deploy.Command, status deploy.CommandStatus, metadata map[string]string, over []deploy.InventoryItem) error {
 	err := s.write(ctx, func(t *tx) error {
 		if _, err := t.lockApplication(ctx, c.ApplicationID); err != nil {

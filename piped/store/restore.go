@@ -9,23 +9,22 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// restoreMark is a table that a database has for as long as a restore of it has not come
-// to its end. It is made before anything else and goes in the transaction that brings all
-// rows: with it, a database holds nothing that anybody could miss.
+// restoreMark is a table that exists during a restore. It is created before anything else and
+// dropped in the transaction that writes all rows: a database that has it contains nothing
+// that could be lost.
 const restoreMark = "unfinished_restore"
 
-// Put stores a row of a table, its values in the order of the table's columns. It keeps
-// the row.
+// Put stores a row of a table, its values in the order of the table's columns. It retains the
+// row.
 type Put func(t Table, row []any) error
 
-// Restore fills the database that dsn names, which must be empty, and brings its schema
-// up to date. It is created where that is possible. Load is called once, with a database
-// of the given version of the schema, and puts all rows, those of Tables in their order;
-// they are stored when it returns nil, in one transaction, or not at all.
+// Restore fills the empty database that dsn names, which it creates if possible, and
+// brings its schema up to date. load is called once, with a database of the given schema
+// version, and puts all rows, in the order of Tables. They are stored in one transaction
+// when load returns nil.
 //
-// Until they are, no store can be opened on the database. Whatever a restore is ended by,
-// another one goes on in its place. Exists when the database is not empty; nothing was
-// changed then.
+// No store can be opened on the database before that. An interrupted restore can be
+// repeated. Exists if the database is not empty; then nothing has changed.
 func Restore(ctx context.Context, dsn string, schema int64, load func(Put) error) (err error) {
 	tables, err := Tables(ctx, schema)
 	if err != nil {
@@ -44,7 +43,7 @@ func Restore(ctx context.Context, dsn string, schema int64, load func(Put) error
 	if err != nil {
 		return err
 	}
-	if _, _, err := p.GetVersions(ctx); err != nil { // makes the table of versions, too
+	if _, _, err := p.GetVersions(ctx); err != nil { // also creates the table of versions
 		return d.openError("read the schema version of", err)
 	}
 	if err := s.fail(s.beginRestore(ctx, schema), "begin to restore"); err != nil {
@@ -60,8 +59,8 @@ func Restore(ctx context.Context, dsn string, schema int64, load func(Put) error
 	return s.fail(err, "migrate the schema of "+d.name())
 }
 
-// beginRestore marks an empty database as one that is being restored. One that is marked
-// already may have got its schema.
+// beginRestore marks an empty database as being restored. A marked one may have its schema
+// already.
 func (s *Store) beginRestore(ctx context.Context, schema int64) error {
 	sqlTx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
@@ -95,7 +94,7 @@ func (s *Store) beginRestore(ctx context.Context, schema int64) error {
 	return sqlTx.Commit()
 }
 
-// fill puts all rows into the tables and takes the mark away, in one transaction.
+// fill writes all rows and removes the mark, in one transaction.
 func (s *Store) fill(ctx context.Context, schema int64, tables []Table, load func(Put) error) error {
 	sqlTx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *Store) fill(ctx context.Context, schema int64, tables []Table, load fun
 	if err := s.dialect.lockSchema(ctx, sqlTx); err != nil {
 		return err
 	}
-	// First, so that of two restores one waits here for the other, and then fails.
+	// First: of two concurrent restores one waits here for the other, and then fails.
 	if _, err := t.exec(ctx, "DROP TABLE "+restoreMark); err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ func (s *Store) fill(ctx context.Context, schema int64, tables []Table, load fun
 	} else if current != schema { // by one that started when the restore did
 		return deploy.Errorf(deploy.Conflict, "%s was migrated to schema %d by another process: stop it, empty the database and repeat the restore", s.dialect.name(), current)
 	}
-	for _, table := range slices.Backward(tables) { // what migrations put into them is in the backup
+	for _, table := range slices.Backward(tables) { // the backup contains what migrations insert
 		if _, err := t.exec(ctx, "DELETE FROM "+table.Name); err != nil {
 			return err
 		}
@@ -128,7 +127,7 @@ func (s *Store) fill(ctx context.Context, schema int64, tables []Table, load fun
 		return err
 	}
 	if slices.ContainsFunc(tables, func(t Table) bool { return t.Name == identityTable }) {
-		if _, err := t.exec(ctx, "DELETE FROM "+identityTable); err != nil { // it is another store
+		if _, err := t.exec(ctx, "DELETE FROM "+identityTable); err != nil { // the result is another store
 			return err
 		}
 	}
@@ -143,7 +142,7 @@ type filler struct {
 	size  int // of what the rows hold
 }
 
-// maxFill bounds what is held before it is inserted.
+// maxFill bounds the size of rows that are collected for an insert.
 const maxFill = 1 << 20
 
 func (f *filler) put(ctx context.Context, t Table, row []any) error {
@@ -177,7 +176,7 @@ func (f *filler) flush(ctx context.Context) error {
 	return nil
 }
 
-// whole refuses a database of which a restore has not come to its end.
+// whole rejects a database whose restore is incomplete.
 func whole(ctx context.Context, d dialect, db *sql.DB) error {
 	marked, err := hasTable(ctx, d, db, restoreMark)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// loggedDeployments are those whose logs are old and still there.
+// loggedDeployments selects completed deployments that still have logs.
 const loggedDeployments = "SELECT id FROM deployments WHERE completed_at > 0 AND completed_at < ? AND logs_removed = FALSE ORDER BY completed_at LIMIT ?"
 
-// RemoveStageLogs removes logs of deployments that ended before a time, in one
-// transaction and at most so many blocks, and returns how many it has removed and whether
-// there may be more to do. Each stage that ran is left a log of one line, instead.
+// RemoveStageLogs deletes up to limit log blocks of deployments that ended before a
+// time, in one transaction. It returns how many were deleted and whether there may be
+// more. Each stage that ran gets a log of one line instead.
 func (s *Store) RemoveStageLogs(ctx context.Context, before time.Time, instead string, limit int) (removed int, more bool, err error) {
 	ids, err := all(ctx, s, scanText, loggedDeployments, toMilli(before), batchSize)
 	if err == nil && len(ids) > 0 {
@@ -34,11 +34,11 @@ func (t *tx) removeLogs(ctx context.Context, ids []string, instead string, limit
 		n, err := t.exec(ctx, `DELETE FROM stage_logs WHERE (deployment_id, stage_id, position) IN (
 			SELECT deployment_id, stage_id, position FROM stage_logs WHERE deployment_id = ? ORDER BY stage_id, position LIMIT ?)`, id, limit-removed)
 		removed += int(n)
-		if err != nil || removed == limit { // there may be more of this one
+		if err != nil || removed == limit { // this deployment may have more
 			return removed, err
 		}
 		if more, _, err := one(ctx, t, scanNumber, "SELECT COUNT(*) FROM (SELECT 1 FROM stage_logs WHERE deployment_id = ? LIMIT 1) found", id); err != nil || more > 0 {
-			return removed, err // another agent is about it
+			return removed, err // another agent removes them
 		}
 		if _, err := t.exec(ctx, `INSERT INTO stage_logs (deployment_id, stage_id, position, severity, log, at)
 			SELECT deployment_id, id, 0, ?, ?, ? FROM stages WHERE deployment_id = ? AND started_at > 0 ON CONFLICT DO NOTHING`,
@@ -52,23 +52,23 @@ func (t *tx) removeLogs(ctx context.Context, ids []string, instead string, limit
 	return removed, nil
 }
 
-// OldDeployments selects deployments to be removed, at least one of each application
-// left out.
+// OldDeployments selects deployments to delete, with the exception of at least one of
+// each application.
 type OldDeployments struct {
-	Before time.Time // they ended before it
-	Keep   int       // the last so many of each application to end are left out; 1 or more
-	Limit  int       // how many are removed in one transaction; 1 or more
-	Cursor string    // that RemoveDeployments returned: those behind it
+	Before time.Time // ended before
+	Keep   int       // how many last ended ones of each application are excluded; at least 1
+	Limit  int       // of one transaction; at least 1
+	Cursor string    // returned by RemoveDeployments
 }
 
-// unneeded is the condition on a deployment @ that nothing needs: it ended before a
-// time, others of its application ended after it or the application is gone, and nothing
-// that is read again names it. A success has two others after it: one may be gone back to
-// from the last. The reference of what was triggered last is JSON, in which the ID stands
-// in quotes.
+// unneeded is the condition on a deployment @ that is no longer needed: it ended before
+// a time, others of its application ended after it or the application is deleted, and
+// nothing that is read later refers to it. A success needs two later ones: the last may
+// be rolled back to the one before. The reference to the last triggered deployment is
+// JSON with the ID in quotes.
 //
-// What it applied and is still there is named by the inventory: by the rollouts of its
-// deployment the agent tells changes of others from its own.
+// The inventory refers to deployments whose objects still exist: their rollouts let the
+// agent distinguish its changes from those of others.
 const unneeded = `@.completed_at > 0 AND @.completed_at < ?
 	AND ((SELECT n.completed_at FROM deployments n WHERE n.application_id = @.application_id AND n.completed_at > 0 AND n.completed_at > @.completed_at
 			ORDER BY n.completed_at LIMIT 1 OFFSET ?) IS NOT NULL
@@ -84,8 +84,8 @@ const unneeded = `@.completed_at > 0 AND @.completed_at < ?
 	AND @.id NOT IN (SELECT o.deployment_id FROM outbox o WHERE o.delivered_at = 0)
 	AND @.id NOT IN (SELECT o.deployment_id FROM deliveries v JOIN outbox o ON o.seq = v.seq WHERE v.given_up_at = 0)`
 
-// chainEnded is the condition on a deployment d that its chain, if it has one, can go as a
-// whole: nothing needs any of its deployments, and none is still to be made.
+// chainEnded is the condition on a deployment d that its chain, if any, can be deleted
+// as a whole: none of its deployments is needed, and none is still to be created.
 const chainEnded = `(d.chain_id = '' OR NOT EXISTS (SELECT 1 FROM deployments s WHERE s.chain_id = d.chain_id AND s.chain_id <> '' AND NOT (#))
 	AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.status = 'NOT_HANDLED_YET' AND c.body LIKE '%"' || d.chain_id || '"%'))`
 
@@ -109,22 +109,22 @@ func scanOldDeployment(row scanner) (d oldDeployment, err error) {
 	return d, row.Scan(&d.id, &d.chain, &d.completedAt)
 }
 
-// RemoveDeployments removes some of the deployments that q selects and that nothing needs
-// any more, in one transaction and those that ended first first, with everything that
-// belongs to them: stages, logs, transitions, rollouts, samples of analyses, applied sets,
-// what was asked of them, and chains of which no deployment is left. It returns how many
-// it has removed and the cursor behind them, "" when there are no more.
+// RemoveDeployments deletes deployments that q selects and that are no longer needed, in
+// one transaction, the first ended first, with all that belongs to them: stages, logs,
+// transitions, rollouts, analysis samples, applied sets, commands, and chains without a
+// deployment. It returns how many were deleted and the cursor of the next call, "" if
+// there are no more.
 //
-// Left are the last two successes of an application and what was triggered last; what applied an
-// object of the inventory; what has a rollout that goes on; of what somebody is still to be
-// told, or has asked something since q.Before; and the deployments of a chain until all of
-// them can go. An application that is deleted and has nothing in the inventory has no last
-// deployments that are left for their number.
+// It does not delete: the last two successes of an application and the last triggered
+// deployment; deployments with objects in the inventory, open rollouts, pending
+// notifications, or a command answered since q.Before; deployments of a chain before all
+// of them can be deleted. Of a deleted application with an empty inventory none is
+// retained for q.Keep.
 func (s *Store) RemoveDeployments(ctx context.Context, q OldDeployments) (removed int, next string, err error) {
 	if q.Keep < 1 || q.Limit < 1 {
 		return 0, "", deploy.Errorf(deploy.Internal, "remove old deployments: at least 1 is kept and 1 removed, not %d and %d", q.Keep, q.Limit)
 	}
-	// They are looked for outside of the transaction: that reads all that is old and left.
+	// Selected outside of the transaction, because that reads all old and retained rows.
 	old, err := s.oldDeployments(ctx, q)
 	if err != nil || len(old) == 0 {
 		return 0, "", s.fail(err, "find old deployments")
@@ -156,7 +156,7 @@ func (s *Store) oldDeployments(ctx context.Context, q OldDeployments) ([]oldDepl
 	return all(ctx, s, scanOldDeployment, query, f.args...)
 }
 
-// removeDeployments removes those of found that are still not needed.
+// removeDeployments deletes the found deployments that are still not needed.
 func (t *tx) removeDeployments(ctx context.Context, q OldDeployments, found []oldDeployment) (removed int, err error) {
 	ids := make([]string, len(found))
 	for i, d := range found {
@@ -185,8 +185,8 @@ func (t *tx) removeDeployments(ctx context.Context, q OldDeployments, found []ol
 	return len(old), t.removeChains(ctx, chains)
 }
 
-// removeChains removes those of the chains of which no deployment is left, with the
-// commands that asked for their deployments.
+// removeChains deletes the chains without deployments, with the commands that requested
+// their deployments.
 func (t *tx) removeChains(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -220,12 +220,12 @@ func (t *tx) deleteIn(ctx context.Context, table, column string, values []string
 	return nil
 }
 
-// oldCommands are those that were answered long ago. What a chain asked for goes with it.
+// oldCommands selects commands that were answered before a time, without those of chains.
 const oldCommands = `DELETE FROM commands WHERE id IN (
 	SELECT id FROM commands WHERE handled_at > 0 AND handled_at < ? AND type <> ? ORDER BY handled_at LIMIT ?)`
 
-// RemoveCommands removes commands that were answered before a time, in one transaction
-// and at most so many, and returns how many it has removed.
+// RemoveCommands deletes up to limit commands that were answered before a time, in one
+// transaction, and returns how many were deleted.
 func (s *Store) RemoveCommands(ctx context.Context, before time.Time, limit int) (removed int, err error) {
 	err = s.write(ctx, func(t *tx) error {
 		n, err := t.exec(ctx, oldCommands, toMilli(before), string(deploy.CommandChainSync), limit)

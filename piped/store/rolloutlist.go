@@ -8,10 +8,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// RolloutList selects rollouts to be listed; zero fields ask for nothing.
+// RolloutList selects rollouts to list; zero fields do not restrict.
 type RolloutList struct {
 	ApplicationIDs []string
-	Labels         map[string]string // of the application, as it is now; all of them must match
+	Labels         map[string]string // of the application now; all must match
 	DeploymentID   string
 	Kind           deploy.RolloutKind
 	Phases         []deploy.RolloutPhase
@@ -20,7 +20,7 @@ type RolloutList struct {
 	Cursor         string
 }
 
-// selectListedRollout asks beside the record for what earlier ones do not hold.
+// selectListedRollout also selects values that older records do not contain.
 const selectListedRollout = `SELECT id, kind, application_id, COALESCE(deployment_id, ''), stage_id, cluster, phase, body, version, started_at, created_at, updated_at, completed_at,
 	COALESCE((SELECT d.application_name FROM deployments d WHERE d.id = rollouts.deployment_id),
 		(SELECT a.name FROM applications a WHERE a.id = rollouts.application_id), ''),
@@ -34,8 +34,8 @@ func scanListedRollout(row scanner) (r deploy.Rollout, err error) {
 	return r, err
 }
 
-// filter returns the conditions. An index of an application or a deployment leaves fewer
-// than that of a kind.
+// filter returns the conditions. The indexes of applications and deployments are more
+// selective than that of kinds.
 func (q RolloutList) filter() (f filter) {
 	kind := f.equal
 	if len(q.ApplicationIDs) > 0 || q.DeploymentID != "" {
@@ -55,9 +55,9 @@ func (q RolloutList) filter() (f filter) {
 	return f
 }
 
-// ListRollouts returns rollouts, those of deployments and external ones, and
-// scalings, the last that started first, then by ID, and the cursor of the next page: "" when there is
-// none. The error is Invalid for a cursor that no list gave.
+// ListRollouts returns rollouts, external ones included, and scalings, the last started
+// first, then by ID, and the cursor of the next page, "" if there is none. Invalid for a
+// cursor that no list returned.
 func (s *Store) ListRollouts(ctx context.Context, q RolloutList) ([]deploy.Rollout, string, error) {
 	f := q.filter()
 	if err := f.afterBy("started_at", q.Cursor); err != nil {
@@ -65,7 +65,7 @@ func (s *Store) ListRollouts(ctx context.Context, q RolloutList) ([]deploy.Rollo
 	}
 	asked := q.Limit
 	if asked > 0 {
-		asked++ // one more tells whether there is a next page
+		asked++ // one more shows whether there is a next page
 	}
 	query := f.limit(selectListedRollout+f.where()+" ORDER BY started_at DESC, id", asked)
 	found, err := all(ctx, s, scanListedRollout, query, f.args...)

@@ -61,8 +61,8 @@ func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows
 	return s.reader.QueryContext(ctx, query, args...)
 }
 
-// tx is one write transaction: what it changes is published, and its events
-// get their numbers, when it commits.
+// tx is a write transaction. Its changes are published, and its events numbered, at the
+// commit.
 type tx struct {
 	store   *Store
 	sql     *sql.Tx
@@ -70,17 +70,16 @@ type tx struct {
 	events  []deploy.Event
 	token   string   // the fencing token of the agent when t began; "" is not checked
 	missed  []string // statements to prepare once the connection is free
-	shared  bool     // with other writers, which must not end when this one's context does
+	shared  bool     // with other writers, which must not end with the context of this one
 }
 
-// maxAttempts bounds how often a transaction is repeated that the database
-// ended because of others (PostgreSQL's deadlock detection).
+// maxAttempts bounds the attempts of a transaction that the database ended because of others
+// (PostgreSQL's deadlock detection).
 const maxAttempts = 5
 
-// write runs fn in one transaction: all of it is stored and announced, or
-// nothing. The locking order is application, deployment, command, outbox.
+// write runs fn in one transaction: all of its writes are stored and published, or none. The locking order is application, deployment, command, outbox.
 func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
-	began := time.Now() // a duration: whatever the clock of the rows says
+	began := time.Now() // a duration, not by the clock of the rows
 	defer func() { s.metrics.Wrote(time.Since(began)) }()
 	if s.hold != nil {
 		if err := s.hold.check(); err != nil {
@@ -127,7 +126,7 @@ func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
 	return nil
 }
 
-// prepareMissed prepares what t had to run unprepared. The transaction is over.
+// prepareMissed prepares the statements that t had to run unprepared. The transaction is over.
 func (t *tx) prepareMissed(ctx context.Context) {
 	for _, query := range t.missed {
 		t.store.stmts.prepared(ctx, t.store.writer, query)
@@ -174,8 +173,8 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 	return res.RowsAffected()
 }
 
-// stmt returns the cached statement of a query. A missing one cannot be
-// prepared for later now: this transaction holds SQLite's only writer.
+// stmt returns the cached statement of a query, nil if there is none. It cannot be prepared
+// now: this transaction uses SQLite's only writer.
 func (t *tx) stmt(query string, args []any) *sql.Stmt {
 	if !t.store.cached(args) {
 		return nil
@@ -225,8 +224,8 @@ func anys[S ~string](list []S) []any {
 	return out
 }
 
-// clean makes text that PostgreSQL refuses (NUL bytes, invalid UTF-8) storable,
-// and keeps SQLite alike.
+// clean replaces what PostgreSQL rejects in texts (NUL bytes, invalid UTF-8), for both
+// engines alike.
 func clean(text string) string {
 	if utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 {
 		return text
@@ -234,8 +233,7 @@ func clean(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// cleanAll does it for all texts among the arguments of a statement: what is asked
-// for comes from callers, too.
+// cleanAll cleans all texts among the arguments of a statement, also those of conditions.
 func cleanAll(args []any) {
 	for i, a := range args {
 		if text, ok := a.(string); ok {
@@ -255,14 +253,14 @@ type stmtKey struct {
 	query string
 }
 
-// Queries put together from filters and lists have many shapes: long ones are
-// not cached, and those that come when the cache is full neither.
+// Queries that are built from filters and lists have many shapes: long ones are not cached,
+// nor are new ones when the cache is full.
 const (
 	maxStatements = 300
 	maxCachedArgs = 32
 )
 
-// cached tells whether a query with these arguments goes through the cache.
+// cached reports whether a query with these arguments goes through the cache.
 func (s *Store) cached(args []any) bool {
 	return len(args) <= maxCachedArgs && s.dialect.cacheStatements()
 }
@@ -274,9 +272,9 @@ func (c *statements) get(db *sql.DB, query string) *sql.Stmt {
 	return c.m[stmtKey{db, query}]
 }
 
-// prepared returns the statement of query, prepared now if it was not yet. It
-// returns nil when the cache is full or preparing fails: the query is then run
-// as it is and reports its own error.
+// prepared returns the statement of query and prepares it if needed. It returns nil if the
+// cache is full or preparing fails: the query is then run unprepared and reports its own
+// error.
 func (c *statements) prepared(ctx context.Context, db *sql.DB, query string) *sql.Stmt {
 	c.mu.Lock()
 	st, full := c.m[stmtKey{db, query}], len(c.m) >= maxStatements
@@ -301,7 +299,7 @@ func (c *statements) prepared(ctx context.Context, db *sql.DB, query string) *sq
 	return st
 }
 
-// close forgets all statements; the database closes them.
+// close clears the cache; the database closes the statements.
 func (c *statements) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

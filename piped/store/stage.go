@@ -10,7 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// stageSpec is what planning fixed, stageState what a run changes.
+// stageSpec is the JSON column of the values set by the planner, stageState that of the values
+// that a run changes.
 type stageSpec struct {
 	Desc      string          `json:"desc,omitempty"`
 	Requires  []string        `json:"requires,omitempty"`
@@ -29,7 +30,7 @@ type stageState struct {
 	UpdatedAt int64             `json:"updatedAt,omitempty"`
 }
 
-// stageRow is a stage with its deployment, which the domain type does not name.
+// stageRow is a stage with the ID of its deployment.
 type stageRow struct {
 	deploymentID string
 	stage        deploy.Stage

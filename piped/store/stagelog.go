@@ -7,9 +7,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// AppendStageLogs stores blocks of stage logs in one transaction. A block whose
-// deployment, stage and index are stored already is passed over, so that a
-// batch may be written again. NotFound if a deployment does not exist.
+// AppendStageLogs stores blocks of stage logs in one transaction. It is idempotent: a
+// block with the same deployment, stage and index is ignored. NotFound if a deployment
+// does not exist.
 func (s *Store) AppendStageLogs(ctx context.Context, blocks []deploy.LogBlock) error {
 	const perQuery = 500
 	if len(blocks) == 0 {
@@ -34,7 +34,7 @@ func (s *Store) AppendStageLogs(ctx context.Context, blocks []deploy.LogBlock) e
 	return s.fail(err, "append stage logs")
 }
 
-// announceLogs announces new lines in the logs of deployments.
+// announceLogs publishes new lines in the logs of deployments.
 func (t *tx) announceLogs(ctx context.Context, ids []string) error {
 	owners, err := all(ctx, t, scanOwner, "SELECT id, application_id FROM deployments WHERE id IN ("+placeholders(len(ids))+")", anys(ids)...)
 	if err != nil {
@@ -54,7 +54,7 @@ func (t *tx) announceLogs(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// owner says whose a row is.
+// owner is the application of a row.
 type owner struct{ id, application string }
 
 func scanOwner(row scanner) (o owner, err error) { return o, row.Scan(&o.id, &o.application) }

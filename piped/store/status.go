@@ -20,8 +20,8 @@ func (s *Store) State(ctx context.Context) deploy.StoreState {
 	return state
 }
 
-// CheckWrite writes something that changes nothing. Unavailable when the database
-// takes no writes, as on a full disk.
+// CheckWrite writes without a change. Unavailable if the database accepts no writes, as
+// on a full disk.
 func (s *Store) CheckWrite(ctx context.Context) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, "UPDATE counters SET value = value WHERE name = 'outbox'")
@@ -30,15 +30,14 @@ func (s *Store) CheckWrite(ctx context.Context) error {
 	return s.fail(err, "write to "+s.dialect.name())
 }
 
-// Backlog is how much of one kind waits, and since when the oldest of it does: the
-// zero time when nothing waits.
+// Backlog is the number of open items of one kind and the time of the oldest, zero if
+// there is none.
 type Backlog struct {
 	Count int
 	Since time.Time
 }
 
-// Waiting returns the deployments that are pending and the commands that are not
-// answered.
+// Waiting returns the pending deployments and the unanswered commands.
 func (s *Store) Waiting(ctx context.Context) (deployments, commands Backlog, err error) {
 	const pending = "SELECT COUNT(*), COALESCE(MIN(triggered_at), 0) FROM deployments WHERE status = 'PENDING'"
 	const open = "SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM commands WHERE status = 'NOT_HANDLED_YET'"
@@ -55,8 +54,8 @@ func scanBacklog(row scanner) (b Backlog, err error) {
 	return b, err
 }
 
-// ApplicationsIn returns how many applications that are not deleted there are in
-// each repository, by its ID.
+// ApplicationsIn returns the number of applications in each repository, by its ID,
+// without deleted ones.
 func (s *Store) ApplicationsIn(ctx context.Context) (map[string]int, error) {
 	type count struct {
 		repo string
@@ -74,8 +73,8 @@ func (s *Store) ApplicationsIn(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// SyncStates returns how many enabled applications there are by the sync state that
-// is shown of them: DEPLOYING while a deployment is active.
+// SyncStates returns the number of enabled applications by displayed sync state:
+// DEPLOYING while a deployment is active.
 func (s *Store) SyncStates(ctx context.Context) (map[deploy.SyncStatus]int, error) {
 	type count struct {
 		status deploy.SyncStatus

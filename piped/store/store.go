@@ -1,4 +1,4 @@
-// Package store keeps the agent's persisted state: applications, candidates,
+// Package store persists the agent's state: applications, candidates,
 // deployments with their stages, chains and transition log, commands, stage logs,
 // inventory, applied sets, rollout records, API keys and the outbox, in SQLite or
 // PostgreSQL behind one type, with one set of migrations and one set of queries.
@@ -6,16 +6,16 @@
 // It owns the guarantees the phases rely on. A deployment moves only where
 // package deploy allows it, by compare-and-swap on its revision, in one
 // transaction with its transition log and its outbox rows. An application has
-// at most one active deployment. What was committed is announced on the change
-// feed, what was not committed never is.
+// at most one active deployment. Every commit, and nothing else, is published on the
+// change feed.
 //
-// It never decides what happens next, never reads Git or a cluster, and never
-// writes a secret or an applied object in the clear.
+// It does not decide what happens next, reads neither Git nor a cluster, and writes
+// secrets and applied objects only encrypted.
 //
-// Stages are rows of their own, not JSON in their deployment: a stage's move
-// rewrites that stage's state and its deployment's, not the options of all
-// stages, and stages can be counted by name, status and time in SQL. Reading a
-// page of deployments costs one more query, not one per deployment.
+// Stages are rows, not JSON in their deployment: a transition of a stage rewrites the
+// state of that stage and of its deployment, not the options of all stages, and stages
+// can be counted by name, status and time in SQL. Reading a page of deployments costs
+// one more query, not one per deployment.
 //
 // Tests of other packages open a store on a temporary SQLite file; package
 // storetest holds the suite that both engines pass.
@@ -35,21 +35,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options are what a store needs besides its DSN.
+// Options configure a store.
 type Options struct {
-	// Key is the 32-byte key that encrypts applied sets. Without it they can
-	// be neither saved nor read.
+	// Key is the 32-byte key that encrypts applied sets. Without it they can be neither
+	// stored nor read.
 	Key []byte
-	// Existing refuses a database whose schema is not this program's, in place of
-	// changing it: for a command that opens the store beside an agent.
+	// Existing rejects a database with another schema version instead of migrating it:
+	// for commands that open the store of a running agent.
 	Existing bool
-	// Exclusive opens the database for an agent: Open is refused with Conflict while
-	// another store has it so, and this one's Run ends with an error when it loses it
-	// to another.
+	// Exclusive opens the database for an agent: Open returns Conflict while another
+	// agent has it, and Run returns an error when another agent takes it over.
 	Exclusive bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Logger takes the few things a store has to tell; nil means silence.
+	// Logger is optional.
 	Logger *slog.Logger
 	// Metrics records the work of the store; nil discards it.
 	Metrics Metrics
@@ -57,31 +56,31 @@ type Options struct {
 
 // Store is the persisted state. Its methods are safe for concurrent use and
 // return errors of type *deploy.Error: NotFound, Exists, Conflict, Illegal,
-// Invalid for what the caller can answer, Unavailable when the database cannot
-// be used now, Internal otherwise. Times are kept in UTC to the millisecond.
+// Invalid for errors that the caller can handle, Unavailable when the database cannot be
+// used now, Internal otherwise. Times are stored in UTC to the millisecond.
 type Store struct {
 	dialect dialect
 	writer  *sql.DB
 	reader  *sql.DB // the same as writer on PostgreSQL
 	stmts   statements
-	group   group // of those that write now
+	group   group // the concurrent writers
 	feed    feed
 	aead    cipher.AEAD
 	zippers sync.Pool // of *gzip.Writer
 	clock   func() time.Time
 	log     *slog.Logger
 	metrics Metrics
-	id      string    // tells this process's notifications from those of others
+	id      string    // marks the notifications of this process
 	opened  time.Time // the listener catches up from here
 	schema  int64     // version of the schema
-	hold    hold      // nil beside an agent
+	hold    hold      // nil unless Exclusive
 }
 
 // Open opens the database that dsn names, sqlite://<path> or postgres://…,
 // creates it where that is possible (a SQLite file and its directory), and
-// brings its schema up to date. It refuses, saying what to do, an unknown
-// scheme, a database that cannot be reached, a damaged SQLite file and a schema
-// written by a newer version. The caller closes the store.
+// brings its schema up to date. It rejects an unknown scheme, an
+// unreachable database, a damaged SQLite file and a schema of a newer version, with an
+// error that says what to do. The caller closes the store.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	aead, err := newAEAD(o.Key)
 	if err != nil {
@@ -107,7 +106,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.Exclusive {
 		if s.hold, err = acquire(ctx, d, s); err != nil {
 			s.hold = nil
-			return nil, errors.Join(s.fail(err, "take the database"), s.Close())
+			return nil, errors.Join(s.fail(err, "take over the database"), s.Close())
 		}
 	}
 	if s.schema, err = migrate(ctx, d, s.writer, o.Existing); err != nil {
@@ -115,13 +114,13 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	if s.hold != nil {
 		if err := s.hold.claim(ctx); err != nil {
-			return nil, errors.Join(s.fail(err, "take the database"), s.Close())
+			return nil, errors.Join(s.fail(err, "take over the database"), s.Close())
 		}
 	}
 	return s, nil
 }
 
-// Close closes the database. Watches stay readable and get nothing more.
+// Close closes the database. Watches stay readable but get no further changes.
 func (s *Store) Close() error {
 	s.stmts.close()
 	err := s.writer.Close()
@@ -134,11 +133,10 @@ func (s *Store) Close() error {
 	return s.fail(err, "close the store")
 }
 
-// Run delivers what other processes commit to this store's watches, until ctx
-// ends; then it returns nil. Only PostgreSQL has such other processes: on
-// SQLite it just waits for the end.
+// Run delivers the commits of other processes to the watches of this store until ctx ends;
+// then it returns nil. Only PostgreSQL has such processes: on SQLite it only waits.
 //
-// It returns an error when another agent took a database that is this one's.
+// It returns an error if another agent has taken over an exclusive database.
 func (s *Store) Run(ctx context.Context) error {
 	if s.hold == nil {
 		return s.dialect.listen(ctx, s)
@@ -146,14 +144,14 @@ func (s *Store) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.dialect.listen(ctx, s) })
 	g.Go(func() error { return s.hold.watch(ctx) })
-	return s.fail(g.Wait(), "keep the database")
+	return s.fail(g.Wait(), "watch the database")
 }
 
-// now returns the current time as it will be read back.
+// now returns the current time as it is read from the database.
 func (s *Store) now() time.Time { return milli(s.clock()) }
 
-// fail gives err its kind and says what was being done. Errors that have a kind
-// already pass as they are.
+// fail gives err a kind and names the operation. Errors that have a kind are returned as they
+// are.
 func (s *Store) fail(err error, op string) error {
 	if err == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Table is a table as the migrations make it.
+// Table is a table of the schema.
 type Table struct {
 	Name    string
 	Columns []Column
@@ -21,11 +21,10 @@ type Column struct {
 	Type ColumnType
 }
 
-// ColumnType says which Go type the values of a column have; those that may be NULL
-// are nil then.
+// ColumnType determines the Go type of the values of a column; NULL is nil.
 type ColumnType string
 
-// The types of columns that the migrations use.
+// The column types in the migrations.
 const (
 	Text    ColumnType = "TEXT"    // string
 	Number  ColumnType = "BIGINT"  // int64
@@ -33,18 +32,17 @@ const (
 	Bytes   ColumnType = "BYTEA"   // []byte
 )
 
-// Tables returns the tables of a version of the schema, each after those it refers to:
-// they may be filled in this order. What says which agent has the database is none of
-// them. They are read from an empty database in memory that
-// the migrations have made, so that no migration has to be repeated here, and tables of
-// others in a shared database are none. Invalid when this program does not know the
-// version.
+// Tables returns the tables of a version of the schema, each after those that it refers
+// to: they can be filled in this order. The table that names the owner of the database
+// is omitted. The schema is read from an in-memory database that the migrations have
+// created, so that it need not be repeated here, and foreign tables in a shared database
+// are omitted. Invalid if this program does not know the version.
 func Tables(ctx context.Context, version int64) (_ []Table, err error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Internal, "open a database in memory: %w", err)
 	}
-	db.SetMaxOpenConns(1) // each connection is a database of its own
+	db.SetMaxOpenConns(1) // each connection has its own database
 	defer func() { err = errors.Join(err, db.Close()) }()
 	d := sqliteDialect{path: ":memory:"}
 	p, err := newProvider(d, db)
@@ -106,7 +104,7 @@ func scanReference(row scanner) (r reference, err error) { return r, row.Scan(&r
 // parentsFirst orders tables so that each comes after those it refers to.
 func parentsFirst(tables []Table, references []reference) (ordered []Table, err error) {
 	for len(tables) > 0 {
-		waits := func(t Table) bool { // for one that has no place yet
+		waits := func(t Table) bool { // for a table without a place yet
 			return slices.ContainsFunc(references, func(r reference) bool {
 				return r.from == t.Name && slices.ContainsFunc(tables, func(other Table) bool { return other.Name == r.to })
 			})

@@ -288,14 +288,14 @@ func testRollouts(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	_, err = e.store.SaveRollout(ctx, intent)
-	wantKind(t, err, deploy.Conflict, "written meanwhile")
+	wantKind(t, err, deploy.Conflict, "written concurrently")
 	v1.Phase, v1.Reason = deploy.RolloutProgressing, "going on"
 	v2, err := e.store.SaveRollout(ctx, v1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = e.store.SaveRollout(ctx, v1)
-	wantKind(t, err, deploy.Conflict, "written meanwhile")
+	wantKind(t, err, deploy.Conflict, "written concurrently")
 	open, err := e.store.Rollouts(ctx, store.RolloutQuery{DeploymentID: "d1", StageID: "sync", ApplicationID: a.ID, OpenOnly: true})
 	if err != nil {
 		t.Fatal(err)
