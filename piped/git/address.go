@@ -7,13 +7,13 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 )
 
-// address is a parsed remote. Credentials from its URL are held apart, so that
-// the endpoint and the text can be shown.
+// address is a parsed remote. Credentials of its URL are stored separately, so that the
+// endpoint and the text can be shown.
 type address struct {
 	endpoint *transport.Endpoint // without password; a user only over SSH
 	user     string
 	password Secret
-	text     string // what is shown
+	text     string // for messages
 }
 
 // parseAddress parses a path, a file, http, https or ssh URL, or the
@@ -44,8 +44,8 @@ func parseAddress(remote string) (address, error) {
 	return a, nil
 }
 
-// PublicRemote returns a remote as it is written, unless it holds credentials: then
-// without them, as ShownRemote does.
+// PublicRemote returns a remote as it is configured, but without credentials, as ShownRemote
+// does.
 func PublicRemote(remote string) string {
 	a, err := parseAddress(remote)
 	if err != nil {
@@ -58,8 +58,7 @@ func PublicRemote(remote string) string {
 	return remote
 }
 
-// commitURL returns where a person sees the commit, or "" when the remote is a
-// path.
+// commitURL returns the web page of the commit, "" if the remote is a path.
 func (a address) commitURL(hash string) string {
 	ep := *a.endpoint
 	if ep.Protocol == "file" {

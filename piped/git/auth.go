@@ -8,29 +8,29 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Secret is a string that shows itself only to code that converts it: formatting,
-// logging and encoding it give "[redacted]".
+// Secret is a string that only an explicit conversion shows: formatting, logging and
+// encoding give "[redacted]".
 type Secret string
 
 const redacted = "[redacted]"
 
-// String returns a fixed text, never the secret.
+// String implements fmt.Stringer.
 func (Secret) String() string { return redacted }
 
-// GoString returns a fixed text, never the secret.
+// GoString implements fmt.GoStringer.
 func (Secret) GoString() string { return redacted }
 
-// LogValue returns a fixed text, never the secret.
+// LogValue implements slog.LogValuer.
 func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalText returns a fixed text, never the secret.
+// MarshalText implements encoding.TextMarshaler.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// Auth is how a remote is authenticated to, and how it authenticates itself.
+// Auth contains the credentials for a remote and the host keys that it may have.
 type Auth struct {
 	// Username and Password are used over HTTP (basic authentication), and over
 	// SSH where the remote names no user or the server asks for a password.
-	// They stand behind those written in the remote's URL.
+	// Those in the URL of the remote come first.
 	Username string
 	Password Secret
 

@@ -9,18 +9,17 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// bounds limit what a repository can make this process hold, compute and store. Every
-// repository has them: what is pushed to one is not under the control of who runs the
-// agent.
+// bounds limit what a repository can make this process store and compute. They apply to
+// every repository: the operator of the agent does not control what is pushed.
 type bounds struct {
-	pack    int64 // bytes of a pack that is received
+	pack    int64 // bytes of a received pack
 	objects int   // objects of a pack
-	blob    int64 // bytes of a file that a mirror holds
+	blob    int64 // bytes of a file
 	meta    int64 // bytes of a directory, a commit or a tag
 	delta   int64 // bytes of the instructions of a delta
-	base    int64 // bytes of each object that a readable file is a delta of
-	// inflated and ratio limit what all objects of a pack inflate to, in bytes: so
-	// much, and so many times the pack's size.
+	base    int64 // bytes of each object that a file is a delta of
+	// inflated and ratio limit the inflated size of all objects of a pack: in bytes,
+	// and in multiples of the pack's size.
 	inflated, ratio int64
 
 	paths     int   // files and directories of a commit
@@ -36,18 +35,18 @@ func defaultBounds() bounds {
 	}
 }
 
-// ErrRefused is the cause of Sync's error for a head that is beyond the bounds of what
-// the agent reads. The last good head stays Head until the branch moves.
+// ErrRefused is the cause of Sync's error for a head that exceeds the bounds. The last valid
+// head stays Head until the branch moves.
 var ErrRefused = errors.New("refused")
 
-// refusal of a head, of kind Invalid; why names the path where there is one.
+// refusal of a head, of kind Invalid; why contains the path, if there is one.
 func (r *Repo) refuseHead(h plumbing.Hash, why error) error {
 	return deploy.Errorf(deploy.Invalid, "commit %s of branch %s of %s is %w, and the last good commit stays in effect: %w; correct that in a new commit",
 		deploy.ShortHash(h.String()), r.follows().branch, r.Remote(), ErrRefused, why)
 }
 
-// ErrBeyond is the cause of every error about a commit, or about what a remote sent,
-// that is beyond the bounds.
+// ErrBeyond is the cause of every error about a commit or a response of a remote that exceeds
+// the bounds.
 var ErrBeyond = errors.New("more than the agent reads")
 
 func beyond(format string, args ...any) error {

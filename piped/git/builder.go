@@ -16,7 +16,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// builder makes a commit on one of the mirror. What it makes is in memory only.
+// builder builds a commit on a commit of the mirror, in memory.
 type builder struct {
 	under *objects
 	made  *memory.Storage
@@ -115,7 +115,7 @@ func (b *builder) store(o plumbing.EncodedObject) (plumbing.Hash, error) {
 	return h, err
 }
 
-// encode writes a pack of everything that was made.
+// encode writes a pack of the built objects.
 func (b *builder) encode(w io.Writer) error {
 	_, err := packfile.NewEncoder(w, b.made, false).Encode(b.order, 0)
 	return err

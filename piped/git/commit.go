@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Head returns the commit the last successful Sync saw, also one of before a
-// restart. It does not ask the remote; ok is false when there was none.
+// Head returns the commit of the last successful Sync, also from before a restart,
+// without a request to the remote; ok is false if there was none.
 func (r *Repo) Head() (c deploy.Commit, ok bool) {
 	r.mu.Lock()
 	h := r.head
@@ -26,13 +26,13 @@ func (r *Repo) Head() (c deploy.Commit, ok bool) {
 	return r.describe(oc), true
 }
 
-// MinAbbreviation is how many digits of a commit's hash name it at least.
+// MinAbbreviation is the minimal length of an abbreviated commit hash.
 const MinAbbreviation = 7
 
-// Commit returns a commit of the mirror by its hash or by the beginning of it,
-// MinAbbreviation digits or more. The kind is NotFound when the mirror holds none
-// of that name: it was never on the tracked branch. It is Invalid when several
-// begin so.
+// Commit returns a commit of the mirror by its hash or an abbreviation of at least
+// MinAbbreviation digits. The error is of kind NotFound if the mirror has no such
+// commit: it was never on the tracked branch. It is Invalid if the abbreviation is
+// ambiguous.
 func (r *Repo) Commit(ctx context.Context, hash string) (deploy.Commit, error) {
 	full, err := r.complete(ctx, hash)
 	if err != nil {
@@ -45,8 +45,7 @@ func (r *Repo) Commit(ctx context.Context, hash string) (deploy.Commit, error) {
 	return r.describe(c), nil
 }
 
-// complete returns the full hash of the commit that the beginning of one names;
-// anything that is no beginning comes back as it is.
+// complete returns the full hash for an abbreviated one; other texts are returned unchanged.
 func (r *Repo) complete(ctx context.Context, prefix string) (string, error) {
 	if !isAbbreviation(prefix) {
 		return prefix, nil
@@ -68,8 +67,8 @@ func isAbbreviation(hash string) bool {
 	return len(hash) >= MinAbbreviation && len(hash) < full && strings.Trim(strings.ToLower(hash), "0123456789abcdef") == ""
 }
 
-// Pin keeps a commit of the mirror reachable under a name of the caller's,
-// whatever happens to the branch. A name already used is moved.
+// Pin keeps a commit of the mirror reachable under a name that the caller chooses, whatever
+// happens to the branch. It replaces an earlier pin of that name.
 func (r *Repo) Pin(name, hash string) error {
 	ref := plumbing.ReferenceName(pinRefs + name)
 	if err := ref.Validate(); err != nil {
@@ -85,11 +84,11 @@ func (r *Repo) Pin(name, hash string) error {
 	return nil
 }
 
-// Unpin removes a pin; one that does not exist is no error.
+// Unpin removes a pin. It is idempotent.
 func (r *Repo) Unpin(name string) error {
 	ref := plumbing.ReferenceName(pinRefs + name)
 	if ref.Validate() != nil {
-		return nil // Pin refuses such names
+		return nil // Pin rejects such names
 	}
 	if err := r.objects.removeRef(ref); err != nil {
 		return deploy.Errorf(deploy.Internal, "remove pin %q of %s: %w", name, r.Remote(), err)

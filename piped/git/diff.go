@@ -12,12 +12,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Changed returns the paths that differ between the trees of two commits,
-// whatever lies between them: files added, deleted, with another content or
-// mode, and both names of a renamed one. Paths are sorted and as they are in
-// Git, unquoted. The kind is NotFound when the mirror lacks one of the commits,
-// as after a force-push; the cause is ErrBeyond when one of them is beyond the bounds
-// of what the agent reads.
+// Changed returns the paths that differ between the trees of two commits: files that
+// were added, deleted, or have another content or mode, and both names of renamed ones.
+// Paths are sorted and unquoted. The error is of kind NotFound if the mirror lacks one
+// of the commits, as after a force-push; its cause is ErrBeyond if one of them exceeds
+// the bounds.
 func (r *Repo) Changed(ctx context.Context, from, to string) ([]string, error) {
 	a, err := r.commit(from)
 	if err != nil {
@@ -50,10 +49,9 @@ func (o *objects) changed(ctx context.Context, from, to plumbing.Hash) ([]string
 	return d.paths, nil
 }
 
-// TreeHash returns the hash of what stands at dir in a commit, "" when nothing
-// does: a key for what is derived from that directory. "." is the root.
-// Symbolic links are not followed: the hash says where they point, not what is
-// there.
+// TreeHash returns the hash of the file or directory at dir in a commit, "" if there is
+// none: a key for everything derived from that directory. "." is the root. Symbolic
+// links are not followed.
 func (r *Repo) TreeHash(commit, dir string) (string, error) {
 	c, err := r.commit(commit)
 	if err != nil {
@@ -119,7 +117,7 @@ func (d *differ) trees(dir string, a, b plumbing.Hash) error {
 	return nil
 }
 
-// entry compares what has one name; the zero entry is nothing.
+// entry compares the entries of one name; the zero entry is an absent one.
 func (d *differ) entry(dir string, a, b object.TreeEntry) error {
 	if a == b {
 		return nil

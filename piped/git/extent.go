@@ -10,26 +10,25 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 )
 
-// treeExtent is how much a directory holds, everything below it included.
+// treeExtent is the size of a directory with everything below it.
 type treeExtent struct {
 	paths int64 // files and directories
 	bytes int64 // of their paths from the directory on
 	depth int   // of nested directories
 }
 
-// maxExtents bounds how many directories' extents are remembered.
+// maxExtents bounds the cache of extents.
 const maxExtents = 200_000
 
-// checkTree returns an error, ErrBeyond with the path, for the root directory of a
-// commit that holds more than the limits allow. A directory that stands in many places
-// is read once, and those that were checked before cost nothing.
+// checkTree returns an error, ErrBeyond with the path, if the root directory of a commit
+// exceeds the limits. Equal directories are read once, and the results are cached.
 func (o *objects) checkTree(ctx context.Context, root plumbing.Hash) error {
 	_, err := o.extent(ctx, "", root, 0)
 	return err
 }
 
-// checkCommitTree is checkTree for a commit. If o received it in part, its files must be
-// there, too.
+// checkCommitTree is checkTree for a commit. If o received it in part, its files must exist,
+// too.
 func (o *objects) checkCommitTree(ctx context.Context, h plumbing.Hash) error {
 	c, err := o.commit(h)
 	if err != nil {
@@ -41,8 +40,8 @@ func (o *objects) checkCommitTree(ctx context.Context, h plumbing.Hash) error {
 	return o.checkFiles(ctx, "", c.TreeHash, map[plumbing.Hash]bool{})
 }
 
-// checkFiles returns an error for the first file that was left out of what was
-// received. The directories in seen hold none.
+// checkFiles returns an error for the first file that was omitted from the received pack. The
+// directories in seen contain none.
 func (o *objects) checkFiles(ctx context.Context, dir string, h plumbing.Hash, seen map[plumbing.Hash]bool) error {
 	if seen[h] {
 		return nil
@@ -52,7 +51,7 @@ func (o *objects) checkFiles(ctx context.Context, dir string, h plumbing.Hash, s
 	}
 	entries, err := o.tree(h)
 	if errors.Is(err, errName) {
-		return nil // who reads it says so
+		return nil // reading it returns the error
 	}
 	if err != nil {
 		return err
@@ -72,8 +71,8 @@ func (o *objects) checkFiles(ctx context.Context, dir string, h plumbing.Hash, s
 	return nil
 }
 
-// extent returns how much a directory holds; dir is its path. It reads as many entries
-// as the limits allow, at most: each one that is read counts.
+// extent returns the size of a directory; dir is its path. It reads at most as many entries as
+// the limits allow.
 func (o *objects) extent(ctx context.Context, dir string, h plumbing.Hash, depth int) (e treeExtent, err error) {
 	if known, ok := o.knownExtent(h); ok {
 		return known, o.within(dir, known, depth)
@@ -89,7 +88,7 @@ func (o *objects) extent(ctx context.Context, dir string, h plumbing.Hash, depth
 		return e, fmt.Errorf("%s: %w", shortPath(dir), err)
 	}
 	if errors.Is(err, errName) {
-		return e, nil // who reads it says so
+		return e, nil // reading it returns the error
 	}
 	if err != nil {
 		return e, err
@@ -112,8 +111,7 @@ func (o *objects) extent(ctx context.Context, dir string, h plumbing.Hash, depth
 	return e, nil
 }
 
-// within compares what a directory at a depth holds, as far as it was read up to a
-// path, with the limits.
+// within compares the size of a directory at a depth, as read up to a path, with the limits.
 func (o *objects) within(at string, e treeExtent, depth int) error {
 	switch {
 	case e.paths > int64(o.limits.paths):
@@ -144,7 +142,7 @@ func (o *objects) rememberExtent(h plumbing.Hash, e treeExtent) {
 	o.measures[h] = e
 }
 
-// shortPath returns a path that may be very long, or empty, as messages show it.
+// shortPath shortens a path, which may be empty, for messages.
 func shortPath(name string) string {
 	const most = 200
 	switch {

@@ -27,7 +27,7 @@ func (i *info) Sys() any           { return nil }
 func (i *info) Type() fs.FileMode  { return i.Mode().Type() }
 func (i *info) String() string     { return fs.FormatFileInfo(i) }
 
-// Mode returns Git's mode in the terms of io/fs.
+// Mode implements fs.FileInfo.
 func (i *info) Mode() fs.FileMode {
 	switch i.entry.Mode {
 	case filemode.Dir, filemode.Submodule:
@@ -84,7 +84,7 @@ func (d *dir) Read([]byte) (int, error) {
 	return 0, pathError("read", d.info.name, fs.ErrInvalid)
 }
 
-// ReadDir is as fs.ReadDirFile wants it.
+// ReadDir implements fs.ReadDirFile.
 func (d *dir) ReadDir(n int) ([]fs.DirEntry, error) {
 	if n <= 0 {
 		n = len(d.entries)

@@ -10,11 +10,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 )
 
-// Find returns the paths of all files below dir that are wanted by their base names,
-// in the order of a walk; directories that enter refuses by theirs are left out.
-// Symbolic links are not followed, but may be wanted. A directory that stands in many
-// places is read once. The cause of the error is ErrBeyond, with a path, when there are
-// more than most files, or the commit is beyond the bounds.
+// Find returns the paths of all files below dir whose base names are wanted, in the
+// order of a walk, without directories that enter rejects by base name. Symbolic links
+// are not followed, but may be wanted. Equal directories are read once. The cause of the
+// error is ErrBeyond, with a path, if there are more than most files, or the commit
+// exceeds the bounds.
 func (t *treeFS) Find(ctx context.Context, dir string, enter, wanted func(name string) bool, most int) ([]string, error) {
 	e, err := t.resolve(dir, true)
 	if err == nil && e.Mode != filemode.Dir {
@@ -29,7 +29,7 @@ func (t *treeFS) Find(ctx context.Context, dir string, enter, wanted func(name s
 	f := &finder{ctx: ctx, objects: t.objects, enter: enter, wanted: wanted, most: most, known: map[plumbing.Hash][]string{}}
 	found, err := f.below(dir, e.Hash)
 	if errors.Is(err, ErrBeyond) {
-		return nil, err // it names the path
+		return nil, err // the error contains the path
 	}
 	if err != nil {
 		return nil, pathError("find", dir, err)
@@ -54,7 +54,7 @@ type finder struct {
 	known         map[plumbing.Hash][]string // by directory, relative to it
 }
 
-// below returns what is wanted below a directory, relative to it; dir is its path.
+// below returns the wanted files below a directory, relative to it; dir is its path.
 func (f *finder) below(dir string, h plumbing.Hash) ([]string, error) {
 	if known, ok := f.known[h]; ok {
 		return known, nil

@@ -7,7 +7,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// flights lets concurrent callers share work: one flight runs, one forms.
+// flights lets concurrent callers share work: one flight runs while the next one collects
+// callers.
 type flights struct {
 	runway chan struct{} // holds one token while a flight runs
 
@@ -27,9 +28,8 @@ func newFlights() flights {
 	return flights{runway: make(chan struct{}, 1), mu: new(sync.Mutex)}
 }
 
-// join returns a finished flight that began after the call, running it itself
-// if nobody else does. It fails only when ctx ends; a flight whose runner gave
-// up so is run by another of its callers.
+// join returns a finished flight that began after the call. It runs the flight itself if no
+// other caller does. It fails only when ctx ends; then another caller runs the flight.
 func (fs *flights) join(ctx context.Context, run func(context.Context, *flight)) (*flight, error) {
 	fs.mu.Lock()
 	if fs.forming == nil {
@@ -53,10 +53,10 @@ func (fs *flights) join(ctx context.Context, run func(context.Context, *flight))
 	}
 	fs.mu.Lock()
 	if fs.forming == f {
-		fs.forming = nil // later callers want a later answer
+		fs.forming = nil // later callers need a later result
 	}
 	fs.mu.Unlock()
-	f.err = nil // of a runner that gave up
+	f.err = nil // of a cancelled runner
 	run(ctx, f)
 	if f.err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()

@@ -10,10 +10,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Follow makes the Repo follow another remote or branch, or reach it with other
-// credentials. What the mirror holds stays in it, so that readers are not
-// disturbed and a commit of the remote that was followed before can still be
-// read. Follow waits for a Sync that runs. An error leaves everything as it was.
+// Follow changes the remote, the branch or the credentials of the Repo. The objects of
+// the mirror stay, so that readers are not affected and commits of the former remote can
+// still be read. Follow waits for a running Sync. An error changes nothing.
 func (r *Repo) Follow(ctx context.Context, remote, branch string, auth Auth) error {
 	c := r.cfg
 	c.Remote, c.Branch, c.Auth = remote, branch, auth
@@ -32,7 +31,7 @@ func (r *Repo) Follow(ctx context.Context, remote, branch string, auth Auth) err
 	return nil
 }
 
-// redirect replaces the target while no Sync runs, and returns the one before.
+// redirect replaces the target while no Sync runs, and returns the former one.
 func (r *Repo) redirect(ctx context.Context, next target) (last target, err error) {
 	select {
 	case r.flights.runway <- struct{}{}:
@@ -56,7 +55,7 @@ func (r *Repo) redirect(ctx context.Context, next target) (last target, err erro
 	return last, nil
 }
 
-// setOrigin makes the mirror one of remote: no head is known of it yet.
+// setOrigin makes remote the remote of the mirror, without a known head.
 func (o *objects) setOrigin(remote string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -17,14 +17,14 @@ import (
 
 const maxSymlinks = 40 // in one path, as on Linux
 
-// At returns a commit's files, read from the object database as they are asked
-// for. It implements fs.ReadDirFS, fs.ReadFileFS, fs.StatFS and fs.ReadLinkFS
-// and is safe for concurrent use.
+// At returns the files of a commit, read from the object database on demand. It
+// implements fs.ReadDirFS, fs.ReadFileFS, fs.StatFS and fs.ReadLinkFS and is safe for
+// concurrent use.
 //
-// Symbolic links are followed inside the repository; one that points out of it
-// cannot be opened. A submodule is an empty directory. A file larger than
-// Config.MaxFileSize cannot be opened. Modes are Git's (0755 or 0644), times are the
-// commit's. The kind is NotFound when the mirror does not hold the commit.
+// Symbolic links are followed inside the repository; links out of it cannot be opened. A
+// submodule is an empty directory. Files larger than Config.MaxFileSize cannot be
+// opened. Modes are Git's (0755 or 0644), times are those of the commit. The error is of
+// kind NotFound if the mirror does not have the commit.
 func (r *Repo) At(hash string) (fs.FS, error) {
 	c, err := r.commit(hash)
 	if err != nil {
@@ -69,7 +69,7 @@ func (t *treeFS) Open(name string) (fs.File, error) {
 	return newFile(info, data), nil
 }
 
-// ReadFile returns a file's content in a slice of the caller's own.
+// ReadFile returns a new slice with the content of a file.
 func (t *treeFS) ReadFile(name string) ([]byte, error) {
 	e, err := t.resolve(name, true)
 	if err == nil && isDir(e) {
@@ -85,7 +85,7 @@ func (t *treeFS) ReadFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// ReadDir lists a directory, sorted by name. Symbolic links stand as such.
+// ReadDir lists a directory, sorted by name. Symbolic links are not followed.
 func (t *treeFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	e, err := t.resolve(name, true)
 	if err != nil {
@@ -101,7 +101,7 @@ func (t *treeFS) ReadDir(name string) ([]fs.DirEntry, error) {
 // Stat describes a file or directory, following symbolic links.
 func (t *treeFS) Stat(name string) (fs.FileInfo, error) { return t.stat(name, true) }
 
-// Lstat describes what stands at name, which may be a symbolic link.
+// Lstat describes a file, directory or symbolic link.
 func (t *treeFS) Lstat(name string) (fs.FileInfo, error) { return t.stat(name, false) }
 
 func (t *treeFS) stat(name string, follow bool) (fs.FileInfo, error) {
@@ -116,7 +116,7 @@ func (t *treeFS) stat(name string, follow bool) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// ReadLink returns where a symbolic link points, wherever that is.
+// ReadLink returns the target of a symbolic link, inside the repository or not.
 func (t *treeFS) ReadLink(name string) (string, error) {
 	e, err := t.resolve(name, false)
 	if err == nil && e.Mode != filemode.Symlink {
@@ -136,11 +136,11 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// resolve finds what stands at name. The walk keeps the directories it came
-// through, so that ".." of a symbolic link means the directory the link is in.
+// resolve finds the entry at name. It tracks the directories of the walk, so that ".." in a
+// symbolic link means the directory of the link.
 func (t *treeFS) resolve(name string, follow bool) (object.TreeEntry, error) {
 	root := object.TreeEntry{Name: ".", Mode: filemode.Dir, Hash: t.root}
-	if !fs.ValidPath(strings.ToValidUTF8(name, "?")) { // Git has names that are not UTF-8: what is listed can be opened
+	if !fs.ValidPath(strings.ToValidUTF8(name, "?")) { // Git has names that are not UTF-8: listed files can be opened
 		return root, fs.ErrInvalid
 	}
 	trail := []object.TreeEntry{root}
@@ -181,7 +181,7 @@ func (t *treeFS) resolve(name string, follow bool) (object.TreeEntry, error) {
 
 var errEscapes = fmt.Errorf("a symbolic link points out of the repository: %w", fs.ErrPermission)
 
-// components splits a slash-separated path, without those that mean nothing.
+// components splits a slash-separated path and omits empty components and ".".
 func components(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(s string) bool { return s == "" || s == "." })
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Newest returns that one of the commits of which head's history, head included,
-// holds the newest; ok is false when it holds none of them. Hashes that are none,
-// and commits the mirror lacks, are none of its history.
+// Newest returns the newest of the commits that are in the history of head, head
+// included; ok is false if none is. Invalid hashes and commits that the mirror lacks are
+// ignored.
 func (r *Repo) Newest(ctx context.Context, head string, of []string) (c deploy.Commit, ok bool, err error) {
 	of = slices.DeleteFunc(slices.Clone(of), func(hash string) bool {
 		return !plumbing.IsHash(hash) || !r.objects.has(plumbing.NewHash(hash))
@@ -25,8 +25,8 @@ func (r *Repo) Newest(ctx context.Context, head string, of []string) (c deploy.C
 	return r.find(ctx, head, math.MaxInt, func(c *object.Commit) bool { return slices.Contains(of, c.Hash.String()) })
 }
 
-// find returns the newest commit that is wanted among the newest most of head's
-// history, head included; ok is false when there is none.
+// find returns the newest wanted commit among the newest most commits of head's history, head
+// included; ok is false if there is none.
 func (r *Repo) find(ctx context.Context, head string, most int, wanted func(*object.Commit) bool) (c deploy.Commit, ok bool, err error) {
 	start, err := r.commit(head)
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 type hostKeys struct {
 	files      []string
 	known      ssh.HostKeyCallback
-	algorithms []string // to ask for: those known_hosts holds for this host
+	algorithms []string // to offer: those that known_hosts has for this host
 
-	refused error // why verify refused, in our words
+	refused error // why verify rejected the key, for users
 }
 
-// newHostKeys reads the files that exist. A host they do not hold is offered
-// every safe algorithm, only to learn its key for the message.
+// newHostKeys reads the files that exist. For an unknown host every safe algorithm is offered,
+// only to read its key for the message.
 func newHostKeys(addr string, files []string) (*hostKeys, error) {
 	var existing []string
 	for _, f := range files {

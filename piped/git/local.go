@@ -19,9 +19,9 @@ import (
 )
 
 // localDialer reads a repository on this machine's file system. go-git's file
-// transport would run git-upload-pack, and its in-process server walks the
-// whole history for each fetch; here the reference is read from its file, and
-// the objects the mirror lacks are copied.
+// transport would run git-upload-pack, and its in-process server walks the whole history
+// for each fetch. Here the reference is read from its file, and the missing objects are
+// copied.
 type localDialer struct{ path string }
 
 func (d *localDialer) dial(context.Context) (session, error) {
@@ -65,8 +65,8 @@ func (s *localSession) head(_ context.Context, branch string) (plumbing.Hash, er
 	return ref.Hash(), nil
 }
 
-// fetch copies directories and files first, the commits with the last of them,
-// so that what the mirror holds always refers to what it holds.
+// fetch copies directories and files first, the commits last, so that the mirror never refers
+// to missing objects.
 func (s *localSession) fetch(w *watchdog, want plumbing.Hash, into *objects) error {
 	w.rest() // copying is our own work
 	s.findPack(want)
@@ -84,9 +84,8 @@ func (s *localSession) fetch(w *watchdog, want plumbing.Hash, into *objects) err
 	return c.flush()
 }
 
-// findPack reads the list of packs until a commit is found. While somebody else
-// writes into the directory, go-git may take it for empty: a file that was listed
-// has got another name before it is looked at.
+// findPack reads the list of packs until a commit is found. During concurrent writes to the
+// directory go-git may find it empty: a listed file may be renamed before it is read.
 func (s *localSession) findPack(commit plumbing.Hash) {
 	for range listTries {
 		if s.sto.HasEncodedObject(commit) == nil {
@@ -171,7 +170,7 @@ func (c *copier) add(h plumbing.Hash) error {
 	}
 	if n > c.into.limits.blob {
 		c.into.partial = true
-		return nil // as a server's: it is left out
+		return nil // omitted, as from a server
 	}
 	c.batch, c.bytes = append(c.batch, h), c.bytes+n
 	if c.bytes < c.limit {

@@ -17,37 +17,35 @@ import (
 )
 
 const (
-	// maxMergePack bounds what is fetched of a branch to merge.
+	// maxMergePack bounds the bytes that are fetched of a branch to merge.
 	maxMergePack = 256 << 20
-	// maxMergeDepth bounds how deep crossing histories are merged with themselves.
+	// maxMergeDepth bounds the recursion of merges of common ancestors.
 	maxMergeDepth = 16
-	// maxConflicts is how many conflicts an error names.
+	// maxConflicts bounds the conflicts in an error.
 	maxConflicts = 10
 
-	mergeDir = ".merge-" // between a mirror's name and what tells its merges apart
+	mergeDir = ".merge-" // between the name of a mirror and the random suffix of a merge
 )
 
-// Merge is what the tracked branch would hold after another branch was merged
-// into it. What was fetched and made for it stands beside the mirror, not in it,
-// and is gone after Close. It is safe for concurrent use.
+// Merge is the result of a merge of another branch into the tracked one. Its objects are
+// stored next to the mirror, and deleted by Close. It is safe for concurrent use.
 type Merge struct {
 	Base deploy.Commit // the head of the tracked branch
-	Head deploy.Commit // what is merged into it
+	Head deploy.Commit // the commit that is merged into it
 
 	objects *objects
 	tree    plumbing.Hash
 	maxSize int64
 }
 
-// Merge asks the remote for the head of the tracked branch, which becomes Head as
-// after Sync, and merges a commit of another branch into it, as git merge does
-// with an empty worktree and without looking for renamed files: trees by path,
-// and by line a file that both sides changed. Where several common ancestors are
-// best, their merge is the base. The caller closes the Merge.
+// Merge reads the head of the tracked branch from the remote, which becomes Head as in
+// Sync, and merges a commit of another branch into it, like git merge in an empty
+// worktree and without detection of renames: trees by path, and files that both sides
+// changed by line. Several best common ancestors are merged to be the base. The caller
+// closes the Merge.
 //
-// The kind is Invalid when the branch or the commit on it does not exist, and when
-// they cannot be merged; then the error names the files. Other errors are as
-// Sync's.
+// The error is of kind Invalid if the branch, or the commit on it, does not exist, and
+// if there are conflicts; then it names the files. Other errors are as those of Sync.
 func (r *Repo) Merge(ctx context.Context, branch, commit string) (_ *Merge, err error) {
 	if !plumbing.IsHash(commit) || headRef(branch).Validate() != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "merge commit %q of branch %q of %s: expected the name of a branch and the full hash of a commit on it", commit, branch, r.Remote())
@@ -56,12 +54,12 @@ func (r *Repo) Merge(ctx context.Context, branch, commit string) (_ *Merge, err 
 	if err != nil {
 		return nil, err
 	}
-	o, err := r.beside()
+	o, err := r.separate()
 	if err == nil {
 		o.limits.pack = min(o.limits.pack, maxMergePack)
 	}
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Internal, "merge branch %s of %s: make room for it: %w", branch, r.Remote(), err)
+		return nil, deploy.Errorf(deploy.Internal, "merge branch %s of %s: create a database for it: %w", branch, r.Remote(), err)
 	}
 	defer func() {
 		if err != nil {
@@ -98,8 +96,7 @@ func (r *Repo) merge(ctx context.Context, o *objects, base string, theirs *objec
 	return tree, err
 }
 
-// fetchBranch makes sure that a commit is one of a branch of the remote, and that o
-// holds it.
+// fetchBranch checks that a commit is on a branch of the remote, and fetches it into o.
 func (r *Repo) fetchBranch(ctx context.Context, o *objects, branch string, commit plumbing.Hash) error {
 	w := watch(ctx, r.cfg.Timeout)
 	defer w.stop()
@@ -134,7 +131,7 @@ func (r *Repo) fetchBranch(ctx context.Context, o *objects, branch string, commi
 	return r.contains(ctx, o, branch, head, commit)
 }
 
-// contains returns an error unless a commit is in the history of a branch's head.
+// contains returns an error unless a commit is in the history of the head of a branch.
 func (r *Repo) contains(ctx context.Context, o *objects, branch string, head, commit plumbing.Hash) error {
 	if head == commit {
 		return nil
@@ -174,12 +171,12 @@ func (o *objects) mergeCommits(ctx context.Context, ours, theirs *object.Commit,
 		return plumbing.ZeroHash, deploy.Errorf(deploy.Invalid, "there are conflicts: %s; merge the base branch into the head branch, resolve them and push", few(conflicts))
 	}
 	if tree.IsZero() {
-		return o.put(&object.Tree{}) // as Git has it of a commit without files
+		return o.put(&object.Tree{}) // as in a Git commit without files
 	}
 	return tree, refusedMerge(theirs, o.checkTree(ctx, tree))
 }
 
-// refusedMerge gives the error about a commit that is beyond the bounds its kind.
+// refusedMerge sets the kind of the error about a commit that exceeds the bounds.
 func refusedMerge(c *object.Commit, err error) error {
 	if errors.Is(err, ErrBeyond) {
 		return deploy.Errorf(deploy.Invalid, "commit %s: %w; correct that in a new commit", deploy.ShortHash(c.Hash.String()), err)
@@ -194,8 +191,8 @@ func few(conflicts []string) string {
 	return strings.Join(conflicts, "; ")
 }
 
-// baseTree returns the tree that two commits have in common: that of their best
-// common ancestor, or of the merge of all that are best.
+// baseTree returns the base tree of two commits: that of their best common ancestor, or of the
+// merge of all best ones.
 func (o *objects) baseTree(ctx context.Context, ours, theirs *object.Commit, depth int) (plumbing.Hash, error) {
 	bases, err := o.mergeBases(ctx, ours, theirs)
 	switch {
@@ -222,13 +219,12 @@ func (o *objects) baseTree(ctx context.Context, ours, theirs *object.Commit, dep
 	return base.TreeHash, nil
 }
 
-// crossed is the error for histories whose best common ancestors have no merge.
+// crossed returns the error for histories whose best common ancestors conflict.
 func crossed(cause error) error {
 	return deploy.Errorf(deploy.Invalid, "the histories cross each other, and their common ancestors cannot be merged: %w; merge the base branch into the head branch and push", cause)
 }
 
-// putMerge stores the merge of common ancestors as a commit, which later ones are
-// merged with.
+// putMerge stores the merge of common ancestors as a commit, to merge it with further ones.
 func (o *objects) putMerge(tree plumbing.Hash, a, b *object.Commit) (*object.Commit, error) {
 	when := a.Committer.When
 	if b.Committer.When.After(when) {
@@ -242,8 +238,7 @@ func (o *objects) putMerge(tree plumbing.Hash, a, b *object.Commit) (*object.Com
 	return o.commit(h)
 }
 
-// FS returns the merged files, which are as those of Repo.At. They must not be read
-// after Close.
+// FS returns the merged files like Repo.At. They must not be read after Close.
 func (m *Merge) FS() fs.FS {
 	return &treeFS{objects: m.objects, root: m.tree, maxSize: m.maxSize, at: m.Base.At}
 }
@@ -267,12 +262,12 @@ func (m *Merge) Changed(ctx context.Context, from string) ([]string, error) {
 // Hash returns the hash of the merged tree.
 func (m *Merge) Hash() string { return m.tree.String() }
 
-// Close removes what was fetched and made.
+// Close removes the objects of the merge.
 func (m *Merge) Close() error { return m.objects.discard() }
 
-// beside opens an object database of its own that sees the mirror's objects, too,
-// and adds nothing to them.
-func (r *Repo) beside() (*objects, error) {
+// separate opens a new object database that also reads the objects of the mirror, but does not
+// write there.
+func (r *Repo) separate() (*objects, error) {
 	dir, err := os.MkdirTemp(r.cfg.Dir, filepath.Base(mirrorDir("", r.cfg.ID))+mergeDir)
 	if err != nil {
 		return nil, err
@@ -288,7 +283,7 @@ func (r *Repo) beside() (*objects, error) {
 // discard closes the database and removes it.
 func (o *objects) discard() error { return errors.Join(o.close(), os.RemoveAll(o.dir)) }
 
-// removeMerges removes what merges of an earlier process left behind.
+// removeMerges removes the files of merges of an earlier process.
 func removeMerges(mirror string) error {
 	leftovers, err := os.ReadDir(filepath.Dir(mirror))
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// What is known of a commit while common ancestors are looked for.
+// Marks of a commit during the search for common ancestors.
 const (
 	ofOurs = 1 << iota
 	ofTheirs
 	common // its ancestors are no best common ancestor
 )
 
-// mergeBases returns the best common ancestors of two commits, the oldest first:
-// those that no other common ancestor descends from.
+// mergeBases returns the best common ancestors of two commits, the oldest first: those without
+// a common ancestor among their descendants.
 func (o *objects) mergeBases(ctx context.Context, ours, theirs *object.Commit) ([]*object.Commit, error) {
 	if ours.Hash == theirs.Hash {
 		return []*object.Commit{ours}, nil
@@ -31,10 +31,9 @@ func (o *objects) mergeBases(ctx context.Context, ours, theirs *object.Commit) (
 	return best, err
 }
 
-// commonAncestors walks both histories from the newest commit on, until nothing
-// is left but ancestors of what was found, and says of each commit it came by whose
-// it is. Where the clocks of committers were wrong, one of those found may be an
-// ancestor of another.
+// commonAncestors walks both histories from the newest commit on until only ancestors of common
+// ancestors are left, and returns the marks of the visited commits. If clocks of committers
+// were wrong, a result may be an ancestor of another.
 func (o *objects) commonAncestors(ctx context.Context, ours, theirs *object.Commit) (marks map[plumbing.Hash]int, found []*object.Commit, err error) {
 	marks = map[plumbing.Hash]int{ours.Hash: ofOurs, theirs.Hash: ofTheirs}
 	next := &history{}
@@ -68,7 +67,7 @@ func (o *objects) commonAncestors(ctx context.Context, ours, theirs *object.Comm
 	return marks, slices.DeleteFunc(found, func(c *object.Commit) bool { return !isOpen(c) }), nil
 }
 
-// independent returns those of the commits that no other of them descends from.
+// independent returns the commits that are not ancestors of others of them.
 func (o *objects) independent(ctx context.Context, commits []*object.Commit) ([]*object.Commit, error) {
 	if len(commits) < 2 {
 		return commits, nil
@@ -84,8 +83,7 @@ func (o *objects) independent(ctx context.Context, commits []*object.Commit) ([]
 	return slices.DeleteFunc(commits, func(c *object.Commit) bool { return reached[c.Hash] }), nil
 }
 
-// reach adds a commit and its ancestors to reached, which holds the ancestors of
-// whatever it holds.
+// reach adds a commit and its ancestors to reached, which is closed under ancestors.
 func (o *objects) reach(ctx context.Context, from plumbing.Hash, reached map[plumbing.Hash]bool) error {
 	for todo := []plumbing.Hash{from}; len(todo) > 0; {
 		h := todo[len(todo)-1]

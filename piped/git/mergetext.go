@@ -7,19 +7,18 @@ import (
 	"github.com/epiclabs-io/diff3"
 )
 
-// Bounds of what is merged line by line: comparing costs up to the square of the
-// lines that differ, and any of them may come from somebody's pull request.
+// Bounds of merges by line: a comparison costs up to the square of the differing lines, which
+// may come from any pull request.
 const (
 	maxMergedFile  = 4 << 20 // bytes of each side
-	maxMergedLines = 20_000  // of each side, without what stands in all at the beginning and the end
+	maxMergedLines = 20_000  // of each side, without the common beginning and end
 	maxMergedPairs = 20_000_000
-	binaryHead     = 8000 // bytes in which Git looks for a zero byte
+	binaryHead     = 8000 // bytes that Git searches for a zero byte
 )
 
-// mergeText merges what two sides made of a text, line by line: ours and theirs
-// are its versions, base is the one they come from. Lines keep their ends, and a
-// last line without one stays so. Why says what keeps them from being merged, ""
-// if nothing does.
+// mergeText merges two versions of a text, ours and theirs, that come from base, by line. Line
+// ends, also a missing last one, stay. why is the reason for which they cannot be merged, ""
+// if they can.
 func mergeText(base, ours, theirs []byte) (merged []byte, why string) {
 	for _, text := range [][]byte{base, ours, theirs} {
 		if bytes.IndexByte(text[:min(len(text), binaryHead)], 0) >= 0 {
@@ -59,9 +58,8 @@ func lines(text []byte) []string {
 	return list
 }
 
-// shared counts the lines with which all three begin and, behind those, end. One
-// more line on either side is left to the comparison, which needs to see what a
-// change stands beside.
+// shared counts the lines with which all three begin and, after those, end. One line more on
+// either side is left to the comparison, as the context of a change.
 func shared(a, b, c []string) (head, tail int) {
 	n := min(len(a), len(b), len(c))
 	for head < n && a[head] == b[head] && b[head] == c[head] {

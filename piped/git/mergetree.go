@@ -14,23 +14,23 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// merger merges trees by path. What it makes is written to objects.
+// merger merges trees by path and writes the results to objects.
 type merger struct {
 	ctx       context.Context
 	objects   *objects
-	conflicts []string // each a path and what is the matter with it
+	conflicts []string // each a path and the reason
 }
 
-// three is what one name stands for in the base, in ours and in theirs; the zero
-// entry is nothing.
+// three are the entries of a name in the base, in ours and in theirs; the zero entry is an
+// absent one.
 type three struct{ base, ours, theirs object.TreeEntry }
 
 func (m *merger) conflict(name, why string) {
 	m.conflicts = append(m.conflicts, name+" "+why)
 }
 
-// trees merges directories; the zero hash is an empty one, also of the result. What
-// is the same on one side as in the base is taken from the other.
+// trees merges directories; the zero hash is an empty one, also as result. What one side did
+// not change is taken from the other.
 func (m *merger) trees(dir string, base, ours, theirs plumbing.Hash) (plumbing.Hash, error) {
 	switch {
 	case ours == theirs, theirs == base:
@@ -73,8 +73,8 @@ func (m *merger) entries(h plumbing.Hash) ([]object.TreeEntry, error) {
 	return m.objects.tree(h)
 }
 
-// entry merges what has one name: the file and the directory of that name each by
-// themselves, of which one must be left over.
+// entry merges the entries of a name: files and directories separately, of which one kind must
+// remain.
 func (m *merger) entry(name string, at three) (object.TreeEntry, error) {
 	file, err := m.file(name, three{fileOf(at.base), fileOf(at.ours), fileOf(at.theirs)})
 	if err != nil {
@@ -104,7 +104,7 @@ func dirOf(e object.TreeEntry) plumbing.Hash {
 	return plumbing.ZeroHash
 }
 
-// file merges what is no directory. After a conflict it returns our version.
+// file merges entries that are no directories. After a conflict it returns our version.
 func (m *merger) file(name string, at three) (object.TreeEntry, error) {
 	b, o, t := at.base, at.ours, at.theirs
 	switch {
@@ -140,8 +140,7 @@ func isText(mode filemode.FileMode) bool {
 	return mode == filemode.Regular || mode == filemode.Deprecated || mode == filemode.Executable
 }
 
-// mergeModes merges whether a file can be executed; ok is false when both sides
-// say so and differ.
+// mergeModes merges the executable bit; ok is false if both sides changed it differently.
 func mergeModes(base, ours, theirs filemode.FileMode) (mode filemode.FileMode, ok bool) {
 	if ours == theirs || theirs == base {
 		return ours, true
@@ -149,7 +148,7 @@ func mergeModes(base, ours, theirs filemode.FileMode) (mode filemode.FileMode, o
 	return theirs, ours == base
 }
 
-// content merges what both sides made of a file; the zero hash is an empty one.
+// content merges both versions of a file; the zero hash is an empty one.
 func (m *merger) content(name string, base, ours, theirs plumbing.Hash) (plumbing.Hash, error) {
 	var texts [3][]byte
 	for i, h := range []plumbing.Hash{base, ours, theirs} {

@@ -15,7 +15,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
-// Refs of our own; the remote's names are never mirrored one to one.
+// Our refs; the names of the remote are not mirrored.
 const (
 	headRefs = "refs/piped/heads/"
 	pinRefs  = "refs/piped/pins/"
@@ -30,9 +30,8 @@ func mirrorDir(dir, id string) string { return filepath.Join(dir, url.PathEscape
 
 var errOtherRemote = errors.New("it mirrors another remote")
 
-// openMirror opens the mirror at dir and checks that it is one of remote and
-// that the head of branch can be read. A mirror that does not exist gives
-// fs.ErrNotExist.
+// openMirror opens the mirror at dir and checks its remote and that the head of branch can be
+// read. The error is fs.ErrNotExist if there is no mirror.
 func openMirror(dir, remote, branch string) (*objects, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
@@ -56,13 +55,13 @@ func checkMirror(o *objects, remote, branch string) error {
 	if origin := cfg.Remotes[originName]; origin == nil || len(origin.URLs) != 1 || origin.URLs[0] != remote {
 		return errOtherRemote
 	}
-	// Asking for an object that is never there reads every pack's index.
+	// The search for an object that never exists reads the index of every pack.
 	if err := o.sto.HasEncodedObject(plumbing.ZeroHash); err != plumbing.ErrObjectNotFound {
 		return fmt.Errorf("read its object database: %w", err)
 	}
 	head, err := o.ref(headRef(branch))
 	if err != nil {
-		return nil // nothing fetched yet, or a reference half written: the next Sync sets it
+		return nil // nothing fetched yet, or an incomplete reference, which the next Sync writes
 	}
 	return checkCommit(o, head)
 }
@@ -77,8 +76,8 @@ func checkCommit(o *objects, h plumbing.Hash) error {
 	return err
 }
 
-// createMirror makes an empty mirror of remote at dir. It is a sound Git
-// repository, with a HEAD that names nothing.
+// createMirror creates an empty mirror of remote at dir. It is a valid Git repository, with an
+// unborn HEAD.
 func createMirror(dir, remote string) (*objects, error) {
 	fresh := dir + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -111,11 +110,11 @@ func writeOrigin(sto *filesystem.Storage, remote string) error {
 	return sto.SetConfig(cfg)
 }
 
-// ensureMirror opens the mirror, or makes it. One of another remote becomes one
-// of this and keeps what it holds. One that cannot be used is moved aside (to
-// <dir>.corrupt, replacing an older one).
+// ensureMirror opens or creates the mirror. A mirror of another remote is redirected to this
+// one, with its objects. An unusable one is renamed to <dir>.corrupt, replacing an older
+// one.
 func ensureMirror(c Config, remote string) (*objects, error) {
-	// What keeps a mirror from being made is the same at every attempt, the first too.
+	// The causes of a failed creation are the same at every attempt, also the first.
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -144,7 +143,7 @@ func ensureMirror(c Config, remote string) (*objects, error) {
 	return createMirror(dir, remote)
 }
 
-// redirectMirror makes the mirror at dir one of remote.
+// redirectMirror changes the remote of the mirror at dir.
 func redirectMirror(dir, remote string) error {
 	o := openObjects(dir)
 	return errors.Join(o.setOrigin(remote), o.close())

@@ -21,7 +21,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
-// Bounds of what one open mirror holds in memory.
+// Bounds of the memory of an open mirror.
 const (
 	objectCacheSize   = 16 * cache.MiByte // decoded objects
 	treeCacheEntries  = 32 << 10          // parsed directory entries
@@ -34,25 +34,25 @@ const (
 )
 
 // objects is the mirror's object database. go-git's storage is not safe for
-// concurrent use (its maps of indexes and open packs are bare), so everything
-// goes through one lock; objects are small and the work under it is short.
+// concurrent use (its maps of indexes and open packs have no lock), so all access takes one
+// lock; objects are small and the work under it is short.
 //
-// Invariant: whatever a present object refers to is present. Packs are added
-// whole, closed under reference.
+// Invariant: every object that a stored object refers to is stored. Packs are added as a
+// whole, closed under references.
 type objects struct {
 	dir string
 
-	// What is not here is looked for in under, when it is not nil.
+	// Missing objects are read from under, if it is not nil.
 	under  *objects
 	limits bounds
-	// partial reports that files were left out of what was received, for who receives.
+	// partial reports that files were omitted from a received pack.
 	partial bool
 
 	mu       sync.Mutex
 	sto      *filesystem.Storage
 	trees    map[plumbing.Hash][]object.TreeEntry
 	entries  int                          // held in trees
-	measures map[plumbing.Hash]treeExtent // of directories that are within the limits
+	measures map[plumbing.Hash]treeExtent // of directories within the limits
 }
 
 func openObjects(dir string) *objects {
@@ -80,7 +80,7 @@ func (o *objects) has(h plumbing.Hash) bool {
 	return o.sto.HasEncodedObject(h) == nil
 }
 
-// holder returns the database to read an object from.
+// holder returns the database that contains an object.
 func (o *objects) holder(h plumbing.Hash) *objects {
 	if o.under != nil && o.under.has(h) {
 		return o.under
@@ -129,8 +129,8 @@ func (o *objects) commitsWith(ctx context.Context, digits string) ([]string, err
 
 var errName = errors.New("forbidden name")
 
-// tree returns a directory's entries sorted by name; the caller must not change
-// them. Names a file system could misread are refused.
+// tree returns the entries of a directory sorted by name; the caller must not change them.
+// Names that are unsafe in a file system are rejected.
 func (o *objects) tree(h plumbing.Hash) ([]object.TreeEntry, error) {
 	o = o.holder(h)
 	o.mu.Lock()
@@ -152,7 +152,7 @@ func (o *objects) tree(h plumbing.Hash) ([]object.TreeEntry, error) {
 			return nil, fmt.Errorf("read tree %s: entry %q has a %w", h, e.Name, errName)
 		}
 		if i > 0 && entries[i-1].Name == e.Name {
-			return nil, fmt.Errorf("read tree %s: entry %q stands twice", h, e.Name)
+			return nil, fmt.Errorf("read tree %s: entry %q occurs twice", h, e.Name)
 		}
 	}
 	if o.entries += len(entries) + 1; o.entries > treeCacheEntries {
@@ -174,18 +174,18 @@ func (o *objects) size(h plumbing.Hash) (int64, error) {
 	return n, nil
 }
 
-// blob returns a file's content in a slice of the caller's own. The content of
-// a file beyond limit may be streamed but is never held.
+// blob returns a new slice with the content of a file. The content of a file larger than limit
+// may be streamed but is never stored in memory.
 func (o *objects) blob(h plumbing.Hash, limit int64) ([]byte, error) {
 	return o.content(plumbing.BlobObject, "the file", h, limit)
 }
 
-// content returns the content of an object of a type; what names it in errors.
+// content returns the content of an object of a type; errors contain what.
 func (o *objects) content(of plumbing.ObjectType, what string, h plumbing.Hash, limit int64) ([]byte, error) {
 	o = o.holder(h)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	size, err := o.sto.EncodedObjectSize(h) // not of the object itself, which is held in memory while its size is asked for
+	size, err := o.sto.EncodedObjectSize(h) // reading the object itself would load it into memory
 	if errors.Is(err, plumbing.ErrObjectNotFound) && of == plumbing.BlobObject {
 		return nil, beyond("%s is not in the mirror, which holds none of more than %d bytes", what, o.limits.blob)
 	}
@@ -208,10 +208,9 @@ func (o *objects) content(of plumbing.ObjectType, what string, h plumbing.Hash, 
 	return data, nil
 }
 
-// removeLeftovers removes what an interrupted fetch left behind: unfinished
-// packs, indexes whose pack never came, which go-git would take for those of a
-// later one, and references not yet written. Failing is harmless: the next call
-// tries again.
+// removeLeftovers removes the files of interrupted fetches: unfinished packs, indexes without
+// a pack, which go-git would use for a later one, and unwritten references. A failure is
+// harmless: the next call retries.
 func (o *objects) removeLeftovers() {
 	packs := filepath.Join(o.dir, "objects", "pack")
 	leftovers, _ := filepath.Glob(filepath.Join(packs, "tmp_*"))
@@ -257,8 +256,8 @@ func (o *objects) removeRef(name plumbing.ReferenceName) error {
 	return o.sto.RemoveReference(name)
 }
 
-// maxHaves bounds how much of our history a server is told of. A common
-// ancestor further back only makes the pack larger.
+// maxHaves bounds how many of our commits are sent to a server. With an older common ancestor
+// the pack is only larger.
 const maxHaves = 128
 
 // haves returns recent commits of the mirror, the newest of each reference
@@ -272,7 +271,7 @@ func (o *objects) haves() []plumbing.Hash {
 	var queue []plumbing.Hash
 	refs, err := o.sto.IterReferences()
 	if err != nil {
-		return nil // everything is fetched, and an unreadable reference replaced
+		return nil // everything is fetched, and the unreadable reference replaced
 	}
 	_ = refs.ForEach(func(ref *plumbing.Reference) error {
 		if ref.Type() == plumbing.HashReference {

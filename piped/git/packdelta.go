@@ -12,8 +12,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// resolve finds out the hashes of deltas: from each object that is none, its deltas,
-// theirs and so on, each right after what it is made of.
+// resolve computes the hashes of deltas: for each other object its deltas, their deltas and so
+// on, each right after its base.
 func (x *packIndexer) resolve() error {
 	for i := range x.objects {
 		if o := &x.objects[i]; o.base < 0 && !o.isDelta() {
@@ -25,8 +25,8 @@ func (x *packIndexer) resolve() error {
 	return x.unresolved()
 }
 
-// unresolved refuses a pack with deltas of objects that are not in it. While some
-// objects are left out, they may be deltas of those, and are left out, too.
+// unresolved rejects a pack with deltas whose base it does not contain. If objects were
+// omitted, these may be the bases, and the deltas are omitted, too.
 func (x *packIndexer) unresolved() error {
 	someLeft := slices.ContainsFunc(x.objects, func(o packed) bool { return o.left })
 	for i := range x.objects {
@@ -63,7 +63,7 @@ func (x *packIndexer) resolveFrom(root int32) error {
 	return nil
 }
 
-// resolveOne makes the content of a delta whose base is resolved, for its hash.
+// resolveOne computes the content of a delta whose base is resolved, for its hash.
 func (x *packIndexer) resolveOne(i int32) error {
 	if x.ctx.Err() != nil {
 		return context.Cause(x.ctx)
@@ -85,7 +85,7 @@ func (x *packIndexer) resolveOne(i int32) error {
 	return nil
 }
 
-// content returns what an object holds. It is valid until the next call.
+// content returns the content of an object. It is valid until the next call.
 func (x *packIndexer) content(i int32) (*spool, error) {
 	if c := x.cache.get(i); c != nil {
 		return c, nil
@@ -114,7 +114,7 @@ func (x *packIndexer) content(i int32) (*spool, error) {
 	return x.cache.get(i), nil
 }
 
-// inflate reads what the pack holds for an object.
+// inflate reads the data of an object from the pack.
 func (x *packIndexer) inflate(i int32, size int64) (*spool, error) {
 	if _, err := x.scanner.SeekObjectHeader(x.objects[i].offset); err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func (x *packIndexer) inflate(i int32, size int64) (*spool, error) {
 	return s, nil
 }
 
-// apply makes the content of a delta. The first time it finds out its size and its
-// hash, and returns no content if nothing is made of it, or if it is left out.
+// apply computes the content of a delta. The first time it also computes its size and hash,
+// and returns no content if the delta has no deltas itself, or is omitted.
 func (x *packIndexer) apply(i int32, kind plumbing.ObjectType, first bool) (*spool, error) {
 	o := &x.objects[i]
 	base, err := x.content(o.base)
@@ -180,7 +180,7 @@ func (x *packIndexer) apply(i int32, kind plumbing.ObjectType, first bool) (*spo
 	return out, nil
 }
 
-// measure notes the size of a delta's content, and whether it is left out.
+// measure stores the size of a delta's content, and whether it is omitted.
 func (x *packIndexer) measure(i int32, kind plumbing.ObjectType, size int64) error {
 	o := &x.objects[i]
 	base := &x.objects[o.base]
@@ -194,11 +194,11 @@ func (x *packIndexer) measure(i int32, kind plumbing.ObjectType, size int64) err
 	return nil
 }
 
-// delta is a list of instructions that make an object of another.
+// delta is a list of instructions that build an object from another.
 type delta struct {
 	in   *bufio.Reader
 	base *spool
-	size int64 // of what it makes
+	size int64 // of the result
 }
 
 func readDelta(instructions, base *spool) (*delta, error) {
@@ -217,7 +217,7 @@ func readDelta(instructions, base *spool) (*delta, error) {
 	return d, nil
 }
 
-// write writes what the instructions make, exactly as many bytes as they announce.
+// write writes the result of the instructions, which must have the announced size.
 func (d *delta) write(to io.Writer) error {
 	left := d.size
 	for {

@@ -43,7 +43,7 @@ func writePackIndex(name string, objects []packed, pack plumbing.Hash) (err erro
 	return errors.Join(w.err, buffered.Flush())
 }
 
-// indexWriter writes until something fails.
+// indexWriter writes until the first error.
 type indexWriter struct {
 	to  io.Writer
 	err error
@@ -57,7 +57,7 @@ func (w *indexWriter) write(p []byte) {
 
 func (w *indexWriter) number(n uint32) { w.write(binary.BigEndian.AppendUint32(nil, n)) }
 
-// fanout writes how many hashes begin with at most each byte.
+// fanout writes for each byte the number of hashes that begin with it or a smaller one.
 func (w *indexWriter) fanout(objects []packed, sorted []int32) {
 	n := 0
 	for first := range 256 {
@@ -68,8 +68,8 @@ func (w *indexWriter) fanout(objects []packed, sorted []int32) {
 	}
 }
 
-// offsets writes where the objects are. What is too large for 31 bits is in a table of
-// its own.
+// offsets writes the offsets of the objects. Those of more than 31 bits follow in a separate
+// table.
 func (w *indexWriter) offsets(objects []packed, sorted []int32) {
 	var far []int64
 	for _, i := range sorted {

@@ -15,38 +15,38 @@ import (
 
 // packed is one object of a pack.
 type packed struct {
-	hash    plumbing.Hash // zero until it is known
+	hash    plumbing.Hash // zero until known
 	offset  int64
-	size    int64 // of the content; of a delta that is not resolved yet, of its instructions
-	largest int64 // of what it is a delta of, directly and indirectly
-	base    int32 // what it is a delta of; -1 if it is none
-	child   int32 // the first delta of it, -1 if there is none
+	size    int64 // of the content; of an unresolved delta, of its instructions
+	largest int64 // of its bases, direct and indirect
+	base    int32 // of a delta; otherwise -1
+	child   int32 // its first delta, -1 if there is none
 	next    int32 // the next delta of the same base
 	crc     uint32
-	kind    plumbing.ObjectType // of a delta, that of its root once it is resolved
-	left    bool                // out of the index: it is too large to be read
+	kind    plumbing.ObjectType // of a resolved delta, that of its root
+	left    bool                // omitted from the index: too large to be read
 }
 
 func (p *packed) isDelta() bool { return p.kind.IsDelta() }
 
-// packIndexer finds out which objects a pack holds. go-git's own inflates each of them
-// in memory, whatever its size. This one holds no object larger than spoolInMemory in
-// memory, leaves out of the index what is too large to be read, and stops at bounds.
+// packIndexer lists the objects of a pack. The one of go-git inflates each of them in
+// memory, whatever its size. This one loads no object larger than spoolInMemory into
+// memory, omits from the index what is too large to be read, and stops at the bounds.
 type packIndexer struct {
 	ctx      context.Context
 	dir      string // for temporary files
 	scanner  *packfile.Scanner
 	limits   bounds
-	inflated int64 // bytes that may yet be inflated
+	inflated int64 // bytes that may still be inflated
 
 	objects []packed
 	byRef   map[plumbing.Hash][]int32 // deltas whose base is named by its hash
 	cache   spoolCache
 }
 
-// indexPack writes the index of a pack beside it, and returns the pack's checksum.
-// Whole is false when it leaves something out. The cause of the error is ErrBeyond for a
-// pack that is beyond the bounds.
+// indexPack writes the index of a pack next to it, and returns the pack's checksum. whole is
+// false if objects were omitted. The cause of the error is ErrBeyond for a pack that exceeds
+// the bounds.
 func indexPack(ctx context.Context, pack, index string, limits bounds) (sum plumbing.Hash, whole bool, err error) {
 	f, err := os.Open(pack)
 	if err != nil {
@@ -72,8 +72,8 @@ func indexPack(ctx context.Context, pack, index string, limits bounds) (sum plum
 	return sum, whole, writePackIndex(index, x.objects, sum)
 }
 
-// scan reads the pack from its beginning to its end: where its objects are, and the
-// hashes of those that are no deltas.
+// scan reads the pack once: the offsets of its objects, and the hashes of those that are no
+// deltas.
 func (x *packIndexer) scan() (sum plumbing.Hash, err error) {
 	_, count, err := x.scanner.Header()
 	if err != nil {
@@ -82,7 +82,7 @@ func (x *packIndexer) scan() (sum plumbing.Hash, err error) {
 	if int64(count) > int64(x.limits.objects) {
 		return sum, beyond("a pack of %d objects; expected at most %d", count, x.limits.objects)
 	}
-	at := map[int64]int32{} // by offset, what deltas are made of
+	at := map[int64]int32{} // bases of deltas by offset
 	x.objects = make([]packed, 0, min(count, 1<<16))
 	for i := range int32(count) {
 		if err := x.ctx.Err(); err != nil {
@@ -100,7 +100,7 @@ func (x *packIndexer) scan() (sum plumbing.Hash, err error) {
 	return x.scanner.Checksum()
 }
 
-// add reads one object, whose header was read.
+// add reads an object after its header.
 func (x *packIndexer) add(i int32, header *packfile.ObjectHeader, at map[int64]int32) (err error) {
 	o := packed{offset: header.Offset, size: header.Length, kind: header.Type, base: -1, child: -1, next: -1}
 	var hasher plumbing.Hasher
@@ -140,13 +140,13 @@ func (x *packIndexer) add(i int32, header *packfile.ObjectHeader, at map[int64]i
 	return nil
 }
 
-// adopt makes an object one of the deltas of another.
+// adopt adds an object to the deltas of another.
 func (x *packIndexer) adopt(base, i int32) {
 	x.objects[i].base = base
 	x.objects[i].next, x.objects[base].child = x.objects[base].child, i
 }
 
-// meter passes bytes on and fails when there are too many of them.
+// meter forwards bytes and fails after too many.
 type meter struct {
 	ctx  context.Context
 	to   io.Writer

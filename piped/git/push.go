@@ -16,30 +16,30 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Change is a commit that is to be made and pushed.
+// Change describes a commit to build and push.
 type Change struct {
 	Parent  string            // the hash of a commit of the mirror
-	Files   map[string][]byte // by path what files of Parent hold from then on; their modes stay
+	Files   map[string][]byte // new contents of files of Parent, by path; their modes stay
 	Message string
 	Author  string
 	Email   string
 	At      time.Time
 }
 
-// pushSession is one conversation that changes a branch.
+// pushSession is a connection that changes a branch.
 type pushSession interface {
 	// head returns the commit of a branch, the zero hash when there is none.
 	head(ctx context.Context, branch string) (plumbing.Hash, error)
-	// push moves a branch from one commit, the zero hash of a new branch, to another,
-	// whose objects pack holds. What the remote refuses is a refusal.
+	// push moves a branch from one commit, the zero hash for a new branch, to another,
+	// with its objects in pack. The error is a *refusal if the remote rejects it.
 	push(w *watchdog, branch string, from, to plumbing.Hash, pack []byte) error
 	io.Closer
 }
 
-// refusal is why a remote did not move a branch.
+// refusal is the error of a remote that rejects a push.
 type refusal struct {
-	reason string // the remote's, of one line
-	said   string // what it wrote beside it
+	reason string // one line of the remote
+	said   string // further output of the remote
 }
 
 func (r *refusal) Error() string {
@@ -49,7 +49,7 @@ func (r *refusal) Error() string {
 	return r.reason
 }
 
-// said returns what a remote wrote for people, as one line of bearable length.
+// said returns the output of a remote for users as one line of limited length.
 func said(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -63,21 +63,21 @@ func said(text string) string {
 
 func short(text string) string { return text[:min(len(text), 300)] }
 
-// overtaken are parts of the reasons for which remotes refuse a push that somebody
-// else's came before.
+// overtaken lists parts of the reasons with which remotes reject a push after a concurrent
+// one.
 var overtaken = []string{
 	"non-fast-forward", "fetch first", "stale info", "cannot lock ref", "failed to update ref", "failed to lock", "reference already exists", "incorrect old value",
 }
 
-// Push makes a commit of c and pushes it to a branch of the remote: to the tracked
-// branch, if that is at c.Parent there, or to a new one. It never forces. The
-// mirror is not changed: the next Sync brings it the commit.
+// Push builds the commit c and pushes it to a branch of the remote: to the tracked
+// branch, if its head is c.Parent, or to a new one. It never forces. The mirror does not
+// change: the next Sync fetches the commit.
 //
-// The kind is Conflict when the tracked branch is at another commit, so that the
-// change has to be made anew on that one; Exists, with the commit it is at, when
-// another branch exists already; NotFound when the mirror has no such parent or
-// that no such file; Invalid when the remote refuses the change or the
-// credentials, with its reason; else Unavailable.
+// The error is of kind Conflict if the tracked branch is at another commit, so that the
+// change must be based on that; Exists, with its commit, if another branch exists
+// already; NotFound if the mirror has no such parent or the parent no such file; Invalid
+// if the remote rejects the change or the credentials, with its reason; else
+// Unavailable.
 func (r *Repo) Push(ctx context.Context, branch string, c Change) (commit string, err error) {
 	if headRef(branch).Validate() != nil {
 		return "", deploy.Errorf(deploy.Invalid, "push to %s: %q is not a branch name", r.Remote(), branch)
@@ -117,7 +117,7 @@ func (r *Repo) Push(ctx context.Context, branch string, c Change) (commit string
 	return made.commit.String(), nil
 }
 
-// notPushed gives what kept a push from being done its kind.
+// notPushed gives the error of a push its kind.
 func (r *Repo) notPushed(w *watchdog, branch string, err error) error {
 	doing := "push to branch " + branch
 	var no *refusal
@@ -154,11 +154,11 @@ func (r *Repo) makeCommit(c Change) (madeCommit, error) {
 	b := newBuilder(r.objects)
 	commit, err := b.commit(parent, c)
 	if err != nil {
-		return madeCommit{}, deploy.Errorf(deploy.KindOf(err), "make a commit on %s of %s: %w", deploy.ShortHash(c.Parent), r.Remote(), err)
+		return madeCommit{}, deploy.Errorf(deploy.KindOf(err), "build a commit on %s of %s: %w", deploy.ShortHash(c.Parent), r.Remote(), err)
 	}
 	var pack bytes.Buffer
 	if err := b.encode(&pack); err != nil {
-		return madeCommit{}, deploy.Errorf(deploy.Internal, "make a commit on %s of %s: %w", deploy.ShortHash(c.Parent), r.Remote(), fmt.Errorf("write its pack: %w", err))
+		return madeCommit{}, deploy.Errorf(deploy.Internal, "build a commit on %s of %s: %w", deploy.ShortHash(c.Parent), r.Remote(), fmt.Errorf("write its pack: %w", err))
 	}
 	return madeCommit{commit, pack.Bytes()}, nil
 }

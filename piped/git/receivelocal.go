@@ -21,8 +21,8 @@ func (d *localDialer) dialPush(ctx context.Context) (pushSession, error) {
 	return s.(*localSession), nil
 }
 
-// push stores the pack and moves the branch, unless it was moved meanwhile. Like
-// git it leaves the branch alone that a worktree has checked out.
+// push stores the pack and moves the branch, unless that has moved in the meantime. Like git it
+// does not move the checked-out branch of a worktree.
 func (s *localSession) push(w *watchdog, branch string, from, to plumbing.Hash, pack []byte) error {
 	w.rest() // storing is our own work
 	name := plumbing.NewBranchReferenceName(branch)
@@ -40,8 +40,8 @@ func (s *localSession) push(w *watchdog, branch string, from, to plumbing.Hash, 
 	return s.move(name, from, to)
 }
 
-// move sets a reference that is at from, the zero hash of one that is not there
-// yet, as git does: under the lock of its name, and in one step for those who read.
+// move sets a reference that is at from, the zero hash for a new one, as git does: under its
+// lock, and atomically for readers.
 func (s *localSession) move(name plumbing.ReferenceName, from, to plumbing.Hash) error {
 	file := filepath.Join(s.dir, filepath.FromSlash(name.String()))
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -68,7 +68,7 @@ func (s *localSession) move(name plumbing.ReferenceName, from, to plumbing.Hash)
 	return err
 }
 
-// expect refuses unless the reference is at a commit.
+// expect returns a refusal unless the reference is at a commit.
 func (s *localSession) expect(name plumbing.ReferenceName, at plumbing.Hash) error {
 	ref, err := s.sto.Reference(name)
 	switch {

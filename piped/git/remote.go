@@ -13,21 +13,21 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// dialer opens conversations with one remote.
+// dialer opens connections to one remote.
 type dialer interface {
-	// dial begins a conversation, which ends when ctx does.
+	// dial opens a connection, which ends with ctx.
 	dial(ctx context.Context) (session, error)
-	// dialPush begins a conversation to push in.
+	// dialPush opens a connection for a push.
 	dialPush(ctx context.Context) (pushSession, error)
 	close() error
 }
 
-// session is one conversation: head, then fetch if the head is new.
+// session is a connection: head, then fetch if the head is new.
 type session interface {
 	// head returns the commit of a branch, the zero hash when there is none.
 	head(ctx context.Context, branch string) (plumbing.Hash, error)
-	// fetch adds the commit want and all it refers to. It touches w whenever
-	// something was received, and lets it rest when nothing is to be expected.
+	// fetch adds the commit want with all objects that it refers to. It calls w.touch
+	// when data was received, and w.rest while no data is expected.
 	fetch(w *watchdog, want plumbing.Hash, into *objects) error
 	io.Closer
 }
@@ -43,10 +43,9 @@ func newDialer(a address, auth Auth) (dialer, error) {
 	}
 }
 
-// RemoteHead asks the remote for the head of the tracked branch and fetches
-// nothing. The kind is Invalid when the branch does not exist, else
-// Unavailable; an SSH host that is not known is named with the line to add to
-// known_hosts.
+// RemoteHead reads the head of the tracked branch from the remote without fetching it.
+// The error is of kind Invalid if the branch does not exist, else Unavailable; for an
+// unknown SSH host it contains the line to add to known_hosts.
 func (r *Repo) RemoteHead(ctx context.Context) (string, error) {
 	w := watch(ctx, r.cfg.Timeout)
 	defer w.stop()
@@ -54,11 +53,11 @@ func (r *Repo) RemoteHead(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_ = s.Close() // the answer is there
+	_ = s.Close() // the result is complete
 	return h.String(), nil
 }
 
-// ask opens a conversation and returns the head; the caller closes it.
+// ask opens a connection and returns the head; the caller closes the connection.
 func (r *Repo) ask(w *watchdog) (_ session, _ plumbing.Hash, err error) {
 	measured := measure(r.cfg.Metrics, ListRefs)
 	defer func() { measured(w, err) }()
@@ -89,8 +88,8 @@ func (r *Repo) unavailable(w *watchdog, doing string, err error) error {
 	return unavailable(w, r.cfg.Timeout, doing, r.Remote(), err)
 }
 
-// unavailable says in our words why a remote did not do what was asked: its own
-// may be a page of HTML.
+// unavailable describes why a request to a remote failed: the response itself may be a page of
+// HTML.
 func unavailable(w *watchdog, timeout time.Duration, doing, remote string, err error) error {
 	switch {
 	case context.Cause(w) == errSilent:
@@ -107,7 +106,7 @@ func unavailable(w *watchdog, timeout time.Duration, doing, remote string, err e
 	return deploy.Errorf(deploy.Unavailable, "%s of %s: %w", doing, remote, err)
 }
 
-// watchdog is a context that ends when nothing touched it for a while.
+// watchdog is a context that ends if touch is not called for a while.
 type watchdog struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -125,13 +124,13 @@ func watch(ctx context.Context, limit time.Duration) *watchdog {
 	}
 }
 
-// abandoned reports whether the context ended for another reason than silence.
+// abandoned reports whether the context ended for another reason than the timeout.
 func (w *watchdog) abandoned() bool { return w.Err() != nil && context.Cause(w) != errSilent }
 
-// touch begins the wait anew.
+// touch restarts the timeout.
 func (w *watchdog) touch() { w.timer.Reset(w.limit) }
 
-// rest waits for nothing until touch.
+// rest stops the timeout until touch.
 func (w *watchdog) rest() { w.timer.Stop() }
 
 func (w *watchdog) stop() {

@@ -23,12 +23,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// RemotesConfig describes the mirrors of Remotes.
+// RemotesConfig configures Remotes.
 type RemotesConfig struct {
-	Dir string // holds the mirrors and nothing else; made when missing
+	Dir string // for the mirrors only; created if missing
 
-	// MaxBytes and MaxMirrors bound what is kept on disk, but for what is in use.
-	// Zero means 1 GiB and 200.
+	// MaxBytes and MaxMirrors bound the mirrors on disk, except those in use. Zero
+	// means 1 GiB and 200.
 	MaxBytes   int64
 	MaxMirrors int
 
@@ -39,18 +39,18 @@ type RemotesConfig struct {
 	Now         func() time.Time
 	Metrics     Metrics
 
-	// Public and Known are Controls of net.Dialer, which refuse addresses: Known those
-	// that no host may have, Public also those that only hosts of Allow may.
+	// Public and Known are Controls of net.Dialer that reject addresses: Known those
+	// that no host may have, Public also those that only hosts of Allow may have.
 	Public, Known Control
 }
 
 // Control is Control of net.Dialer.
 type Control func(network, address string, c syscall.RawConn) error
 
-// Remotes reads commits of repositories that are not watched, but that what is
-// deployed refers to: bases of kustomizations, charts. It keeps a bare mirror of
-// each, which holds the commits that were asked for, without their history where
-// the server can leave it out. Its methods are safe for concurrent use.
+// Remotes reads commits of repositories that are not watched, but that applications refer to:
+// bases of kustomizations, charts. It maintains a bare mirror of each with the requested
+// commits, without their history if the server supports that. Its methods are safe for
+// concurrent use.
 type Remotes struct {
 	cfg RemotesConfig
 
@@ -61,9 +61,9 @@ type Remotes struct {
 }
 
 const (
-	// freshFor is how long a branch is taken to be where it was.
+	// freshFor is how long the commit of a branch is cached.
 	freshFor = 10 * time.Second
-	// usedFor is how long what At returned may be read.
+	// usedFor is how long the result of At may be read.
 	usedFor = 10 * time.Minute
 
 	defaultRemotesBytes   = 1 << 30
@@ -77,28 +77,28 @@ func OpenRemotes(c RemotesConfig) (*Remotes, error) {
 	c.MaxFileSize, c.Timeout, c.Logger, c.Now, c.Metrics = base.MaxFileSize, base.Timeout, base.Logger, base.Now, base.Metrics
 	c.MaxBytes, c.MaxMirrors = cmp.Or(c.MaxBytes, defaultRemotesBytes), cmp.Or(c.MaxMirrors, defaultRemotesMirrors)
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, deploy.Errorf(deploy.Internal, "make the directory of remote repositories: %w", err)
+		return nil, deploy.Errorf(deploy.Internal, "create the directory of remote repositories: %w", err)
 	}
 	return &Remotes{cfg: c, mirrors: map[string]*remoteMirror{}}, nil
 }
 
-// Allow says which hosts may be asked from now on, and with which credentials. A
-// host is a name, or name:port for that port alone; http:// in front of it allows
-// unencrypted HTTP, which is else allowed to this machine only.
+// Allow replaces the allowed hosts and their credentials. A host is a name, or name:port for
+// that port only; the prefix http:// allows unencrypted HTTP, which otherwise is allowed to
+// this machine only.
 func (r *Remotes) Allow(hosts []string, auth func(remote string) (Auth, error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hosts, r.auth = slices.Clone(hosts), auth
 }
 
-// At returns the files of a repository at a branch, a tag, a full commit hash, or
-// the default branch when ref is "", and the commit's hash. The files may be read
-// for ten minutes and are as those of Repo.At.
+// At returns the files of a repository at a branch, a tag or a full commit hash, at the
+// default branch if ref is "", and the commit's hash. The files may be read for ten
+// minutes and are as those of Repo.At.
 //
-// A commit or tag that is there already costs no network, and waits for no fetch of
-// another: a tag is taken to stay where it was seen. A branch is asked for again after ten seconds. The kind of an
-// error is Invalid when the host is not allowed or the remote has no such ref,
-// else as of Repo.Sync.
+// A commit or tag in the mirror needs no network, and waits for no concurrent fetch:
+// tags are assumed not to move. A branch is read from the remote again after ten
+// seconds. The error is of kind Invalid if the host is not allowed or the remote has no
+// such ref, else as of Repo.Sync.
 func (r *Remotes) At(ctx context.Context, remote, ref string) (files fs.FS, commit string, err error) {
 	a, err := parseAddress(remote)
 	if err != nil {
@@ -138,7 +138,7 @@ func (r *Remotes) allowed(a address, remote string) (Auth, error) {
 	return auth(remote)
 }
 
-// hostAllowed refuses a remote whose host is not allowed, or not that way.
+// hostAllowed rejects a remote whose host, or its scheme, is not allowed.
 func (r *Remotes) hostAllowed(a address) error {
 	ep := a.endpoint
 	if ep.Protocol == "file" {
@@ -170,8 +170,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// mirror returns the mirror of a remote, which stays for the time that its files may be
-// read.
+// mirror returns the mirror of a remote, and keeps it while its files may be read.
 func (r *Remotes) mirror(a address) *remoteMirror {
 	sum := sha256.Sum256([]byte(a.text))
 	name := hex.EncodeToString(sum[:16])
@@ -186,7 +185,7 @@ func (r *Remotes) mirror(a address) *remoteMirror {
 	return m
 }
 
-// enter returns the mirror of a remote for the caller alone, who leaves it.
+// enter returns the mirror of a remote for exclusive use; the caller leaves it.
 func (r *Remotes) enter(ctx context.Context, a address) (*remoteMirror, error) {
 	for {
 		m := r.mirror(a)
@@ -207,7 +206,7 @@ func (r *Remotes) enter(ctx context.Context, a address) (*remoteMirror, error) {
 	}
 }
 
-// Close releases all mirrors. What At returned must not be read after it.
+// Close releases all mirrors. Results of At must not be read after it.
 func (r *Remotes) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,22 +223,22 @@ func (r *Remotes) Close() error {
 	return errors.Join(errs...)
 }
 
-// remoteMirror is the mirror of one remote. Whoever has its turn uses it.
+// remoteMirror is the mirror of one remote.
 type remoteMirror struct {
 	remotes *Remotes
 	address address
 	dir     string
 	used    time.Time // under Remotes.mu
 
-	turn    chan struct{} // holds the token of who has the turn
+	turn    chan struct{} // a semaphore for exclusive use
 	removed bool
 
-	mu      sync.Mutex // guards what follows; objects is changed only by who has the turn, too
+	mu      sync.Mutex // guards what follows; changes of objects also need the turn
 	objects *objects   // nil until opened
 	seen    map[string]sighting
 }
 
-// sighting is where a branch was.
+// sighting is the commit of a branch at a time.
 type sighting struct {
 	commit plumbing.Hash
 	at     time.Time
@@ -247,7 +246,7 @@ type sighting struct {
 
 func (m *remoteMirror) leave() { <-m.turn }
 
-// open opens the mirror. One that cannot be read begins anew.
+// open opens the mirror. An unreadable one is replaced by an empty one.
 func (m *remoteMirror) open() error {
 	if m.objects != nil {
 		return nil
@@ -270,10 +269,10 @@ func (m *remoteMirror) open() error {
 	return nil
 }
 
-// tagRefs are where tags were seen.
+// tagRefs store the commits of tags.
 const tagRefs = "refs/piped/tags/"
 
-// find returns the commit that ref names, which the mirror then holds.
+// find returns the commit of ref after fetching it into the mirror.
 func (m *remoteMirror) find(ctx context.Context, ref string, auth Auth) (plumbing.Hash, error) {
 	if h, ok := m.known(ref); ok {
 		return h, nil
@@ -305,7 +304,7 @@ func (m *remoteMirror) find(ctx context.Context, ref string, auth Auth) (plumbin
 	return h, m.remember(ref, name, h)
 }
 
-// known returns the commit of a ref that need not be asked for.
+// known returns the cached commit of a ref.
 func (m *remoteMirror) known(ref string) (plumbing.Hash, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -327,7 +326,7 @@ func tagRef(tag string) plumbing.ReferenceName {
 	return plumbing.ReferenceName(tagRefs + strings.TrimPrefix(tag, "refs/tags/"))
 }
 
-// remember keeps where ref was.
+// remember caches the commit of ref.
 func (m *remoteMirror) remember(ref string, name plumbing.ReferenceName, h plumbing.Hash) error {
 	if !name.IsTag() {
 		m.mu.Lock()

@@ -18,8 +18,8 @@ import (
 // remoteRefs are the references a remote advertises.
 type remoteRefs struct{ *packp.AdvRefs }
 
-// resolve returns the commit that ref names, and the reference's full name, "" for
-// the default branch and for a commit's hash.
+// resolve returns the commit of ref, and the full name of the reference, "" for the default
+// branch and for a commit hash.
 func (r remoteRefs) resolve(ref string) (plumbing.Hash, plumbing.ReferenceName, bool) {
 	if ref == "" {
 		if r.Head == nil {
@@ -38,7 +38,7 @@ func (r remoteRefs) resolve(ref string) (plumbing.Hash, plumbing.ReferenceName, 
 	return plumbing.NewHash(ref), "", plumbing.IsHash(ref)
 }
 
-// list asks the remote for its references.
+// list reads the references of the remote.
 func (m *remoteMirror) list(w *watchdog, d dialer) (_ remoteRefs, err error) {
 	measured := measure(m.remotes.cfg.Metrics, ListRefs)
 	defer func() { measured(w, err) }()
@@ -57,8 +57,7 @@ func (m *remoteMirror) list(w *watchdog, d dialer) (_ remoteRefs, err error) {
 	return remoteRefs{refs}, nil
 }
 
-// dialServer opens a conversation with a server; a path, which is none, was not
-// allowed.
+// dialServer opens a connection to a server; paths are not allowed.
 func dialServer(w *watchdog, d dialer) (*uploadSession, error) {
 	s, err := d.dial(w)
 	if err != nil {
@@ -71,8 +70,8 @@ func (m *remoteMirror) unavailable(w *watchdog, doing string, err error) error {
 	return unavailable(w, m.remotes.cfg.Timeout, doing, m.address.text, err)
 }
 
-// fetch adds the commit h to the mirror: it alone if the server can leave out its
-// history, and everything if the server does not give h by its hash.
+// fetch adds the commit h to the mirror: without history if the server supports that, and all
+// branches and tags if the server does not send commits by hash.
 func (m *remoteMirror) fetch(w *watchdog, d dialer, refs remoteRefs, h plumbing.Hash, ref string) (err error) {
 	start, measured := m.remotes.cfg.Now(), measure(m.remotes.cfg.Metrics, Fetch)
 	defer func() { measured(w, err) }()
@@ -94,7 +93,7 @@ func (m *remoteMirror) fetch(w *watchdog, d dialer, refs remoteRefs, h plumbing.
 	return nil
 }
 
-// gives reports whether the server sends a commit that is asked for by its hash.
+// gives reports whether the server sends commits by hash.
 func (r remoteRefs) gives(h plumbing.Hash) bool {
 	for _, c := range []capability.Capability{capability.AllowReachableSHA1InWant, "allow-any-sha1-in-want"} {
 		if r.Capabilities.Supports(c) {
@@ -120,8 +119,8 @@ func (r remoteRefs) all() []plumbing.Hash {
 	return slices.Compact(out)
 }
 
-// receive fetches commits in a conversation of its own. It says nothing of what
-// the mirror holds: the history of that is not there.
+// receive fetches commits over a new connection. It sends no commits of the mirror, which have
+// no history there.
 func (m *remoteMirror) receive(w *watchdog, d dialer, wants []plumbing.Hash, depth int) error {
 	w.touch()
 	s, err := dialServer(w, d)
@@ -148,7 +147,7 @@ func (m *remoteMirror) receive(w *watchdog, d dialer, wants []plumbing.Hash, dep
 	return m.objects.addShallow(shallow)
 }
 
-// addShallow notes commits whose parents are not there, as Git does.
+// addShallow marks commits without parents, as Git does.
 func (o *objects) addShallow(commits []plumbing.Hash) error {
 	if len(commits) == 0 {
 		return nil

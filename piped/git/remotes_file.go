@@ -17,10 +17,10 @@ import (
 
 const maxFileRedirects = 5
 
-// File returns what stands at an http or https address of an allowed host, at most
-// limit bytes. It sends no credentials. The kind of an error is Invalid when the
-// host is not allowed, the server refuses or the file is too large, and Unavailable
-// when a later attempt may succeed.
+// File returns the content at an http or https address of an allowed host, at most limit
+// bytes. It sends no credentials. The error is of kind Invalid if the host is not allowed, the
+// server rejects the request or the file is too large, and Unavailable if a later attempt may
+// succeed.
 func (r *Remotes) File(ctx context.Context, file string, limit int64) ([]byte, error) {
 	u, err := url.Parse(file)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
@@ -110,7 +110,7 @@ func (r *Remotes) knows(names ...string) bool {
 	})
 }
 
-// fileError is the error of a request that got no answer. It shows no address.
+// fileError is the error of a request without a response. It contains no address.
 func fileError(ctx context.Context, err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {

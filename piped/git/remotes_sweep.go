@@ -17,8 +17,8 @@ type mirrorDirectory struct {
 	used  time.Time
 }
 
-// sweep removes the mirrors that were used longest ago until what is on disk is
-// within bounds. Those in use, among them that of the caller, stay.
+// sweep removes the least recently used mirrors until those on disk are within the bounds.
+// Those in use, among them that of the caller, stay.
 func (r *Remotes) sweep(caller *remoteMirror) {
 	dirs := r.directories()
 	var total int64
@@ -38,9 +38,9 @@ func (r *Remotes) sweep(caller *remoteMirror) {
 	}
 }
 
-// directories returns what is on disk, the longest unused first.
+// directories returns the mirrors on disk, the least recently used first.
 func (r *Remotes) directories() []mirrorDirectory {
-	entries, _ := os.ReadDir(r.cfg.Dir) // what cannot be read cannot be removed
+	entries, _ := os.ReadDir(r.cfg.Dir) // unreadable ones cannot be removed
 	var out []mirrorDirectory
 	for _, e := range entries {
 		info, err := e.Info()
@@ -56,7 +56,7 @@ func (r *Remotes) directories() []mirrorDirectory {
 func size(dir string) (total int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // it is counted next time
+			return nil // counted next time
 		}
 		if info, err := e.Info(); err == nil && !e.IsDir() {
 			total += info.Size()
@@ -66,7 +66,7 @@ func size(dir string) (total int64) {
 	return total
 }
 
-// remove removes a mirror that nobody uses.
+// remove removes a mirror that is not in use.
 func (r *Remotes) remove(name string, used time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *Remotes) remove(name string, used time.Time) bool {
 		}
 		m.removed = true
 		if m.objects != nil {
-			_ = m.objects.close() // what it holds is thrown away
+			_ = m.objects.close() // its content is deleted
 		}
 		delete(r.mirrors, name)
 	}

@@ -321,7 +321,7 @@ func TestRemotesRefuseWhatIsTooLarge(t *testing.T) {
 	server := up.HTTP(t, gittest.HTTPOptions{})
 	r := openRemotes(t, func(c *RemotesConfig) { c.MaxBytes = 100 })
 	_, _, err := r.At(t.Context(), server.URL, "main")
-	if err == nil || !strings.Contains(err.Error(), "the remote sent more than may be kept") {
+	if err == nil || !strings.Contains(err.Error(), "the remote sent more than the limit") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,18 +15,18 @@ import (
 type Config struct {
 	ID     string // names the mirror inside Dir
 	Remote string // a path, file://, http(s)://, ssh:// or user@host:path
-	Branch string // the branch to follow
-	Dir    string // the directory that holds the mirrors; made when missing
+	Branch string // the branch to track
+	Dir    string // the directory of the mirrors; created if missing
 	Auth   Auth
 
 	// MaxFileSize is the size of the largest file At opens. Zero means 32 MiB.
 	MaxFileSize int64
 
-	// Timeout bounds listing the remote's branches, and how long a fetch may
-	// go without receiving anything. Zero means a minute.
+	// Timeout bounds the listing of the remote's branches, and the time without data
+	// in a fetch. Zero means a minute.
 	Timeout time.Duration
 
-	Logger  *slog.Logger     // nil discards
+	Logger  *slog.Logger     // optional
 	Now     func() time.Time // nil is time.Now
 	Metrics Metrics          // optional
 
@@ -36,7 +36,7 @@ type Config struct {
 // Repo is a mirror of one branch of one remote. Its methods are safe for
 // concurrent use.
 type Repo struct {
-	cfg     Config // but for what target holds
+	cfg     Config // except the fields of target
 	objects *objects
 	flights flights
 
@@ -44,19 +44,19 @@ type Repo struct {
 	target target
 	head   plumbing.Hash // zero until the first Sync
 	stats  Stats
-	state  State // but for what target and head hold
-	// refused is the head that was refused last.
+	state  State // except the fields of target and head
+	// refused is the last refused head.
 	refused refusedHead
 }
 
-// target is what a Repo follows, and how it gets there.
+// target is the branch that a Repo tracks, and the access to it.
 type target struct {
 	address address
 	branch  string
 	dial    dialer
 }
 
-// Stats counts what a Repo asked of its remote since Open.
+// Stats counts the requests of a Repo to its remote since Open.
 type Stats struct {
 	LsRemotes   int64     // times the remote's branches were listed
 	Fetches     int64     // times objects were fetched
@@ -68,10 +68,9 @@ const (
 	defaultMaxFileSize = 32 << 20
 )
 
-// Open opens the mirror of c, making it when it does not exist. It does not
-// touch the network. A mirror of another remote follows this one from now on and
-// keeps what it holds; one that cannot be read is moved aside and begins anew.
-// Both are logged. The caller closes the Repo.
+// Open opens or creates the mirror of c, without network access. A mirror of another remote is
+// redirected to this one, with its objects. An unreadable one is renamed and replaced by an
+// empty one. Both are logged. The caller closes the Repo.
 func Open(c Config) (*Repo, error) {
 	c = c.withDefaults()
 	t, err := c.target()
@@ -80,7 +79,7 @@ func Open(c Config) (*Repo, error) {
 	}
 	o, err := ensureMirror(c, t.address.text)
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Internal, "open git repository %q: make its mirror: %w", c.ID, errors.Join(err, t.dial.close()))
+		return nil, deploy.Errorf(deploy.Internal, "open git repository %q: create its mirror: %w", c.ID, errors.Join(err, t.dial.close()))
 	}
 	if err := removeMerges(mirrorDir(c.Dir, c.ID)); err != nil {
 		c.Logger.Warn("what merges of an earlier process left behind cannot be removed", "repo", c.ID, "error", err)
@@ -114,8 +113,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Check returns the error, of kind Invalid, for which Open would refuse c before
-// it touches anything; nil if there is none.
+// Check returns the error, of kind Invalid, with which Open would reject c before it changes
+// anything; nil if there is none.
 func (c Config) Check() error {
 	t, err := c.target()
 	if err != nil {
@@ -124,10 +123,10 @@ func (c Config) Check() error {
 	return t.dial.close()
 }
 
-// target checks c and prepares to reach its remote.
+// target checks c and returns its target.
 func (c Config) target() (target, error) {
 	if c.ID == "" || c.Remote == "" || c.Branch == "" || c.Dir == "" {
-		return target{}, deploy.Errorf(deploy.Invalid, "open git repository %q: id, remote, branch and directory must be given", c.ID)
+		return target{}, deploy.Errorf(deploy.Invalid, "open git repository %q: id, remote, branch and directory are required", c.ID)
 	}
 	a, err := parseAddress(c.Remote)
 	if err != nil {
@@ -143,20 +142,19 @@ func (c Config) target() (target, error) {
 	return target{a, c.Branch, dial}, nil
 }
 
-// follows returns what the Repo follows.
+// follows returns the present target.
 func (r *Repo) follows() target {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.target
 }
 
-// Close releases connections and files. The Repo and what At returned must not
-// be used after it.
+// Close releases connections and files. The Repo and results of At must not be used after it.
 func (r *Repo) Close() error {
 	return errors.Join(r.follows().dial.close(), r.objects.close())
 }
 
-// Remote returns the remote without credentials, to be shown.
+// Remote returns the remote without credentials, for messages.
 func (r *Repo) Remote() string { return r.follows().address.text }
 
 // Stats returns the counters since Open.

@@ -6,12 +6,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxCommitSize bounds the commit objects whose bytes are read.
+// maxCommitSize bounds the size of commit objects.
 const maxCommitSize = 4 << 20
 
-// CommitObject returns the bytes of a commit object as they are hashed and
-// signed, without git's header. The kind is NotFound when the mirror has no such
-// commit. The content is that of the hash: it is computed again.
+// CommitObject returns the bytes of a commit object as they are hashed and signed,
+// without Git's header. The hash is verified. The error is of kind NotFound if the
+// mirror has no such commit.
 func (r *Repo) CommitObject(hash string) ([]byte, error) {
 	if _, err := r.commit(hash); err != nil {
 		return nil, err

@@ -6,12 +6,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Since returns the commits that lie between base and head as whoever pushes to
-// the branch sees them: head, its first parent, the first parent of that and so
-// on, as far as they do not belong to base's history; the newest first, each with
-// the first parent it is to be compared with. ok is false when base is not in
-// head's history, as after the branch was rewritten; then there are none. The
-// kind is NotFound when the mirror lacks one of the two.
+// Since returns the commits between base and head along first parents, as pushed to the
+// branch: head, its first parent, and so on, up to the history of base; the newest
+// first, each with the first parent to compare it with. ok is false if base is not in
+// head's history, as after a rewrite of the branch; then there are none. The error is of
+// kind NotFound if the mirror lacks one of the two.
 func (r *Repo) Since(ctx context.Context, base, head string) (steps []Step, ok bool, err error) {
 	from, err := r.commit(base)
 	if err != nil {

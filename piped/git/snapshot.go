@@ -16,19 +16,19 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Snapshot is one commit of a repository on this machine, read where it lies. It
-// is for looking at somebody's repository once; the agent works from mirrors.
+// Snapshot is a commit of a local repository, read in place. It is for commands; the agent
+// reads from mirrors.
 type Snapshot struct {
-	// FS are the commit's files, as Repo.At gives them.
+	// FS contains the files of the commit as Repo.At returns them.
 	fs.FS
 	Commit string
 
 	objects *objects
 }
 
-// OpenHead opens the commit that HEAD names in a repository: dir is a bare one,
-// or the .git directory of another. Nothing is written. The kind is NotFound
-// when dir is no repository and Invalid when HEAD names no commit.
+// OpenHead opens the commit of HEAD in a repository: dir is a bare one, or the .git directory
+// of another. It writes nothing. The error is of kind NotFound if dir is no repository and
+// Invalid if HEAD is no commit.
 func OpenHead(dir string) (*Snapshot, error) {
 	if !isRepository(dir) {
 		return nil, deploy.Errorf(deploy.NotFound, "%s is no Git repository", dir)
@@ -60,5 +60,5 @@ func (o *objects) head() (*Snapshot, error) {
 	return &Snapshot{FS: tree, Commit: c.Hash.String(), objects: o}, nil
 }
 
-// Close releases the repository. The files must not be read any more.
+// Close releases the repository. The files must not be read after it.
 func (s *Snapshot) Close() error { return s.objects.close() }

@@ -57,11 +57,11 @@ func (s *spool) ReadAt(p []byte, at int64) (int, error) {
 // reader returns a reader of the whole content.
 func (s *spool) reader() io.Reader { return io.NewSectionReader(s, 0, s.size) }
 
-// held returns how many bytes of memory the spool holds.
+// held returns the bytes of memory of the spool.
 func (s *spool) held() int64 { return int64(cap(s.data)) }
 
 func (s *spool) close() {
 	if s.file != nil {
-		_ = s.file.Close() // nothing of it is kept
+		_ = s.file.Close() // its content is not needed
 	}
 }

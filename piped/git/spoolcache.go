@@ -2,15 +2,15 @@ package git
 
 import "slices"
 
-// What a spoolCache holds at most, beside the latest content.
+// Bounds of a spoolCache, without the latest content.
 const (
 	spoolCacheCount = 512
 	spoolCacheBytes = 48 << 20
 	spoolCacheFiles = 8
 )
 
-// spoolCache holds the contents that were used last while deltas are resolved. The
-// zero value is ready to use.
+// spoolCache caches the last used contents while deltas are resolved. The zero value is ready
+// to use.
 type spoolCache struct {
 	order []int32 // by last use, the latest at the end
 	held  map[int32]*spool
@@ -28,7 +28,7 @@ func (c *spoolCache) get(i int32) *spool {
 	return s
 }
 
-// put adds a content, which belongs to the cache from then on.
+// put adds a content and takes its ownership.
 func (c *spoolCache) put(i int32, s *spool) {
 	if c.held == nil {
 		c.held = map[int32]*spool{}

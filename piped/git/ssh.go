@@ -95,7 +95,7 @@ func (d *sshDialer) run(ctx context.Context, service string) (*sshSession, error
 	return s, nil
 }
 
-// methods returns the ways to log in, and what releases the agent.
+// methods returns the authentication methods, and a function that releases the agent.
 func (d *sshDialer) methods() (methods []ssh.AuthMethod, release func()) {
 	release = func() {}
 	if d.signer != nil {
@@ -167,7 +167,7 @@ func (s *sshSession) start(service, path string) error {
 	return nil
 }
 
-// AdvertisedReferencesContext reads the references the server begins with.
+// AdvertisedReferencesContext reads the references that the server sends first.
 func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
 	err := refs.Decode(s.out)
@@ -184,12 +184,12 @@ func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRef
 	return refs, nil
 }
 
-// spoken is what a server says in place of doing what it was asked.
+// spoken is the error message of a server.
 type spoken string
 
 func (s spoken) Error() string { return "the server says: " + string(s) }
 
-// complaint prefers what the server wrote to standard error to err.
+// complaint returns the standard error output of the server, or err if there is none.
 func (s *sshSession) complaint(err error) error {
 	_ = s.in.Close()
 	_ = s.run.Wait() // err says it failed
@@ -199,7 +199,7 @@ func (s *sshSession) complaint(err error) error {
 	return err
 }
 
-// UploadPack asks for a pack. All haves are sent at once: without multi_ack the
+// UploadPack requests a pack. All haves are sent at once: without multi_ack the
 // server answers them with one line.
 func (s *sshSession) UploadPack(_ context.Context, req *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
 	if err := req.UploadRequest.Encode(s.in); err != nil {
@@ -230,8 +230,7 @@ func (s *sshSession) Close() error {
 	return err
 }
 
-// firstLine returns the first line that says something, cut to a bearable
-// length.
+// firstLine returns the first line that is not empty, truncated.
 func firstLine(text string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "remote:"))
@@ -242,7 +241,7 @@ func firstLine(text string) string {
 	return ""
 }
 
-// limitedWriter keeps the beginning of what is written.
+// limitedWriter stores the beginning of the written data.
 type limitedWriter struct {
 	w    *bytes.Buffer
 	left int

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// State is what is known of a Repo and its remote.
+// State is the known state of a Repo and its remote.
 type State struct {
-	Remote, Branch string    // that are followed; the remote without credentials
+	Remote, Branch string    // the target; the remote without credentials
 	Head           string    // full hash; "" before the first Sync of a new mirror
 	CheckedAt      time.Time // when a Sync last succeeded; zero when none has since Open
 	FetchedAt      time.Time // when objects were last fetched; zero when none were since Open
@@ -15,7 +15,7 @@ type State struct {
 	FailingSince   time.Time // zero unless Err
 }
 
-// State returns what is known now. It asks nobody.
+// State returns the known state without a request to the remote.
 func (r *Repo) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -27,7 +27,7 @@ func (r *Repo) State() State {
 	return s
 }
 
-// note keeps how a Sync ended; one that was given up tells nothing.
+// note stores the result of a Sync, unless that was cancelled.
 func (r *Repo) note(ctx context.Context, err error) {
 	if err != nil && ctx.Err() != nil {
 		return
@@ -44,8 +44,7 @@ func (r *Repo) note(ctx context.Context, err error) {
 	r.state.Err = err
 }
 
-// ShownRemote returns a remote without its credentials, to be shown; "" for what is
-// no remote.
+// ShownRemote returns a remote without credentials, for messages; "" for an invalid remote.
 func ShownRemote(remote string) string {
 	a, err := parseAddress(remote)
 	if err != nil {

@@ -11,15 +11,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Sync asks the remote for the head of the tracked branch, fetches it with its
-// history if the mirror lacks it, and makes it Head. It returns the commit and
-// whether it is another than the last Sync's, before a restart too. Rewritten
-// branches are followed. Errors are as RemoteHead's and leave the mirror and
-// Head as they were; the cause is ErrRefused when the head is beyond the bounds of
-// what the agent reads.
+// Sync reads the head of the tracked branch from the remote, fetches it with its history
+// if the mirror lacks it, and makes it Head. It returns the commit and whether it
+// differs from that of the last Sync, also from before a restart. Rewritten branches are
+// followed. Errors are as those of RemoteHead and leave the mirror and Head as they
+// were; the cause is ErrRefused if the head exceeds the bounds.
 //
-// One Sync runs at a time. Callers that come while it runs share the next one,
-// so that each result is at least as new as its call.
+// One Sync runs at a time. Callers during it share the next one, so that each result is
+// at least as new as its call.
 func (r *Repo) Sync(ctx context.Context) (c deploy.Commit, moved bool, err error) {
 	f, err := r.flights.join(ctx, r.sync)
 	if err != nil {
@@ -28,7 +27,7 @@ func (r *Repo) Sync(ctx context.Context) (c deploy.Commit, moved bool, err error
 	return f.commit, f.moved, f.err
 }
 
-// maxSync bounds how long one Sync takes, whatever the remote sends.
+// maxSync bounds the duration of a Sync.
 const maxSync = time.Hour
 
 func (r *Repo) sync(ctx context.Context, f *flight) {
@@ -48,8 +47,8 @@ func (r *Repo) sync(ctx context.Context, f *flight) {
 	}
 }
 
-// obtain makes sure that the mirror holds a commit that can be the head. One that was
-// refused is not asked for again.
+// obtain ensures that the mirror has a commit that can be the head. A refused one is not
+// fetched again.
 func (r *Repo) obtain(w *watchdog, s session, h plumbing.Hash) (err error) {
 	r.mu.Lock()
 	head, refused := r.head, r.refused
@@ -60,7 +59,7 @@ func (r *Repo) obtain(w *watchdog, s session, h plumbing.Hash) (err error) {
 	case refused.hash == h:
 		return refused.err
 	case r.objects.has(h):
-		w.rest() // the remote is not waited for
+		w.rest() // nothing is expected from the remote
 		err = r.objects.checkCommitTree(w, h)
 	default:
 		err = r.fetch(w, s, h)
@@ -74,20 +73,20 @@ func (r *Repo) obtain(w *watchdog, s session, h plumbing.Hash) (err error) {
 	return err
 }
 
-// refusedHead is a head that was refused, and why.
+// refusedHead is a refused head and the reason.
 type refusedHead struct {
 	hash plumbing.Hash
 	err  error
 }
 
-// fetch receives a commit and what it refers to into a database of its own, from which
-// the mirror takes it once it was checked.
+// fetch receives a commit with all objects that it refers to into a separate database, from
+// which the mirror adopts it after the checks.
 func (r *Repo) fetch(w *watchdog, s session, h plumbing.Hash) (err error) {
 	start, measured := r.cfg.Now(), measure(r.cfg.Metrics, Fetch)
 	defer func() { measured(w, err) }()
-	received, err := r.beside()
+	received, err := r.separate()
 	if err != nil {
-		return deploy.Errorf(deploy.Internal, "fetch branch %s of %s: make room for it: %w", r.follows().branch, r.Remote(), err)
+		return deploy.Errorf(deploy.Internal, "fetch branch %s of %s: create a database for it: %w", r.follows().branch, r.Remote(), err)
 	}
 	defer func() { err = errors.Join(err, received.discard()) }()
 	if err := r.receive(w, s, h, received); err != nil {
@@ -104,8 +103,8 @@ func (r *Repo) fetch(w *watchdog, s session, h plumbing.Hash) (err error) {
 	return nil
 }
 
-// receive fetches a commit into a database and checks it. The cause of the error is
-// ErrBeyond when the commit is beyond the bounds.
+// receive fetches a commit into a database and checks it. The cause of the error is ErrBeyond
+// if the commit exceeds the bounds.
 func (r *Repo) receive(w *watchdog, s session, h plumbing.Hash, into *objects) error {
 	doing := "fetch branch " + r.follows().branch
 	w.touch()
@@ -122,7 +121,7 @@ func (r *Repo) receive(w *watchdog, s session, h plumbing.Hash, into *objects) e
 	return nil
 }
 
-// advance makes h, which the mirror holds, the head.
+// advance makes h, a commit of the mirror, the head.
 func (r *Repo) advance(h plumbing.Hash) (deploy.Commit, bool, error) {
 	c, err := r.commit(h.String())
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxTrailerHistory is among how many of the newest commits a trailer is looked for.
+// maxTrailerHistory is how many of the newest commits are searched for a trailer.
 const maxTrailerHistory = 500
 
-// WithTrailer returns the newest of the last 500 commits of head's history, head
-// included, whose message carries the trailer; ok is false when none does.
+// WithTrailer returns the newest of the last 500 commits of head's history, head included,
+// whose message has the trailer; ok is false if there is none.
 func (r *Repo) WithTrailer(ctx context.Context, head, key, value string) (c deploy.Commit, ok bool, err error) {
 	return r.find(ctx, head, maxTrailerHistory, func(c *object.Commit) bool { return trailer(c.Message, key) == value })
 }

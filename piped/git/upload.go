@@ -61,9 +61,8 @@ func (s *uploadSession) fetch(w *watchdog, want plumbing.Hash, into *objects) er
 	return err
 }
 
-// receive stores the pack that answers a request, which is refused beyond limit
-// bytes, and returns the commits that the server sent without their parents
-// because it was asked to.
+// receive stores the pack of a response, at most limit bytes, and returns the commits that the
+// server sent without their parents, as requested.
 func (s *uploadSession) receive(w *watchdog, req *packp.UploadPackRequest, into *objects, limit int64) ([]plumbing.Hash, error) {
 	res, err := s.server.UploadPack(w, req)
 	if err != nil {
@@ -89,15 +88,14 @@ func (s *uploadSession) receive(w *watchdog, req *packp.UploadPackRequest, into 
 	})
 }
 
-// touchingReader touches the watchdog on every read that brought something, and
-// fails once more came than is left.
+// touchingReader touches the watchdog on every read with data, and fails after left bytes.
 type touchingReader struct {
 	r    io.Reader
 	w    *watchdog
 	left int64
 }
 
-var errTooLarge = fmt.Errorf("the remote sent more than may be kept: %w", ErrBeyond)
+var errTooLarge = fmt.Errorf("the remote sent more than the limit: %w", ErrBeyond)
 
 func (t *touchingReader) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
@@ -110,7 +108,7 @@ func (t *touchingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// httpDialer talks smart HTTP over connections of its own.
+// httpDialer speaks smart HTTP with its own pool of connections.
 type httpDialer struct {
 	address   address
 	auth      *githttp.BasicAuth
@@ -148,8 +146,8 @@ func (d *httpDialer) endpoint() (*transport.Endpoint, transport.AuthMethod) {
 	return &ep, d.auth
 }
 
-// client returns a client that takes the credentials to no other host: go-git sends them
-// to wherever it is redirected.
+// client returns a client that sends the credentials to no other host: go-git would send them
+// after a redirect.
 func (d *httpDialer) client() *http.Client {
 	return &http.Client{Transport: d.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		first := via[0].URL
