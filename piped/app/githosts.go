@@ -9,7 +9,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/githost"
 	"github.com/c785c783/piped/piped/notify"
-	tell "github.com/c785c783/piped/piped/notify/githost"
+	hostnotify "github.com/c785c783/piped/piped/notify/githost"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -49,7 +49,7 @@ func (h gitHost) open() config.GitHost {
 func (l *live) gitHostReceivers(st *store.Store, agent string) []notify.Receiver {
 	var out []notify.Receiver
 	for _, h := range l.events.Load().hosts {
-		out = append(out, tell.Receivers(tell.Config{Host: h.config, API: h.api, Store: st, Remote: l.remoteOf, Agent: agent})...)
+		out = append(out, hostnotify.Receivers(hostnotify.Config{Host: h.config, API: h.api, Store: st, Remote: l.remoteOf, Agent: agent})...)
 	}
 	return out
 }

@@ -239,7 +239,7 @@ func (v *HealthEvents) report(ctx context.Context, id string, p *health.Pulse, h
 	if err != nil {
 		return time.Time{}, err
 	}
-	changed, err := v.cfg.Store.TellHealth(ctx, id, h == deploy.HealthDegraded, reason, healthEvent(app, h, reason, now))
+	changed, err := v.cfg.Store.SetDegraded(ctx, id, h == deploy.HealthDegraded, reason, healthEvent(app, h, reason, now))
 	if deploy.IsKind(err, deploy.Conflict) { // a deployment began meanwhile
 		p.Deploys(now)
 		return time.Time{}, nil

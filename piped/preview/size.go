@@ -25,7 +25,7 @@ func bounded(results []deploy.ApplicationPreview) []deploy.ApplicationPreview {
 		r.Error, r.Summary = cut(r.Error, maxText), cut(r.Summary, maxText)
 		if left -= fixed(*r); left < 0 {
 			r.Labels, r.Strategy, r.Summary, r.Details = nil, deploy.StrategyAuto, "", ""
-			r.Error = fmt.Sprintf("the change concerns %d applications, more than can be told: this one and those after it are left out", len(results))
+			r.Error = fmt.Sprintf("the change concerns %d applications, more than fit into one message: this one and those after it are left out", len(results))
 			results, left = results[:i+1], 0
 			break
 		}

@@ -74,7 +74,7 @@ func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 			return err
 		}
 		if slices.Equal(writers, []string{id}) {
-			return deploy.Errorf(deploy.Illegal, "API key %s is the last enabled one with the role %s, without which nobody could make another: create one first", id, deploy.ReadWrite)
+			return deploy.Errorf(deploy.Illegal, "API key %s is the last enabled one with the role %s, without which no other can be created: create one first", id, deploy.ReadWrite)
 		}
 		_, err = t.exec(ctx, "UPDATE api_keys SET disabled = TRUE, updated_at = ? WHERE id = ?", toMilli(s.now()), id)
 		t.changed(deploy.TopicAPIKey, id, "")

@@ -189,9 +189,9 @@ func (s *Store) HurryDeliveries(ctx context.Context) error {
 const forgottenEvents = `DELETE FROM outbox WHERE seq IN (SELECT o.seq FROM outbox o WHERE o.delivered_at > 0 AND o.delivered_at < ?
 	AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.seq = o.seq) ORDER BY o.delivered_at LIMIT ?)`
 
-// forgottenAtOnce is how many events are deleted in one transaction: other writers get
+// eventsBatch is how many events are deleted in one transaction: other writers get
 // their turn in between.
-const forgottenAtOnce = 1000
+const eventsBatch = 1000
 
 // ForgetEvents deletes events routed 90 days ago, dead letters after 30 days, and notes
 // of receivers after 90 days.
@@ -206,8 +206,8 @@ func (s *Store) ForgetEvents(ctx context.Context) error {
 	})
 	for left := true; left && err == nil; {
 		err = s.write(ctx, func(t *tx) error {
-			n, err := t.exec(ctx, forgottenEvents, toMilli(now.Add(-eventsFor)), forgottenAtOnce)
-			left = n == forgottenAtOnce
+			n, err := t.exec(ctx, forgottenEvents, toMilli(now.Add(-eventsFor)), eventsBatch)
+			left = n == eventsBatch
 			return err
 		})
 	}

@@ -89,12 +89,12 @@ func (s *Store) anyOfKind(ctx context.Context, kinds []string) (bool, error) {
 	return ok, err
 }
 
-// maxRare is how many deployments with a label are fewer than what is passed over
-// on the way through all deployments by their order.
+// maxRare is the number of deployments up to which a label is rare: reading all of them
+// costs less than a scan of all deployments in order.
 const maxRare = 1000
 
-// rareLabel returns the name of a label that few deployments have with its value.
-// There is none to look for when others conditions leave few already.
+// rareLabel returns the name of a label whose value few deployments have. It does not
+// search if other conditions are selective already.
 func (s *Store) rareLabel(ctx context.Context, labels map[string]string, few bool) (name string, ok bool, err error) {
 	if few {
 		return "", false, nil

@@ -13,10 +13,10 @@ func (s *Store) DegradedApplications(ctx context.Context) ([]string, error) {
 	return ids, s.fail(err, "list the degraded applications")
 }
 
-// TellHealth stores whether an application is degraded and why, and publishes e in the
+// SetDegraded stores whether an application is degraded and why, and publishes e in the
 // same transaction. It does nothing if that is unchanged, and reports whether it did
 // anything. Conflict while the application has an active deployment.
-func (s *Store) TellHealth(ctx context.Context, appID string, degraded bool, reason string, e deploy.Event) (changed bool, err error) {
+func (s *Store) SetDegraded(ctx context.Context, appID string, degraded bool, reason string, e deploy.Event) (changed bool, err error) {
 	err = s.write(ctx, func(t *tx) error {
 		changed = false
 		app, err := t.lockApplication(ctx, appID)

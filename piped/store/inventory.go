@@ -44,14 +44,14 @@ func (s *Store) PutInventory(ctx context.Context, items ...deploy.InventoryItem)
 const inventoryColumns = `application_id, cluster, api_group, kind, namespace, name, version, variant, uid,
 	desired_digest, owned_hash, mark, values_digest, config_hash, deployment_id, created_by, updated_at`
 
-// learnedAtOnce is how many marks are written in one transaction.
-const learnedAtOnce = 200
+// marksBatch is how many marks are written in one transaction.
+const marksBatch = 200
 
 // LearnMarks stores Mark and ValuesDigest of items whose objects were found unchanged in
 // a later version than the recorded one. Items that were applied again or deleted since
 // they were read are ignored. It publishes nothing.
 func (s *Store) LearnMarks(ctx context.Context, items ...deploy.InventoryItem) error {
-	for batch := range slices.Chunk(items, learnedAtOnce) {
+	for batch := range slices.Chunk(items, marksBatch) {
 		err := s.write(ctx, func(t *tx) error {
 			for _, it := range batch {
 				if err := t.learnMark(ctx, it); err != nil {

@@ -180,7 +180,7 @@ func (f *filler) flush(ctx context.Context) error {
 func whole(ctx context.Context, d dialect, db *sql.DB) error {
 	marked, err := hasTable(ctx, d, db, restoreMark)
 	if err != nil {
-		return d.openError("look for an unfinished restore of", err)
+		return d.openError("check for an unfinished restore of", err)
 	}
 	if marked {
 		return deploy.Errorf(deploy.Invalid, "%s is not whole: a restore of it goes on, or did not come to its end. Repeat it with piped restore, or empty the database", d.name())

@@ -77,7 +77,8 @@ type tx struct {
 // (PostgreSQL's deadlock detection).
 const maxAttempts = 5
 
-// write runs fn in one transaction: all of its writes are stored and published, or none. The locking order is application, deployment, command, outbox.
+// write runs fn in one transaction: all of its writes are stored and published, or none.
+// The locking order is application, deployment, command, outbox.
 func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
 	began := time.Now() // a duration, not by the clock of the rows
 	defer func() { s.metrics.Wrote(time.Since(began)) }()

@@ -103,8 +103,8 @@ func testAdoptions(t *testing.T, e *env) {
 	if got, err := e.store.Adoptions(ctx); err != nil || len(got) != 0 {
 		t.Errorf("in the end there are %v, %v", got, err)
 	}
-	must(t, e.store.DeleteApplication(ctx, b.ID)) // with it the decision is forgotten
-	set(false, list(b, "b4", false))              // found by who looked before
+	must(t, e.store.DeleteApplication(ctx, b.ID)) // also deletes the decision
+	set(false, list(b, "b4", false))              // found before the deletion
 	if _, ok, err := e.store.Adoption(ctx, b.ID); ok || err != nil {
 		t.Errorf("the list of a deleted application: %v, %v", ok, err)
 	}

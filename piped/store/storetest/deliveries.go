@@ -60,7 +60,7 @@ func (e *env) route(t testing.TB, order string, receivers ...string) {
 	}
 }
 
-// due returns the keys of what a receiver may be told now.
+// due returns the deliveries and keys that are due for a receiver.
 func (e *env) due(t testing.TB, receiver string) (ds []deploy.Delivery, keys []string) {
 	t.Helper()
 	ds, _, err := e.store.PendingDeliveries(context.Background(), receiver, 0)
@@ -133,8 +133,7 @@ func testDeliveries(t *testing.T, e *env) {
 	}
 }
 
-// testRouteOnce: events that were led to their receivers are not led to any again,
-// whoever tries.
+// testRouteOnce: events are routed once, also by concurrent or repeated calls.
 func testRouteOnce(t *testing.T, e *env) {
 	e.registerReceivers(t, "hook")
 	events := e.announce(t, "a")
@@ -146,7 +145,7 @@ func testRouteOnce(t *testing.T, e *env) {
 	if err := e.store.RouteEvents(t.Context(), []int64{events[0].Seq}, deploy.Delivery{Receiver: "hook", Event: events[0]}); err != nil {
 		t.Fatal(err)
 	}
-	if left := e.announce(t, "a"); left != nil { // the key was told
+	if left := e.announce(t, "a"); left != nil { // the key was announced before
 		t.Errorf("announced twice: %v", left)
 	}
 	if _, keys := e.due(t, "hook"); keys != nil {
@@ -247,10 +246,10 @@ func testForgetEvents(t *testing.T, e *env) {
 	}
 }
 
-// testDeliveriesProperty: whatever is announced, led and handed over in whatever order,
-// with the process dying between any two writes, a receiver has each event that it
-// wants exactly once, either to be told, told or given up, and is told those of one
-// order in their order.
+// testDeliveriesProperty: events are announced, routed and delivered in any order, and
+// the process may die between any two writes. A receiver has each event that it wants
+// exactly once, as pending, delivered or given up, and gets the events of one order in
+// their order.
 func testDeliveriesProperty(t *testing.T, e *env) {
 	round := 0
 	receivers := []string{"r0", "r1", "r2"}
@@ -275,7 +274,7 @@ type deliveryWorld struct {
 	opened *store.Store // after a death; nil before the first
 	prefix string
 	keys   []string            // announced
-	ended  map[string][]string // told or given up, by receiver, in their order
+	ended  map[string][]string // delivered or given up, by receiver, in order
 }
 
 func (w *deliveryWorld) store() *store.Store {
@@ -347,7 +346,7 @@ func (w *deliveryWorld) route() error {
 	return w.store().RouteEvents(w.ctx, seqs, ds...)
 }
 
-// finish delivers what is left and compares what each receiver was told.
+// finish delivers the rest and compares what each receiver got.
 func (w *deliveryWorld) finish(rt *rapid.T, receivers []string) {
 	if err := w.route(); err != nil {
 		rt.Fatal(err)

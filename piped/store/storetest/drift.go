@@ -88,7 +88,7 @@ func testDrift(t *testing.T, e *env) {
 	}
 }
 
-// testDriftCounts: what was judged before a deployment does not count after it.
+// testDriftCounts: an evaluation from before a deployment is rejected after it.
 func testDriftCounts(t *testing.T, e *env) {
 	ctx := t.Context()
 	a := e.putApp(t, "a")

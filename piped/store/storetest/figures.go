@@ -13,7 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testOutcomes: what ended in a range is told with what figures of delivery need.
+// testOutcomes: the outcomes of a range contain the input of the delivery figures.
 func testOutcomes(t *testing.T, e *env) {
 	web, api := e.putApp(t, "web"), e.putApp(t, "api")
 	end := func(id string, a deploy.Application, kind deploy.TriggerKind, takeOver bool, to deploy.Status) deploy.DeploymentOutcome {

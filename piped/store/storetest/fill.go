@@ -71,7 +71,7 @@ func (e *env) fillApplication(t testing.TB, a deploy.Application) {
 	_, err = s.ReportDrift(ctx, other, deploy.SyncState{Status: deploy.OutOfSync, At: e.clock.now()}, &deploy.DriftReport{
 		ID: "drift", ApplicationID: other.ID, Cluster: "c", Commit: "c", Status: deploy.OutOfSync, CheckedAt: e.clock.now(), BeganAt: e.clock.now()})
 	must(t, err)
-	_, err = s.TellHealth(ctx, other.ID, true, "because", deploy.Event{Key: "degraded", Type: deploy.EventDegraded, ApplicationID: other.ID, At: e.clock.now()})
+	_, err = s.SetDegraded(ctx, other.ID, true, "because", deploy.Event{Key: "degraded", Type: deploy.EventDegraded, ApplicationID: other.ID, At: e.clock.now()})
 	must(t, err)
 	_, err = s.SetCandidates(ctx, "repo", []deploy.Candidate{{Git: a.Git, State: deploy.CandidateUnregistered}})
 	must(t, err)

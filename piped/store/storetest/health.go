@@ -8,14 +8,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// testHealth: a change of an application's health is stored with the event that tells
-// of it, once.
+// testHealth: a change of the health of an application is stored together with its
+// event, once.
 func testHealth(t *testing.T, e *env) {
 	ctx := t.Context()
 	a, b := e.putApp(t, "a"), e.putApp(t, "b")
 	tell := func(id string, degraded bool, key string, want bool) {
 		t.Helper()
-		changed, err := e.store.TellHealth(ctx, id, degraded, "because", deploy.Event{Key: key, Type: deploy.EventDegraded, ApplicationID: id, At: e.clock.now()})
+		changed, err := e.store.SetDegraded(ctx, id, degraded, "because", deploy.Event{Key: key, Type: deploy.EventDegraded, ApplicationID: id, At: e.clock.now()})
 		if err != nil || changed != want {
 			t.Errorf("%s: changed %t (%v), want %t", key, changed, err, want)
 		}
@@ -38,13 +38,13 @@ func testHealth(t *testing.T, e *env) {
 
 	e.create(t, "d", b)
 	e.run(t, "d")
-	_, err := e.store.TellHealth(ctx, b.ID, false, "", deploy.Event{Key: "b2"})
+	_, err := e.store.SetDegraded(ctx, b.ID, false, "", deploy.Event{Key: "b2"})
 	wantKind(t, err, deploy.Conflict, "under way")
 	e.succeed(t, "d")
 	tell(b.ID, false, "b2", true)
 	tell(b.ID, true, "b3", true)
 	degraded(b.ID)
-	_, err = e.store.TellHealth(ctx, "nobody", true, "", deploy.Event{Key: "n"})
+	_, err = e.store.SetDegraded(ctx, "nobody", true, "", deploy.Event{Key: "n"})
 	wantKind(t, err, deploy.NotFound, "")
 }
 

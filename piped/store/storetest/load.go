@@ -36,7 +36,7 @@ func testLoad(t *testing.T, e *env) {
 	})
 	must(t, err)
 	want.Rollouts = store.Backlog{Count: 1, Since: r.CreatedAt}
-	_, err = e.store.SaveRollout(ctx, deploy.Rollout{ // an autoscaler's, for which nobody waits
+	_, err = e.store.SaveRollout(ctx, deploy.Rollout{ // of an autoscaler: not open work
 		ID: "s1", Kind: deploy.RolloutKindScaling, ApplicationID: a.ID, Workload: r.Workload, Phase: deploy.RolloutProgressing,
 	})
 	must(t, err)

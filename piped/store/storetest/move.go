@@ -54,7 +54,7 @@ func testMove(t *testing.T, e *env) {
 	}
 }
 
-// testIdentity: a store has one ID, whoever asks for it first.
+// testIdentity: a store has one ID.
 func testIdentity(t *testing.T, e *env) {
 	first, err := e.store.Identity(t.Context())
 	if err != nil || first == "" {

@@ -12,10 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// testProperty: whatever is written in whatever order, by several writers at
-// once, the log holds legal transitions only, an application never has two
-// active deployments, a command makes at most one, and the outbox tells of
-// every transition exactly once, in order.
+// testProperty: after any writes in any order by concurrent writers, the log contains
+// legal transitions only, an application never has two active deployments, a command
+// creates at most one, and the outbox has every transition exactly once, in order.
 func testProperty(t *testing.T, e *env) {
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -167,7 +167,7 @@ func testAgent(t *testing.T, e *env) {
 	}
 	app := e.putApp(t, "web")
 	_, err = e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("d1", app, deploy.OnCommit)})
-	wantKind(t, err, deploy.Illegal, "the agent is disabled") // whoever looked before it was
+	wantKind(t, err, deploy.Illegal, "the agent is disabled") // decided before that
 	if _, err := e.store.UpdateAgent(ctx, func(a *deploy.AgentRecord) { a.Disabled = false }); err != nil {
 		t.Fatal(err)
 	}

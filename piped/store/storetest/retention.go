@@ -450,8 +450,8 @@ func testOldCommands(t *testing.T, e *env) {
 	}
 }
 
-// nothingDangles: what names a deployment names one that there is, but for what is only
-// told, or compared.
+// nothingDangles checks that references to deployments have a target, except those that
+// are only shown or compared.
 func nothingDangles(t *testing.T, e *env) {
 	t.Helper()
 	db := Raw(t, e.dsn)
@@ -461,7 +461,7 @@ func nothingDangles(t *testing.T, e *env) {
 	}
 	for _, table := range tables {
 		if table == "outbox" || table == "analyses_passed" {
-			continue // the outbox tells of what was; when an analysis was passed outlives its deployment
+			continue // events and passed analyses outlive their deployment
 		}
 		n := count(t, db, "SELECT COUNT(*) FROM "+table+" WHERE deployment_id <> '' AND deployment_id NOT IN (SELECT id FROM deployments)")
 		if n > 0 {

@@ -86,7 +86,7 @@ func drawPast(rt *rapid.T, t *testing.T, e *env, round int) *past {
 		must(t, e.store.DeleteApplication(t.Context(), w.apps[0].ID))
 		e.route(t, "")
 	}
-	w.leaveUntold(t)
+	w.leavePending(t)
 	return w
 }
 
@@ -126,8 +126,8 @@ func (w *past) end(rt *rapid.T, t *testing.T, d *drawnDeployment) {
 	e.route(t, "")
 }
 
-// leaveUntold writes the events that nobody was told of yet.
-func (w *past) leaveUntold(t *testing.T) {
+// leavePending writes events that are not delivered yet.
+func (w *past) leavePending(t *testing.T) {
 	for _, d := range w.drawn {
 		if d.Untold {
 			must(t, w.env.store.Announce(t.Context(), deploy.Event{Key: "untold " + d.id, Type: deploy.EventStageStarted, DeploymentID: d.id, Payload: []byte(`{}`), At: w.env.clock.now()}))

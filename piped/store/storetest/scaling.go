@@ -9,8 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testScalings: scalings are stored as rollouts are, are asked for apart from them, are
-// told by an event of their own, and are kept by a bound of their own.
+// testScalings: scalings are stored like rollouts, but are selected separately, have
+// their own type of event, and their own limit of retention.
 func testScalings(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "web")
 	e.create(t, "d1", a)

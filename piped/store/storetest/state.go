@@ -11,7 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testState: what is told of the store itself and of what waits in it.
+// testState: the state of the store and of its open work.
 func testState(t *testing.T, e *env) {
 	ctx := t.Context()
 	wantWaiting := func(when string, deployments, commands store.Backlog) {

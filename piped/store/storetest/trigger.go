@@ -61,7 +61,7 @@ func testNotice(t *testing.T, e *env) {
 		{"stopped", event("one"), true},
 		{"stopped", event("two"), false},
 		{"", event("three"), true},
-		{"stopped", event("one"), true}, // told before
+		{"stopped", event("one"), true}, // announced before
 		{"stopped again", event("four"), true},
 		{"stopped quietly", nil, true},
 	} {
