@@ -63,9 +63,9 @@ func said(text string) string {
 
 func short(text string) string { return text[:min(len(text), 300)] }
 
-// overtaken lists parts of the reasons with which remotes reject a push after a concurrent
+// conflictReasons lists parts of the reasons with which remotes reject a push after a concurrent
 // one.
-var overtaken = []string{
+var conflictReasons = []string{
 	"non-fast-forward", "fetch first", "stale info", "cannot lock ref", "failed to update ref", "failed to lock", "reference already exists", "incorrect old value",
 }
 
@@ -121,9 +121,9 @@ func (r *Repo) Push(ctx context.Context, branch string, c Change) (commit string
 func (r *Repo) notPushed(w *watchdog, branch string, err error) error {
 	doing := "push to branch " + branch
 	var no *refusal
-	var words spoken
+	var words serverError
 	switch {
-	case errors.As(err, &no) && slices.ContainsFunc(overtaken, func(part string) bool { return strings.Contains(no.reason, part) }):
+	case errors.As(err, &no) && slices.ContainsFunc(conflictReasons, func(part string) bool { return strings.Contains(no.reason, part) }):
 		return deploy.Errorf(deploy.Conflict, "%s of %s: another push came first: %w", doing, r.Remote(), no)
 	case errors.As(err, &no):
 		return deploy.Errorf(deploy.Invalid, "%s of %s: the remote refuses it: %w; permit the agent's user to push there", doing, r.Remote(), no)

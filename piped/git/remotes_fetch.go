@@ -76,7 +76,7 @@ func (m *remoteMirror) fetch(w *watchdog, d dialer, refs remoteRefs, h plumbing.
 	start, measured := m.remotes.cfg.Now(), measure(m.remotes.cfg.Metrics, Fetch)
 	defer func() { measured(w, err) }()
 	wants, depth := []plumbing.Hash{h}, 1
-	if !refs.gives(h) {
+	if !refs.sendsByHash(h) {
 		wants, depth = refs.all(), 0
 	}
 	if err := m.receive(w, d, wants, depth); err != nil {
@@ -93,8 +93,8 @@ func (m *remoteMirror) fetch(w *watchdog, d dialer, refs remoteRefs, h plumbing.
 	return nil
 }
 
-// gives reports whether the server sends commits by hash.
-func (r remoteRefs) gives(h plumbing.Hash) bool {
+// sendsByHash reports whether the server sends commits by hash.
+func (r remoteRefs) sendsByHash(h plumbing.Hash) bool {
 	for _, c := range []capability.Capability{capability.AllowReachableSHA1InWant, "allow-any-sha1-in-want"} {
 		if r.Capabilities.Supports(c) {
 			return true

@@ -176,7 +176,7 @@ func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRef
 	case errors.Is(err, packp.ErrEmptyAdvRefs), err == nil && refs.IsEmpty():
 		return nil, transport.ErrEmptyRemoteRepository
 	case errors.As(err, &line):
-		return nil, spoken(firstLine(line.Text))
+		return nil, serverError(firstLine(line.Text))
 	case err != nil:
 		return nil, s.complaint(err)
 	}
@@ -184,17 +184,17 @@ func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRef
 	return refs, nil
 }
 
-// spoken is the error message of a server.
-type spoken string
+// serverError is the error message of a server.
+type serverError string
 
-func (s spoken) Error() string { return "the server says: " + string(s) }
+func (s serverError) Error() string { return "the server says: " + string(s) }
 
 // complaint returns the standard error output of the server, or err if there is none.
 func (s *sshSession) complaint(err error) error {
 	_ = s.in.Close()
 	_ = s.run.Wait() // err says it failed
 	if text := firstLine(s.stderr.String()); text != "" {
-		return spoken(text)
+		return serverError(text)
 	}
 	return err
 }
