@@ -20,6 +20,7 @@ import (
 
 	"github.com/c785c783/piped/executor/analysis"
 	"github.com/c785c783/piped/piped/cluster"
+	clusterlive "github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/config"
 	pipeline "github.com/c785c783/piped/piped/config/platform"
 	"github.com/c785c783/piped/piped/config/strict"
@@ -335,21 +336,21 @@ func (f shelf) Follow([]deploy.ObjectRef) {}
 
 func (f shelf) Ready(deploy.ObjectRef) (time.Time, error) { return time.Time{}, nil }
 
-func (f shelf) Get(ref deploy.ObjectRef) (cluster.Member, bool) {
+func (f shelf) Get(ref deploy.ObjectRef) (clusterlive.Member, bool) {
 	dir := filepath.Join(f.root(f.provider), ref.Namespace)
 	data, err := os.ReadFile(filepath.Join(dir, ref.Name))
 	if err != nil {
-		return cluster.Member{}, false
+		return clusterlive.Member{}, false
 	}
 	owner, _ := os.ReadFile(filepath.Join(dir, ownerFile))
 	sum := sha256.Sum256(data)
 	mark := hex.EncodeToString(sum[:])
-	return cluster.Member{
+	return clusterlive.Member{
 		Object: ref, UID: ref.Key(), OwnedHash: "file", Mark: mark, ResourceVersion: mark, Application: string(owner), Piped: f.cfg.PipedID,
 	}, true
 }
 
-func (f shelf) Of(applicationID string) (out []cluster.Member) {
+func (f shelf) Of(applicationID string) (out []clusterlive.Member) {
 	names, _ := filepath.Glob(filepath.Join(f.root(f.provider), "*", "*"))
 	for _, name := range names {
 		m, _ := f.Get(fileRef(filepath.Base(filepath.Dir(name)), filepath.Base(name)))
