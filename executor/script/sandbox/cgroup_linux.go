@@ -39,7 +39,7 @@ func home() (string, error) {
 		return "", err
 	}
 	pid := strconv.Itoa(os.Getpid())
-	for _, dir := range homes(string(groups), string(mounts)) {
+	for _, dir := range homeCandidates(string(groups), string(mounts)) {
 		members, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err == nil && slices.Contains(strings.Fields(string(members)), pid) {
 			return dir, nil
@@ -48,9 +48,10 @@ func home() (string, error) {
 	return "", errors.New("no control group of version 2 is mounted that holds the agent")
 }
 
-// homes returns the possible directories of a process's control group (v2), from its
-// cgroup and mountinfo files in /proc.
-func homes(groups, mounts string) (out []string) {
+// homeCandidates returns the possible directories of a process's control group (v2),
+// one for each mount that contains it. groups and mounts are the contents of its files
+// cgroup and mountinfo in /proc.
+func homeCandidates(groups, mounts string) (out []string) {
 	path := ""
 	for line := range strings.Lines(groups) {
 		if rest, ok := strings.CutPrefix(line, "0::"); ok {
@@ -96,6 +97,7 @@ func enterGroup() (group, error) {
 // leave moves this process back to its former group.
 func (g group) leave() error { return enter(g.home) }
 
+// enter moves this process into the control group at dir.
 func enter(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return fmt.Errorf("enter control group %s: %w", dir, err)

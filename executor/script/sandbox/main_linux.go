@@ -83,7 +83,8 @@ func send(r report) {
 	}
 }
 
-// outer is the launcher started by the agent.
+// outer is the launcher that the agent starts, outside of the sandbox. It starts inner
+// in new namespaces, or in the other modes supervises the script, which shell executes.
 func outer(c Command) error {
 	if c.Mode == Namespaces {
 		return startInit(c)

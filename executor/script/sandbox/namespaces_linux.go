@@ -43,7 +43,7 @@ func (r root) bindAt(path, at string, depth uintptr, writable bool) error {
 		return err
 	}
 	target := filepath.Join(string(r), at)
-	if err := place(target, info.IsDir()); err != nil {
+	if err := makeMountPoint(target, info.IsDir()); err != nil {
 		return err
 	}
 	if err := unix.Mount(path, target, "", unix.MS_BIND|depth, ""); err != nil {
@@ -59,8 +59,8 @@ func (r root) bindAt(path, at string, depth uintptr, writable bool) error {
 	return nil
 }
 
-// place creates a mount point.
-func place(target string, dir bool) error {
+// makeMountPoint creates an empty directory or, without dir, an empty file to mount on.
+func makeMountPoint(target string, dir bool) error {
 	if dir {
 		return os.MkdirAll(target, 0o755)
 	}

@@ -399,7 +399,7 @@ func TestHomes(t *testing.T) {
 		"another part": {"0::/kubepods/pod1/c1\n", "33 23 0:26 /kubepods/pod2 /sys/fs/cgroup ro - cgroup2 cgroup rw\n", ""},
 		"version 1":    {"4:memory:/x\n", "31 23 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n", ""},
 	} {
-		if got := strings.Join(homes(c.groups, c.mounts), " "); got != c.want {
+		if got := strings.Join(homeCandidates(c.groups, c.mounts), " "); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

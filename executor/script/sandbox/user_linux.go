@@ -32,7 +32,7 @@ func prepareUser(c Command) error {
 	if c.UID <= 0 || c.GID <= 0 {
 		return errors.New("scripts.user.uid names no user")
 	}
-	if err := mayBecome(); err != nil {
+	if err := checkMayBecomeUser(); err != nil {
 		return err
 	}
 	if pids := processesOf(c.UID); len(pids) != 0 {
@@ -52,8 +52,9 @@ func prepareUser(c Command) error {
 	return nil
 }
 
-// mayBecome returns an error unless this process is root with the capabilities needed.
-func mayBecome() error {
+// checkMayBecomeUser returns an error unless this process is root with the needed
+// capabilities.
+func checkMayBecomeUser() error {
 	if uid := os.Geteuid(); uid != 0 {
 		return fmt.Errorf("the agent runs as user %d: only root can run scripts as another user", uid)
 	}
