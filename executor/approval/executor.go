@@ -181,8 +181,9 @@ func openCommands(ctx context.Context, s *store.Store) ([]deploy.Command, error)
 	return s.OpenCommands(ctx, deploy.CommandApproveStage, deploy.CommandRejectStage)
 }
 
-// finish answers c with success, or with its rejection. It ignores the cancellation of
-// the stage, because the effect is stored already.
+// finish stores the result of c: success, or failure with the reason refusal. It does
+// so even if ctx is cancelled, because a vote that counts is stored already. A command
+// that has a result is no error.
 func finish(ctx context.Context, s *store.Store, c deploy.Command, refusal error) error {
 	status, metadata := deploy.CommandSucceeded, map[string]string(nil)
 	if refusal != nil {
