@@ -84,11 +84,13 @@ func pairs(before, after []manifest.Object, wanted func(manifest.Object) bool) [
 	return out
 }
 
+// workloadsAddedOrRemoved chooses the pipeline if a workload was added or removed.
 func workloadsAddedOrRemoved(c comparison) choice {
 	return addedOrRemoved(c.workloads)
 }
 
-// addedOrRemoved returns a pipeline decision if objects were added or removed.
+// addedOrRemoved chooses the pipeline if an object of the list was added or removed;
+// otherwise it makes no choice.
 func addedOrRemoved(list []pair) choice {
 	var added, removed []string
 	for _, p := range list {
@@ -115,6 +117,7 @@ func addedOrRemoved(list []pair) choice {
 // maxNamed bounds the number of names in a reason.
 const maxNamed = 3
 
+// listNames joins the names with commas. After the first maxNamed it only counts them.
 func listNames(names []string) string {
 	if more := len(names) - maxNamed; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
@@ -130,8 +133,9 @@ func verb(names []string, one, many string) string {
 	return many
 }
 
-// templateChanged returns a pipeline decision if a pod template changed. The reason
-// names new images, or else the first changed workload and field.
+// templateChanged chooses the pipeline if a pod template changed. The reason names new
+// images, or else the first changed workload and field. An earlier rule has excluded
+// added and removed workloads.
 func templateChanged(c comparison) choice {
 	var images []string
 	var first string
@@ -186,6 +190,8 @@ func imageChange(before, after manifest.Image) string {
 	return fmt.Sprintf("image %s now comes from %s instead of %s", after.Name(), after.Repository, before.Repository)
 }
 
+// configChanged chooses the pipeline if a relevant ConfigMap or Secret was added,
+// removed or changed.
 func configChanged(c comparison) choice {
 	if c := addedOrRemoved(c.configs); c != (choice{}) {
 		return c
@@ -202,6 +208,7 @@ func configChanged(c comparison) choice {
 	return pipeline("%s%s changed", listNames(names), verb(names, " has", " have"))
 }
 
+// noWorkloads chooses the quick sync if neither side has a workload.
 func noWorkloads(c comparison) choice {
 	if len(c.workloads) == 0 {
 		return quick("the application has no workloads that a pipeline could roll out step by step")
@@ -209,6 +216,8 @@ func noWorkloads(c comparison) choice {
 	return choice{}
 }
 
+// scaled chooses the quick sync if the replicas of a workload changed. Earlier rules
+// have excluded changes of pod templates.
 func scaled(c comparison) choice {
 	var names []string
 	for _, p := range c.workloads {
@@ -224,6 +233,7 @@ func scaled(c comparison) choice {
 	return quick("scales %s", listNames(names))
 }
 
+// count formats a number of replicas; nil means that the field is missing.
 func count(v any) string {
 	if v == nil {
 		return "unset"

@@ -31,11 +31,11 @@ func (Decider) Decide(ctx context.Context, app deploy.Application, d deploy.Depl
 	if err != nil {
 		return deploy.Plan{}, err
 	}
-	again, err := lastCustomSyncs(ctx, q, c.strategy)
+	lastSyncs, err := lastCustomSyncs(ctx, q, c.strategy)
 	if err != nil {
 		return deploy.Plan{}, err
 	}
-	stages, err := stagesOf(c.strategy, target.Config, app.LastSuccessful != nil, again)
+	stages, err := stagesOf(c.strategy, target.Config, app.LastSuccessful != nil, lastSyncs)
 	if err != nil {
 		return deploy.Plan{}, err
 	}

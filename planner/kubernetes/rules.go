@@ -29,6 +29,7 @@ type choice struct {
 	reason   string
 }
 
+// quick and pipeline return the choice of a strategy with a formatted reason.
 func quick(format string, args ...any) choice {
 	return choice{deploy.StrategyQuickSync, "Quick sync: " + fmt.Sprintf(format, args...)}
 }
@@ -75,6 +76,7 @@ func validate(in input) error {
 	return nil
 }
 
+// requestedStrategy chooses the strategy that the trigger requests, if any.
 func requestedStrategy(in input) choice {
 	switch t := in.trigger(); t.Strategy {
 	case deploy.StrategyQuickSync, deploy.StrategyPipeline:
@@ -83,6 +85,7 @@ func requestedStrategy(in input) choice {
 	return choice{}
 }
 
+// noPipeline chooses the quick sync if the configuration has no pipeline.
 func noPipeline(in input) choice {
 	switch {
 	case in.config().Pipeline != nil:
@@ -93,6 +96,7 @@ func noPipeline(in input) choice {
 	return quick("no pipeline is configured")
 }
 
+// alwaysPipeline chooses the pipeline if planner.alwaysUsePipeline is set.
 func alwaysPipeline(in input) choice {
 	if in.config().Planner.AlwaysUsePipeline {
 		return pipeline("planner.alwaysUsePipeline is set")
@@ -100,8 +104,8 @@ func alwaysPipeline(in input) choice {
 	return choice{}
 }
 
-// commitForPipeline and commitForQuickSync match the commit message, unless a user
-// requested the deployment.
+// commitForPipeline and commitForQuickSync choose a strategy if the commit message
+// matches its pattern in commitMatcher, unless a user requested the deployment.
 func commitForPipeline(in input) choice {
 	m := in.config().CommitMatcher.Pipeline
 	if in.trigger().Commander == "" && m.MatchString(in.trigger().Commit.Message) {
@@ -118,6 +122,8 @@ func commitForQuickSync(in input) choice {
 	return choice{}
 }
 
+// firstDeployment chooses the quick sync if the application was never deployed
+// successfully.
 func firstDeployment(in input) choice {
 	if in.app.LastSuccessful == nil {
 		return quick("first deployment of %s, there is nothing to compare with", manifests(in.target.Objects))

@@ -20,13 +20,13 @@ const metaApprovers = "Approvers"
 
 // stagesOf returns the stages of a deployment in order, then those of its rollback. The
 // rollback restores the last success, or only removes variants without one, and undoes
-// scripts. again are the CUSTOM_SYNC stages of the last success.
-func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool, again []config.Stage) ([]deploy.Stage, error) {
+// scripts. lastSyncs are the CUSTOM_SYNC stages of the last success.
+func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool, lastSyncs []config.Stage) ([]deploy.Stage, error) {
 	stages, err := forwardStages(strategy, cfg)
 	if err != nil {
 		return nil, err
 	}
-	rollback, err := rollbackStages(strategy, cfg, succeeded, again)
+	rollback, err := rollbackStages(strategy, cfg, succeeded, lastSyncs)
 	if err != nil {
 		return nil, err
 	}
@@ -37,6 +37,8 @@ func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool,
 	return stages, nil
 }
 
+// forwardStages returns the stages of a deployment without those of its rollback. Each
+// requires the one before it.
 func forwardStages(strategy deploy.Strategy, cfg *config.Application) ([]deploy.Stage, error) {
 	if strategy == deploy.StrategyQuickSync {
 		k := kubernetes.SpecOf(cfg.Platform)
@@ -60,6 +62,8 @@ func forwardStages(strategy deploy.Strategy, cfg *config.Application) ([]deploy.
 	return out, nil
 }
 
+// pipelineStage converts a stage of the configuration, except for its position in the
+// pipeline.
 func pipelineStage(s config.Stage) (out deploy.Stage, err error) {
 	out = deploy.Stage{ID: s.ID, Name: s.Name, Desc: s.Desc, Visible: true, Timeout: s.Timeout}
 	if out.Options, err = json.Marshal(s.With); err != nil {
@@ -76,7 +80,8 @@ func pipelineStage(s config.Stage) (out deploy.Stage, err error) {
 	return out, nil
 }
 
-func rollbackStages(strategy deploy.Strategy, cfg *config.Application, succeeded bool, again []config.Stage) ([]deploy.Stage, error) {
+// rollbackStages returns the stages that run if the deployment fails; see stagesOf.
+func rollbackStages(strategy deploy.Strategy, cfg *config.Application, succeeded bool, lastSyncs []config.Stage) ([]deploy.Stage, error) {
 	var out []deploy.Stage
 	rollback := deploy.Stage{ID: deploy.RollbackID, Name: deploy.StageRollback, Desc: "Apply the last successful state again and wait for it", Rollback: true}
 	switch {
@@ -89,7 +94,7 @@ func rollbackStages(strategy deploy.Strategy, cfg *config.Application, succeeded
 	if strategy == deploy.StrategyQuickSync {
 		return out, nil
 	}
-	undo, err := undoScripts(cfg.Pipeline, again)
+	undo, err := undoScripts(cfg.Pipeline, lastSyncs)
 	return append(out, undo...), err
 }
 

@@ -28,6 +28,7 @@ func lastCustomSyncs(ctx context.Context, in input, strategy deploy.Strategy) ([
 	return customSyncs(running.Config), nil
 }
 
+// customSyncs returns the CUSTOM_SYNC stages of the pipeline, if any.
 func customSyncs(cfg *config.Application) []config.Stage {
 	if cfg.Pipeline == nil {
 		return nil
@@ -36,9 +37,9 @@ func customSyncs(cfg *config.Application) []config.Stage {
 }
 
 // undoScripts returns the stages that undo the scripts of a pipeline, in the pipeline's
-// order. The CUSTOM_SYNC stages of the last success undo all CUSTOM_SYNC stages
-// together.
-func undoScripts(p *config.Pipeline, again []config.Stage) ([]deploy.Stage, error) {
+// order. All CUSTOM_SYNC stages are undone together, in place of the first, by
+// repeating lastSyncs, those of the last success.
+func undoScripts(p *config.Pipeline, lastSyncs []config.Stage) ([]deploy.Stage, error) {
 	var out []deploy.Stage
 	for _, s := range p.Stages {
 		switch o := s.With.(type) {
@@ -52,11 +53,11 @@ func undoScripts(p *config.Pipeline, again []config.Stage) ([]deploy.Stage, erro
 			}
 			out = append(out, undo)
 		case *config.CustomSyncOptions:
-			undo, err := repeatSyncs(s, again)
+			undo, err := repeatSyncs(s, lastSyncs)
 			if err != nil {
 				return nil, err
 			}
-			out, again = append(out, undo...), nil
+			out, lastSyncs = append(out, undo...), nil
 		}
 	}
 	return out, nil
@@ -75,11 +76,11 @@ func undoScript(s config.Stage, o *config.ScriptRunOptions) (deploy.Stage, error
 	}, nil
 }
 
-// repeatSyncs returns the stages that repeat again, the CUSTOM_SYNC stages of the last
-// success, to undo stage s.
-func repeatSyncs(s config.Stage, again []config.Stage) ([]deploy.Stage, error) {
+// repeatSyncs returns the stages that repeat lastSyncs, the CUSTOM_SYNC stages of the
+// last success, to undo stage s.
+func repeatSyncs(s config.Stage, lastSyncs []config.Stage) ([]deploy.Stage, error) {
 	var out []deploy.Stage
-	for _, last := range again {
+	for _, last := range lastSyncs {
 		o := last.With.(*config.CustomSyncOptions) // the option type follows from the stage name
 		metadata, err := undoMetadata(s, o.Run, o.Envs)
 		if err != nil {
