@@ -124,7 +124,7 @@ func (r *run) start(ctx context.Context) error {
 	if err == nil && blocker == "" {
 		r.log.Info("deployment started")
 	}
-	r.ended()
+	r.logEnd()
 	return err
 }
 
@@ -173,7 +173,7 @@ func (r *run) runForward(ctx context.Context) error {
 			return err
 		}
 	}
-	r.ended()
+	r.logEnd()
 	return nil
 }
 
@@ -243,12 +243,13 @@ func (r *run) rollBack(ctx context.Context) error {
 		return d.Complete(d.Outcome, rollbackReason(d), now)
 	})
 	if err == nil {
-		r.ended()
+		r.logEnd()
 	}
 	return err
 }
 
-func (r *run) ended() {
+// logEnd logs the outcome of the deployment if it has completed.
+func (r *run) logEnd() {
 	if r.d.Status.Completed() {
 		log := r.log.Info
 		if r.d.Status == deploy.Failure {
