@@ -82,8 +82,8 @@ const (
 	ChainCancel
 )
 
-// Turn returns the action for a deployment of the given block, with the reason unless
-// it may proceed.
+// Turn returns the next action of a deployment in the block with the given index, and
+// the reason if it has to wait or is cancelled.
 func (c Chain) Turn(block int) (ChainTurn, string) {
 	for i, b := range c.Blocks[:min(block, len(c.Blocks))] {
 		switch s := b.Status(); s {

@@ -123,6 +123,8 @@ func CheckStageTransition(from, to StageStatus) error {
 	return checkMove("stage", stageTransitions, from, to, from.Completed() && from != "")
 }
 
+// checkMove returns an error of kind Illegal unless table allows the move. Keeping a
+// status is allowed if it is not terminal. what names the subject in the error.
 func checkMove[S ~string](what string, table map[S][]S, from, to S, terminal bool) error {
 	if from == to && from != "" && !terminal {
 		return nil
