@@ -60,7 +60,8 @@ type Courier struct {
 	version   int // incremented by SetReceivers
 }
 
-// New returns a courier without receivers.
+// New returns a Courier with the defaults of c. It delivers nothing before SetReceivers
+// is called.
 func New(c Config) *Courier {
 	if c.Metrics == nil {
 		c.Metrics = noMetrics{}

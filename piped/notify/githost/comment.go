@@ -38,8 +38,9 @@ func previewed(n notify.Notice) (p deploy.PlanPreviewed) {
 	return p
 }
 
-// Order returns the repository. Only the host knows which pull request brought a commit,
-// and two concurrent deliveries that search for its comment would each create one.
+// Order returns the repository ID, so that the comments of one repository are written
+// one after another. Only the host knows which pull request brought a commit, and two
+// concurrent deliveries would each create a comment in it.
 func (c comments) Order(n notify.Notice) string {
 	if n.Event.Type == deploy.EventPlanPreviewed {
 		return previewed(n).Request.RepoID

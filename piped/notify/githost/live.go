@@ -61,7 +61,7 @@ func (c comments) liveText(ctx context.Context, commit deploy.Commit, of []deplo
 		case deploy.Failure, deploy.Cancelled:
 			state += ": " + code(d.StatusReason)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(label), place(d), state, rollout)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(label), environmentLink(d), state, rollout)
 	}
 	if shown += min(len(of), maxRows-shown); shown < all {
 		fmt.Fprintf(&b, "\nand %d more\n", all-shown)
@@ -99,8 +99,9 @@ func headline(commit deploy.Commit, of []deploy.Deployment, without int) string 
 	return fmt.Sprintf("%s is live in %d of %d applications", name, live, all)
 }
 
-// place returns the environment of a deployment, with its URL if there is one.
-func place(d deploy.Deployment) string {
+// environmentLink returns the Markdown of a deployment's environment, followed by its
+// URL if there is one.
+func environmentLink(d deploy.Deployment) string {
 	text := code(environment(&d))
 	if url := d.Metadata[deploy.MetaEnvironmentURL]; url != "" {
 		text += " <" + strings.NewReplacer("|", "%7C", "<", "%3C", ">", "%3E", " ", "%20").Replace(url) + ">"

@@ -72,6 +72,9 @@ func (s *Sender) message(n notify.Notice) message {
 	return message{n.Event.Type.Number(), m}
 }
 
+// ofDeployment sets the fields of notices about a deployment: the deployment and what
+// its event adds. A trigger that failed has no deployment; its notice has the
+// application and the commit.
 func (s *Sender) ofDeployment(n notify.Notice, m *metadata) {
 	if n.Event.Type == deploy.EventTriggerFailed {
 		m.Application, m.Reason = s.application(n), n.Details.Reason
@@ -110,6 +113,7 @@ func (s *Sender) ofApplication(n notify.Notice, m *metadata) {
 	}
 }
 
+// rolloutOf returns the workload of a rollout and its phase.
 func rolloutOf(p deploy.EventPayload) *rollout {
 	r := &rollout{Cluster: p.Cluster, Phase: string(p.Phase)}
 	if w := p.Workload; w != nil {
