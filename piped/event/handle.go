@@ -49,9 +49,9 @@ func (w *Watcher) recoverPanic(repo Repository) {
 	}
 }
 
-// handle applies the rules of a repository to one event. It returns the rules of the last
-// head that it read. A pull request that cannot be opened now is no error, so that it
-// does not block other changes.
+// handle applies the rules s of a repository to one event and stores the result. It
+// returns s, or the rules of the new head if it fetched one. A pull request that cannot
+// be opened now is no error, so that it does not block other changes.
 func (w *Watcher) handle(ctx context.Context, settings Settings, repo Repository, s *ruleSet, e deploy.RegisteredEvent) (*ruleSet, error) {
 	waits := false
 	for _, pullRequest := range []bool{false, true} {
@@ -152,8 +152,9 @@ func (j *job) refetch(ctx context.Context) (counts bool, err error) {
 	return err == nil && e.Status == deploy.EventOpen && e.Newer == "", err
 }
 
-// attempt makes the commit on the known head and pushes it. The error is of kind Conflict
-// if the remote head has moved.
+// attempt commits the new values on the known head, pushes the commit, and returns the
+// result to store, also if there is nothing to commit. The error is of kind Conflict if
+// the remote head has moved.
 func (j *job) attempt(ctx context.Context) (*deploy.EventHandling, error) {
 	rules := j.rules.of(j.event, j.pullRequest)
 	if len(rules) == 0 {
@@ -186,6 +187,8 @@ func (j *job) attempt(ctx context.Context) (*deploy.EventHandling, error) {
 	return j.push(ctx, text, files)
 }
 
+// push pushes the files as a commit to the repository's branch, or to the event's
+// branch, for which it then opens a pull request.
 func (j *job) push(ctx context.Context, text string, files map[string][]byte) (*deploy.EventHandling, error) {
 	branch := j.repo.Branch
 	if j.pullRequest {

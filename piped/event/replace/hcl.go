@@ -69,7 +69,8 @@ func inBody(body *hclsyntax.Body, steps []step) (found []hclsyntax.Expression) {
 	return found
 }
 
-// intoBlock returns the remaining steps inside a block with that type and labels.
+// intoBlock matches the first steps with names, a block's type and labels, and returns
+// the steps that follow. ok is false if a step differs or none follows.
 func intoBlock(names []string, steps []step) (rest []step, ok bool) {
 	if len(steps) <= len(names) {
 		return nil, false

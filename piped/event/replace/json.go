@@ -9,7 +9,9 @@ import (
 	"strings"
 )
 
-// inJSON replaces a field of a JSON file.
+// inJSON replaces the values at field, a path as in parsePath, and leaves all other
+// bytes unchanged. A path that is not in the file or ends at an object or array is an
+// error.
 func inJSON(content []byte, field, value string) ([]byte, error) {
 	steps, err := parsePath(field)
 	if err != nil {

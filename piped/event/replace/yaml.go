@@ -138,7 +138,8 @@ func holds(n *yaml.Node, value string) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == value && n.Tag != "!!null"
 }
 
-// spaced returns form with a leading space if no text follows the colon or dash before it.
+// spaced returns form, the text of a new value, with a leading space if the old value
+// is empty: form then follows a colon or dash.
 func spaced(form string, empty bool) string {
 	if empty {
 		return " " + form
