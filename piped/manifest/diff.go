@@ -94,6 +94,8 @@ func (d *differ) values(at Place, before, after any) {
 	}
 }
 
+// maps compares two maps at one place, key by key. A lenient differ ignores keys that
+// only after has.
 func (d *differ) maps(at Place, before, after map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		d.values(at.Field(key), before[key], after[key])
@@ -108,6 +110,9 @@ func (d *differ) maps(at Place, before, after map[string]any) {
 	}
 }
 
+// lists compares two lists at one place, with their items paired by their keys if these
+// are unique, else by index. For paired items, a lenient differ ignores the order and
+// those that only after has.
 func (d *differ) lists(at Place, before, after []any) {
 	keys := keysOf(at.key, slices.Concat(before, after))
 	old, oldNames := byKey(keys, before)
@@ -136,6 +141,7 @@ func (d *differ) lists(at Place, before, after []any) {
 	}
 }
 
+// byIndex compares two lists item by item; a missing item is nil.
 func (d *differ) byIndex(at Place, before, after []any) {
 	for i := range max(len(before), len(after)) {
 		var b, a any

@@ -21,7 +21,8 @@ func DiffLive(declaration, live *unstructured.Unstructured) []Change {
 	return d.changes
 }
 
-// sameLenient reports whether the API server probably treats two values as equal.
+// sameLenient reports whether the API server probably treats two values as equal: both
+// are empty or zero, a number and its text, or notations of the same quantity.
 func sameLenient(declared, live any) bool {
 	if empty(declared) && empty(live) {
 		return true
@@ -40,6 +41,7 @@ func sameLenient(declared, live any) bool {
 	return errA == nil && errB == nil && a.Cmp(b) == 0
 }
 
+// empty reports whether v is missing, or the zero value of its type.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case nil:

@@ -50,7 +50,8 @@ func beginsAt(n *yaml.Node, line int) *yaml.Node {
 // segment matches a key, an index, or a bracketed key with dots.
 var segment = regexp.MustCompile(`\[[^\]]*\]|[^.\[\] :]+`)
 
-// fieldLine returns the line of a field below n, or of its nearest parent.
+// fieldLine returns the line of the field at path (as for FieldLine) below n; if it is
+// missing, that of its nearest parent.
 func fieldLine(n *yaml.Node, path string) int {
 	line := n.Line
 	for _, key := range segment.FindAllString(path, -1) {

@@ -123,6 +123,7 @@ func yamlError(err error, doc document) (line int, why string) {
 	return line, "not valid YAML: " + why
 }
 
+// jsonValues adds the objects of a file with any number of JSON values.
 func (p *parser) jsonValues(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	for {
@@ -153,7 +154,8 @@ func lineAt(data []byte, offset int64) int {
 	return 1 + bytes.Count(data[:min(max(offset, 0), int64(len(data)))], []byte("\n"))
 }
 
-// value adds the object or objects of one JSON value.
+// value parses text, a JSON value that begins at a line of the file, and adds its
+// object, or the items of a list. It ignores null.
 func (p *parser) value(text []byte, line int) error {
 	var v any
 	strict, err := kjson.UnmarshalStrict(text, &v)
@@ -241,6 +243,7 @@ func needText(m map[string]any, key, prefix string) error {
 	}
 }
 
+// items adds the objects of a list; where is the path of the list, as in object.
 func (p *parser) items(items []any, where string) error {
 	lines := p.doc.itemLines(where, len(items))
 	for i, item := range items {
