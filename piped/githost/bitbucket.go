@@ -20,6 +20,8 @@ func bitbucket() host {
 	return host{name: "Bitbucket", event: bitbucketEvent, open: openBitbucket, read: readBitbucket}
 }
 
+// openBitbucket verifies a delivery and returns its payload, nil for an unsigned
+// connection test.
 func openBitbucket(r *http.Request, secret []byte) ([]byte, error) {
 	if r.Header.Get(bitbucketEvent) == bitbucketServerPing && r.Header.Get(bitbucketSignature) == "" {
 		return nil, nil // Data Center's connection test, which is unsigned and has no effect
@@ -35,6 +37,7 @@ func openBitbucket(r *http.Request, secret []byte) ([]byte, error) {
 	return payload, verify(payload, mac, secret)
 }
 
+// readBitbucket parses a push, or the connection test of Data Center; see host.read.
 func readBitbucket(event string, payload []byte) (Push, error) {
 	switch event {
 	case bitbucketServerPing:

@@ -13,8 +13,8 @@ func gitea() host {
 	return host{name: "Gitea", event: "X-Gitea-Event", open: openGitea, read: readGitea}
 }
 
-// openGitea accepts both content types of webhooks. Unlike GitHub's, the signature of a
-// form covers the payload in it.
+// openGitea verifies a delivery and returns its payload, for both content types of
+// webhooks. Unlike GitHub's, the signature of a form covers the payload in it.
 func openGitea(r *http.Request, secret []byte) ([]byte, error) {
 	mac, err := giteaSignature(r)
 	if err != nil {
@@ -48,6 +48,7 @@ func giteaSignature(r *http.Request) ([]byte, error) {
 	return signature(r, "X-Hub-Signature-256", "sha256=")
 }
 
+// readGitea parses a push or a pull request; see host.read.
 func readGitea(event string, payload []byte) (Push, error) {
 	switch event {
 	case "push":

@@ -14,8 +14,8 @@ func gitHub() host {
 	return host{name: "GitHub", event: github.EventTypeHeader, open: openGitHub, read: readGitHub}
 }
 
-// openGitHub accepts both content types of webhooks. The signature covers the body in
-// either.
+// openGitHub verifies a delivery and returns its payload, for both content types of
+// webhooks. The signature covers the body in either.
 func openGitHub(r *http.Request, secret []byte) ([]byte, error) {
 	// ValidatePayload would also accept SHA-1, in another header and in this one.
 	if _, err := signature(r, github.SHA256SignatureHeader, "sha256="); err != nil {
@@ -36,6 +36,7 @@ func openGitHub(r *http.Request, secret []byte) ([]byte, error) {
 	return payload, nil
 }
 
+// readGitHub parses a push, a pull request or a ping; see host.read.
 func readGitHub(event string, payload []byte) (Push, error) {
 	switch event {
 	case "ping":
@@ -68,6 +69,8 @@ func (r eventRepository) remotes() []string {
 	return []string{r.CloneURL, r.SSHURL, r.GitURL, r.HTMLURL}
 }
 
+// readRefPush parses the push of one reference. The branch is "" for a tag or a deleted
+// branch.
 func readRefPush(payload []byte) (Push, error) {
 	p, err := decode[refPush](payload)
 	if err != nil {

@@ -72,6 +72,8 @@ func (h gitHubAPI) call(ctx context.Context, path string, do func(ctx context.Co
 	return gitHubError(err)
 }
 
+// open opens a pull request and returns its page. If GitHub refuses to, it returns the
+// page of an earlier one for the same branches, open or closed, if there is one.
 func (h gitHubAPI) open(ctx context.Context, path string, p PullRequest) (page string, err error) {
 	err = h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		pr, _, err := c.PullRequests.Create(ctx, owner, name, &github.NewPullRequest{Title: &p.Title, Head: &p.Head, Base: &p.Base, Body: &p.Body})
@@ -170,6 +172,8 @@ func (h gitHubAPI) addComment(ctx context.Context, path string, number int, body
 	})
 }
 
+// editComment replaces the text of a comment. GitHub needs no pull request number to
+// find it.
 func (h gitHubAPI) editComment(ctx context.Context, path string, _ int, id int64, body string) error {
 	return h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		_, _, err := c.Issues.EditComment(ctx, owner, name, id, &github.IssueComment{Body: &body})

@@ -57,6 +57,8 @@ func (a *gitHubApp) through(transport http.RoundTripper) *github.Client {
 	return c
 }
 
+// of returns the client with the tokens of the installation for a repository, which it
+// creates once.
 func (a *gitHubApp) of(ctx context.Context, owner, name string) (*github.Client, error) {
 	id, err := a.installation(ctx, owner, name)
 	if err != nil {
@@ -154,7 +156,9 @@ func (i *installation) tokens(refused *ghinstallation.Transport) *ghinstallation
 	return i.current
 }
 
-// roundTrip sends a request and converts GitHub's refusal of a token.
+// roundTrip sends a request with an installation token. If GitHub issues none, the
+// error explains why; its kind is deploy.Denied for a missing installation or a wrong
+// key.
 func roundTrip(tokens *ghinstallation.Transport, r *http.Request) (*http.Response, error) {
 	res, err := tokens.RoundTrip(r)
 	var failed *ghinstallation.HTTPError

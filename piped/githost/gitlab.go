@@ -16,6 +16,8 @@ func gitLab() host {
 	return host{name: "GitLab", event: "X-Gitlab-Event", open: openGitLab, read: readGitLab}
 }
 
+// openGitLab returns the payload of a delivery whose header has the secret; GitLab does
+// not sign it.
 func openGitLab(r *http.Request, secret []byte) ([]byte, error) {
 	token := r.Header.Get(gitLabToken)
 	if token == "" {

@@ -92,7 +92,9 @@ func (h gitLabAPI) account(ctx context.Context) (string, error) {
 	return me.Username, err
 }
 
-func (h gitLabAPI) comments(ctx context.Context, path string, number, page int) ([]comment, bool, error) {
+// comments returns a page of a merge request's notes; more is true if the page is full,
+// so the next one may be empty.
+func (h gitLabAPI) comments(ctx context.Context, path string, number, page int) (_ []comment, more bool, _ error) {
 	var found []struct {
 		ID     int64
 		Body   string

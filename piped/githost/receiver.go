@@ -55,7 +55,8 @@ type host struct {
 	event string // header with the event's name
 	// open verifies a delivery with the secret and returns its payload.
 	open func(r *http.Request, secret []byte) ([]byte, error)
-	// read parses an authentic payload.
+	// read parses an authentic payload. It returns the zero Push for events without
+	// effect, such as a pull request from a fork.
 	read func(event string, payload []byte) (Push, error)
 }
 

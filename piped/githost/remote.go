@@ -38,8 +38,9 @@ func SameRepository(a, b string) bool {
 	return known && x == y
 }
 
-// repository returns the normal form of a repository's address.
-func repository(remote string) (string, bool) {
+// repository returns the address of a repository as host/path without the parts that
+// SameRepository ignores; ok is false if there is no host or no path.
+func repository(remote string) (address string, ok bool) {
 	// Parsed in the same way as in package git.
 	e, err := transport.NewEndpoint(remote)
 	if err != nil || e.Host == "" {
