@@ -28,8 +28,9 @@ type audit struct {
 	missed int // records since the last successful write
 }
 
-// newAudit returns an error if the file cannot be written. The logger must have no
-// component attribute.
+// newAudit returns an audit that writes to the file at path, or to log if path is "". A
+// file that cannot be written is an error. The log must have no component attribute,
+// since the audit adds its own.
 func newAudit(path string, log *slog.Logger) (*audit, error) {
 	a := &audit{log: log.With("component", "audit"), path: path}
 	a.file = slog.NewJSONHandler(appender(path), nil)

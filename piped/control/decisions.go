@@ -59,7 +59,8 @@ func (s *controlService) SkipStage(ctx context.Context, req *controlv1.SkipStage
 	return &controlv1.SkipStageResponse{CommandId: id}, err
 }
 
-// decide stores a decision on a running stage with the given name.
+// decide stores the command that what names for a running stage with the given name,
+// and returns the command's ID. Without stageID it is the only running one.
 func (s *controlService) decide(ctx context.Context, what deploy.CommandType, name, deploymentID, stageID, reason string) (string, error) {
 	d, err := s.unfinished(ctx, deploymentID)
 	if err != nil {

@@ -42,6 +42,8 @@ func (s *apiService) ListDeployments(ctx context.Context, req *apiservice.ListDe
 	})
 }
 
+// listDeployments reads one page of the deployments that req selects. statuses and
+// kinds are its parsed conditions; empty ones match all.
 func (s *apiService) listDeployments(ctx context.Context, req *apiservice.ListDeploymentsRequest, statuses []deploy.Status, kinds []string) (*apiservice.ListDeploymentsResponse, error) {
 	deployments, cursor, err := page(req.Limit, func(limit int) ([]deploy.Deployment, string, error) {
 		return s.store.ListDeployments(ctx, store.DeploymentQuery{

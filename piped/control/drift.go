@@ -158,6 +158,7 @@ func (f driftFilter) mayMatch(c deploy.Change) bool {
 // driftHub distributes changes of the drift of applications.
 type driftHub = hub[driftState, *modelv1.DriftReport]
 
+// newDriftHub returns the hub of WatchDrift; the caller runs it.
 func newDriftHub(s Store) *driftHub {
 	return newHub(watched[driftState, *modelv1.DriftReport]{
 		store: s, topic: deploy.TopicDrift, version: (*driftState).version, convert: driftState.message,

@@ -52,6 +52,8 @@ func newHub[V, M any](w watched[V, M]) *hub[V, M] {
 // deploymentHub distributes deployments, with hints about growing logs.
 type deploymentHub = hub[deploy.Deployment, *modelv1.Deployment]
 
+// newDeploymentHub returns the hub of the calls that follow deployments and their logs;
+// the caller runs it.
 func newDeploymentHub(s Store, c converter) *deploymentHub {
 	return newHub(watched[deploy.Deployment, *modelv1.Deployment]{
 		store: s, topic: deploy.TopicDeployment, hints: []deploy.Topic{deploy.TopicStageLog},

@@ -168,7 +168,8 @@ func (k *keyring) recall(sum [sha256.Size]byte, now time.Time) (record deploy.AP
 	return known.record, fresh, k.age
 }
 
-// remember caches a key, unless a key was evicted since age was read: it may be this one.
+// remember caches a valid key under sum, its SHA-256. It does nothing if age, which
+// recall returned, is outdated: the key that was evicted since may be this one.
 func (k *keyring) remember(sum [sha256.Size]byte, known knownKey, age int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -139,8 +139,8 @@ func remoteOf(ctx context.Context) string {
 	return host
 }
 
-// network returns the key by which addresses of one party are counted: for IPv6 the /64
-// network.
+// network returns the key by which the rejected calls of a host are counted: the /64
+// network of an IPv6 address, or the host itself.
 func network(host string) string {
 	addr, err := netip.ParseAddr(host)
 	if err != nil || !addr.Unmap().Is6() {

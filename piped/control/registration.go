@@ -70,7 +70,8 @@ func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddAppl
 	return &apiservice.AddApplicationResponse{ApplicationId: app.ID}, nil
 }
 
-// idFor returns the ID of a new application: the requested one, else that of its path.
+// idFor returns the ID of a new application: wanted, if it is valid, or without it the
+// ID that the agent gives to an application at that path.
 func (s *apiService) idFor(ctx context.Context, git deploy.GitPath, wanted string) (string, error) {
 	if wanted != "" {
 		return wanted, checkKeptID(wanted)

@@ -126,6 +126,7 @@ func validGitPath(field string, p *modelv1.ApplicationGitPath) error {
 	return broken(field, fmt.Sprintf("embedded message failed validation | caused by: %v", cause))
 }
 
+// defined returns an error unless value is a number of the enum with the given names.
 func defined[E ~int32](field string, value E, names map[int32]string) error {
 	if _, ok := names[int32(value)]; ok {
 		return nil
@@ -133,6 +134,8 @@ func defined[E ~int32](field string, value E, names map[int32]string) error {
 	return broken(field, "value must be one of the defined enum values")
 }
 
+// between returns an error unless n, the number of items in field, is at least least
+// and at most most.
 func between(field string, n, least, most int) error {
 	if n >= least && n <= most {
 		return nil
@@ -140,6 +143,7 @@ func between(field string, n, least, most int) error {
 	return broken(field, fmt.Sprintf("value must contain between %d and %d items, inclusive", least, most))
 }
 
+// anyPair returns an error if n, the number of entries in the map field, is 0.
 func anyPair(field string, n int) error {
 	if n > 0 {
 		return nil

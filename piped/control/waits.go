@@ -26,7 +26,8 @@ func (s *apiService) withLast(a deploy.Application, last map[string]*modelv1.App
 	return m
 }
 
-// lastDeployments returns, by ID, the last and the active deployment of each application.
+// lastDeployments returns the last triggered and the active deployment of each
+// application, by deployment ID.
 func (s *apiService) lastDeployments(ctx context.Context, apps ...deploy.Application) (map[string]*modelv1.ApplicationDeployment, error) {
 	var ids []string
 	for _, a := range apps {
