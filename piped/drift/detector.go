@@ -189,7 +189,9 @@ func (d *Detector) Run(ctx context.Context) error {
 	}
 }
 
-// runPeriodic sweeps and stores marks at their intervals.
+// runPeriodic enqueues the objects due for a periodic comparison (sweep) and stores the
+// marks of objects found unchanged after a write (saveMarks), each at its interval,
+// until ctx ends.
 func (d *Detector) runPeriodic(ctx context.Context) {
 	sweep, save := time.NewTicker(sweepInterval), time.NewTicker(saveInterval)
 	defer sweep.Stop()

@@ -85,6 +85,8 @@ func reason(r deploy.DriftReport, hold *deploy.Hold) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
+// objectText describes the drift of one object, in one or more lines. It names the
+// cluster of the object only if it differs from cluster, that of the report.
 func objectText(o deploy.ObjectDrift, cluster string) string {
 	name := o.Object.String()
 	if o.Cluster != "" && o.Cluster != cluster {
