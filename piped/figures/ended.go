@@ -61,7 +61,8 @@ func (c *EndedCounter) Close() error {
 	return nil
 }
 
-// Run counts deployments until ctx ends.
+// Run records each deployment that ends, and its stages, in the metrics until ctx ends.
+// A deployment that cannot be read is logged and left out.
 func (c *EndedCounter) Run(ctx context.Context) error {
 	for {
 		select {
