@@ -17,6 +17,7 @@ func namedJSON(m proto.Message) ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// writeMessage writes a JSON object with the set fields of m under their proto names.
 func writeMessage(b *bytes.Buffer, m protoreflect.Message) error {
 	fields := m.Descriptor().Fields()
 	b.WriteByte('{')

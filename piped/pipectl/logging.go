@@ -71,8 +71,9 @@ func (l *logger) info(message string, details ...string) {
 	}
 }
 
-// numbers writes a message with two counts.
-func (l *logger) numbers(message, first string, n int, second string, m int) {
+// infoCounts is info with the counts n and m under the keys first and second. They are
+// strings if the log is JSON, else numbers.
+func (l *logger) infoCounts(message, first string, n int, second string, m int) {
 	if l.quiet {
 		return
 	}

@@ -41,8 +41,8 @@ written until the deployment has ended, also over broken connections.`,
 	return required(cmd, "deployment-id")
 }
 
-// showLogs shows what has been written so far of the deployment that id has once the
-// flags are resolved.
+// showLogs prints what the stages of a deployment have logged so far. id points to the
+// flag's value, since query replaces a name in it by the ID.
 func showLogs(cmd *cobra.Command, t *tool, id *string) error {
 	var stages names
 	return query(cmd, t, formatJSON, func(ctx context.Context, c *client) (*apiservice.ListStageLogsResponse, error) {

@@ -46,6 +46,9 @@ func newMigrateDatabase(t *tool) *cobra.Command {
 	return required(cmd, "applications")
 }
 
+// migrateApplication makes the platform provider of an application its deploy target,
+// for the plugin of its kind. It skips applications that have deploy targets or no
+// provider.
 func migrateApplication(ctx context.Context, c *client, log *logger, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

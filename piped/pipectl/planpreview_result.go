@@ -166,6 +166,7 @@ func details(text string) string {
 	return fmt.Sprintf("  ---DETAILS_BEGIN---\n%s\n  ---DETAILS_END---\n", cleanLines(text))
 }
 
+// title returns the line that introduces an application in the text output.
 func (a *applicationInfo) title() string {
 	title := "app: " + clean(a.ApplicationName)
 	if a.Env != "" {
@@ -177,6 +178,7 @@ func (a *applicationInfo) title() string {
 	return title + ", kind: " + a.ApplicationKind
 }
 
+// title returns the agent's name and ID, or only the ID if it has no name.
 func (p *failedPiped) title() string {
 	if p.PipedName == "" {
 		return p.PipedID

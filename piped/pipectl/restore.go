@@ -129,6 +129,8 @@ func thisAgent(ctx context.Context, c *client, p *modelv1.Piped) (pipedMapping, 
 	return pipedMapping{OldPipedID: p.GetId(), NewPipedID: resp.GetAgent().GetPipedId(), PipedName: p.GetName()}, nil
 }
 
+// writeMappings writes the old and new IDs of the agents, with their new keys, as JSON
+// to the file, or to stdout if file is "".
 func writeMappings(cmd *cobra.Command, log *logger, file string, result *restoreResult) error {
 	if file != "" {
 		if err := writeJSON(file, result); err != nil {
@@ -204,7 +206,7 @@ func restoreApplications(ctx context.Context, c *client, log *logger, apps []*mo
 		}
 		restored++
 	}
-	log.numbers("Application restore completed", "restored", restored, "failed", lost)
+	log.infoCounts("Application restore completed", "restored", restored, "failed", lost)
 	if lost > 0 {
 		return hint(fmt.Errorf("%d application(s) failed to restore", lost), "the messages above say why; restored applications can be added again without effect")
 	}

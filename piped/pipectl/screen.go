@@ -72,7 +72,7 @@ func clean(text string) string {
 	}, text)
 }
 
-// cleanLines does the same for text of several lines, and retains tabs.
+// cleanLines is like clean, but retains line breaks and tabs.
 func cleanLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

@@ -45,9 +45,9 @@ func (t *tool) dial(ctx context.Context) (*client, error) {
 	return c, nil
 }
 
-// printer returns the printer for cmd's answers with the selected format, else with
-// otherwise: JSON or formatTerminal for PipeCD's commands, whose enums are numbers, and
-// a table for piped's own, whose enums are names. more are additional formats of cmd.
+// printer returns the printer for cmd's answers, in the format that the user selected,
+// else in otherwise. Enums are names if otherwise is formatTable, as for piped's own
+// commands, and numbers for PipeCD's. more are additional formats of cmd.
 func (t *tool) printer(cmd *cobra.Command, otherwise string, more ...string) (*printer, error) {
 	if err := t.applySettings(); err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func (w *watcher) one(ctx context.Context, id string) error {
 func (w *watcher) take(m *controlv1.WatchDeploymentsResponse) error {
 	d := m.GetDeployment()
 	if d == nil {
-		return w.caughtUp()
+		return w.checkFound()
 	}
 	before := w.states[d.GetId()]
 	if before != nil && d.GetRevision() <= before.GetRevision() {
@@ -100,8 +100,9 @@ func (w *watcher) take(m *controlv1.WatchDeploymentsResponse) error {
 	return nil
 }
 
-// caughtUp reports requested deployments that do not exist.
-func (w *watcher) caughtUp() error {
+// checkFound returns an error if the agent has not sent a requested deployment. It is
+// called after the agent has sent all that matched at the start.
+func (w *watcher) checkFound() error {
 	for _, id := range w.req.GetDeploymentIds() {
 		if w.states[id] == nil {
 			return hint(fmt.Errorf("deployment %q not found", id), "'pipectl deployment list' shows the IDs")
