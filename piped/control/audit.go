@@ -116,6 +116,8 @@ func audited(message any) []any {
 	return auditedIn("", m.ProtoReflect())
 }
 
+// auditedIn returns the log attributes of the recorded fields of m and of the messages
+// in it; path precedes their names.
 func auditedIn(path string, m protoreflect.Message) (out []any) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		out = append(out, auditedField(path, f, v)...)
@@ -124,6 +126,8 @@ func auditedIn(path string, m protoreflect.Message) (out []any) {
 	return out
 }
 
+// auditedField returns the log attributes of one field: its value if auditedFields has
+// it, or those of the messages in it.
 func auditedField(path string, f protoreflect.FieldDescriptor, v protoreflect.Value) (out []any) {
 	name := path + string(f.Name())
 	switch {
@@ -152,6 +156,7 @@ func auditedField(path string, f protoreflect.FieldDescriptor, v protoreflect.Va
 	return out
 }
 
+// enumName returns the name of an enum value, or its number if it has none.
 func enumName(e protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 	if v := e.Values().ByNumber(n); v != nil {
 		return string(v.Name())

@@ -151,6 +151,8 @@ type snapshot[V, M any] struct {
 	message  func() M // converted at most once; read-only
 }
 
+// snapshot returns a state with its ID and revision. The state is converted to a
+// message when that is first needed.
 func (h *hub[V, M]) snapshot(v *V) snapshot[V, M] {
 	id, revision := h.version(v)
 	return snapshot[V, M]{v, id, revision, sync.OnceValue(func() M { return h.convert(*v) })}
@@ -207,6 +209,7 @@ func (s *subscription[V, M]) take() ([]snapshot[V, M], error) {
 	return out, s.ended
 }
 
+// put buffers a state until the next take, in place of an older one with the same ID.
 func (s *subscription[V, M]) put(v snapshot[V, M]) {
 	s.mu.Lock()
 	if _, waits := s.newest[v.id]; !waits {
@@ -217,6 +220,7 @@ func (s *subscription[V, M]) put(v snapshot[V, M]) {
 	s.wake()
 }
 
+// end makes take return the reason as its error.
 func (s *subscription[V, M]) end(why error) {
 	s.mu.Lock()
 	s.ended = why
@@ -224,6 +228,7 @@ func (s *subscription[V, M]) end(why error) {
 	s.wake()
 }
 
+// wake makes one call of wait return.
 func (s *subscription[V, M]) wake() {
 	select {
 	case s.signal <- struct{}{}:

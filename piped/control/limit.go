@@ -111,6 +111,7 @@ func (l *limiter) bucket(caller string, now time.Time) *rate.Limiter {
 	return bucket
 }
 
+// untilNext returns how long it takes until the bucket has a token for one call.
 func untilNext(bucket *rate.Limiter, now time.Time) time.Duration {
 	missing := 1 - bucket.TokensAt(now)
 	return time.Duration(math.Ceil(missing / float64(bucket.Limit()) * float64(time.Second)))
