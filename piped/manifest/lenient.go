@@ -77,6 +77,8 @@ func Limited(declaration, live *unstructured.Unstructured) *unstructured.Unstruc
 	return (&unstructured.Unstructured{Object: object}).DeepCopy()
 }
 
+// limited returns the part of live that a lenient differ compares with declared; see
+// differ.maps and differ.lists.
 func limited(at Place, declared, live any) any {
 	switch d := declared.(type) {
 	case map[string]any:

@@ -101,6 +101,7 @@ func follow(steps []step, onPath, array bool, index int, name string) (next []st
 	return steps, s.deep
 }
 
+// noEOF replaces io.EOF, since within a value it means that the file is incomplete.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
