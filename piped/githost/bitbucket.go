@@ -64,6 +64,8 @@ type bitbucketCloudChanges struct {
 	}
 }
 
+// readBitbucketCloud parses a push of Bitbucket Cloud. It ignores tags and deleted
+// branches.
 func readBitbucketCloud(payload []byte) (Push, error) {
 	p, err := decode[bitbucketCloudChanges](payload)
 	if err != nil {
@@ -88,6 +90,8 @@ type bitbucketServerChanges struct {
 	}
 }
 
+// readBitbucketServer parses a push of Bitbucket Data Center, formerly Bitbucket
+// Server.
 func readBitbucketServer(payload []byte) (Push, error) {
 	p, err := decode[bitbucketServerChanges](payload)
 	if err != nil {

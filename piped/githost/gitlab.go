@@ -89,6 +89,8 @@ type gitLabMerge struct {
 	} `json:"object_attributes"`
 }
 
+// readMergeRequest parses a change of a merge request. It returns the zero Push unless
+// the change sets a new head and both branches are in the same project.
 func readMergeRequest(payload []byte) (Push, error) {
 	m, err := decode[gitLabMerge](payload)
 	a := m.Attributes

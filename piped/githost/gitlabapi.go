@@ -28,6 +28,8 @@ func (m gitLabMergeRequest) proposed() Proposed {
 
 func gitLabProject(path string) string { return "/projects/" + url.PathEscape(path) }
 
+// open opens a merge request and returns its page, or that of an existing one for the
+// same branches.
 func (h gitLabAPI) open(ctx context.Context, path string, p PullRequest) (string, error) {
 	at := gitLabProject(path) + "/merge_requests"
 	var made gitLabMergeRequest
