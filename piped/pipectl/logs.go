@@ -117,6 +117,7 @@ func followLogs(cmd *cobra.Command, t *tool, req *controlv1.FollowStageLogsReque
 	return unknownDeployment(err)
 }
 
+// followed prints the new log entries of a stage.
 func (p *printer) followed(stage string, m *controlv1.FollowStageLogsResponse) error {
 	for _, b := range m.GetBlocks() {
 		if err := p.block(stage, b); err != nil {

@@ -77,6 +77,8 @@ func readable(results []*modelv1.PlanPreviewCommandResult, sortKeys []string) *p
 	return out
 }
 
+// byLabels returns a comparison by the values of the labels, in the order of keys, then
+// by application name.
 func byLabels(keys []string) func(a, b *modelv1.ApplicationPlanPreviewResult) int {
 	return func(a, b *modelv1.ApplicationPlanPreviewResult) int {
 		for _, k := range keys {
@@ -88,6 +90,7 @@ func byLabels(keys []string) func(a, b *modelv1.ApplicationPlanPreviewResult) in
 	}
 }
 
+// add adds the result of an application, to the failures if it has an error.
 func (r *previewResult) add(a *modelv1.ApplicationPlanPreviewResult) {
 	info := applicationInfo{
 		ApplicationID: a.GetApplicationId(), ApplicationName: a.GetApplicationName(), ApplicationURL: a.GetApplicationUrl(),

@@ -93,6 +93,9 @@ func nextStep(mappings []pipedMapping) string {
 	return "Piped restore completed. Run 'restore application' with this mapping next."
 }
 
+// registerPipeds registers the agents of a backup and returns their new IDs and keys.
+// If the called agent cannot register others, it replaces each of them itself; see
+// thisAgent.
 func registerPipeds(ctx context.Context, c *client, log *logger, pipeds []*modelv1.Piped) ([]pipedMapping, error) {
 	var out []pipedMapping
 	for _, p := range pipeds {
