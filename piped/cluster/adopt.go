@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 )
 
-// clientSideManagers own what kubectl (and PipeCD through it) wrote without
-// server-side apply. "before-first-apply" is how the API server names everyone
-// who wrote before ownership was tracked.
+// clientSideManagers returns the field managers of kubectl (and of PipeCD through it)
+// without server-side apply. The API server attributes writes from before it tracked
+// ownership to "before-first-apply".
 func clientSideManagers() sets.Set[string] {
 	return sets.New("kubectl-client-side-apply", "before-first-apply", "kubectl", "kubectl-create", "kubectl-replace")
 }
@@ -27,16 +27,16 @@ func hasClientSide(live metav1.Object) bool {
 	})
 }
 
-// adopt makes the fields that kubectl wrote to a live object the agent's own, so
-// that the apply that follows removes those which Git does not have, the
-// last-applied annotation among them. It is for the first contact with an
-// object: later, what a person changes with kubectl stays theirs.
+// adopt makes the agent the owner of the fields that kubectl wrote to a live object, so that
+// the following apply removes those that are not in Git, such as the last-applied
+// annotation. It is for the first apply of an object: later, fields that a user changes
+// with kubectl remain theirs.
 func adopt(ctx context.Context, client dynamic.ResourceInterface, live metav1.Object) error {
 	if !hasClientSide(live) {
 		return nil
 	}
-	// The patch holds the resource version it was made from: a conflict makes
-	// the caller read the object again.
+	// The patch contains the resource version: after a conflict the caller reads the
+	// object again.
 	carrier := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		ManagedFields: live.GetManagedFields(), ResourceVersion: live.GetResourceVersion(),
 	}}

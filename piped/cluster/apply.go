@@ -12,14 +12,14 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Apply makes the cluster hold req.Objects by server-side apply. Objects that
-// nobody changed since they were last applied are not sent. The others are
-// written in dependency order, in parallel inside a level, one PATCH each.
+// Apply applies req.Objects by server-side apply. Objects that have not changed since they
+// were last applied, in Git or in the cluster, are not sent. The others are written in
+// dependency order, concurrently inside a level, one PATCH each.
 //
-// Nothing is written unless all of it can be: ownership is checked and every
-// changed object dry-run before the first write. An error then is Invalid and
-// names the objects. Apply may be repeated at any time: it goes on where it was
-// interrupted. It does not wait for rollouts.
+// Before the first write it checks ownership and dry-runs every changed object, so that a
+// set that cannot be applied changes nothing; the error is then Invalid and names the
+// objects. Apply is idempotent: a repetition continues where it was interrupted. It does
+// not wait for rollouts.
 //
 // Objects are written in waves, by their annotation pipecd.dev/order; most sets are
 // one wave. Namespaces and CustomResourceDefinitions are written before all waves.
@@ -39,22 +39,22 @@ func (c *Cluster) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, err
 	return r.outcome(), nil
 }
 
-// Check returns the error for which Apply would not begin to write, and writes
-// nothing. It says nothing to req.Log but that it waits for the cluster.
+// Check returns the error with which Apply would refuse to write, and writes nothing. Of
+// req.Log it uses only what is logged while the cluster does not answer.
 func (c *Cluster) Check(ctx context.Context, req ApplyRequest) error {
 	r := newApplyRun(c, req)
 	r.req.Log = quiet{}
 	return r.plan(withWarnings(ctx, r.warn))
 }
 
-// quiet is a stage log that nobody reads.
+// quiet discards a stage log.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)    {}
 func (quiet) Successf(string, ...any) {}
 func (quiet) Errorf(string, ...any)   {}
 
-// plan is everything before the first write.
+// plan runs the steps before the first write.
 func (r *applyRun) plan(ctx context.Context) error {
 	if r.invalid != nil {
 		return r.invalid
@@ -69,7 +69,7 @@ func (r *applyRun) plan(ctx context.Context) error {
 	return nil
 }
 
-// applyRun is one Apply as it goes on.
+// applyRun is the state of one Apply.
 type applyRun struct {
 	cluster *Cluster
 	req     ApplyRequest
@@ -124,17 +124,17 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 	return r
 }
 
-// digestOf names what is sent of an object.
+// digestOf returns the digest of what is sent for an object.
 func (r *applyRun) digestOf(desired *unstructured.Unstructured) string {
 	digest := manifest.Digest(desired)
 	if rules := r.ignoreRules(desired); len(rules) > 0 {
-		return rulesDigest([]any{digest, rules}) // who leaves other fields to others sends it anew
+		return rulesDigest([]any{digest, rules}) // a change of the rules is a change of the object
 	}
 	return digest
 }
 
-// each calls fn for every target, limited in parallel, and returns the errors of
-// all of them: one that fails does not interrupt the others.
+// each calls fn for every target, with limited concurrency, and returns all errors. An error
+// does not cancel the other calls.
 func each(targets []*target, fn func(t *target) error) []error {
 	errs := make([]error, len(targets))
 	var g errgroup.Group
@@ -149,7 +149,7 @@ func each(targets []*target, fn func(t *target) error) []error {
 	return errs
 }
 
-// findResources settles how each object's kind is served.
+// findResources finds how each object's kind is served.
 func (r *applyRun) findResources(ctx context.Context) error {
 	inSet := definedBy(r.objects())
 	for _, t := range r.targets {
@@ -175,7 +175,7 @@ func (r *applyRun) objects() []*unstructured.Unstructured {
 	return out
 }
 
-// prepare settles what is sent: the commit, what is left to others, who decides
+// prepare decides what is sent: the commit, the fields without those not managed by Git,
 // spec.replicas, and the config-hash.
 func (r *applyRun) prepare(ctx context.Context) error {
 	r.scaled = scaledBySet(r.objects())
@@ -200,8 +200,8 @@ func (r *applyRun) prepare(ctx context.Context) error {
 	return r.decideRestarts(ctx)
 }
 
-// commitOf names the commit that last changed the object in Git. One that is
-// only put back to what was applied, or taken over, keeps the commit it has.
+// commitOf returns the commit that last changed the object in Git. An object that is only
+// restored to what was applied, or taken over, retains its commit.
 func (r *applyRun) commitOf(t *target) string {
 	back := t.same && (!t.restarts || len(t.stalePods) > 0)
 	if t.live != nil && (back || r.req.Adopt) {
@@ -212,7 +212,7 @@ func (r *applyRun) commitOf(t *target) string {
 	return r.req.Commit
 }
 
-// begin records in the journal what is about to be written.
+// begin records in the journal what will be written.
 func (r *applyRun) begin(ctx context.Context) error {
 	intent := Intent{Restarts: r.restarts}
 	if r.req.HookRun == "" {
@@ -229,7 +229,7 @@ func (r *applyRun) begin(ctx context.Context) error {
 	return r.req.Journal.Begin(ctx, intent)
 }
 
-// outcome collects what is applied so far.
+// outcome returns the result so far.
 func (r *applyRun) outcome() ApplyResult {
 	var done []*target
 	var out ApplyResult
@@ -253,8 +253,7 @@ func (r *applyRun) outcome() ApplyResult {
 	return out
 }
 
-// liveWorkloads returns the workloads among targets as the API server last returned
-// them.
+// liveWorkloads returns the workloads among targets as last returned by the API server.
 func liveWorkloads(targets []*target) map[deploy.ObjectRef]*unstructured.Unstructured {
 	live := map[deploy.ObjectRef]*unstructured.Unstructured{}
 	for _, t := range targets {
@@ -285,7 +284,7 @@ func (r *applyRun) summarize() {
 	r.req.Log.Successf("%d %s: %d created, %d configured,%s %d unchanged", len(r.targets), noun, count[created], count[configured], again, count[unchanged])
 }
 
-// warn hands a warning of the API server on, once.
+// warn logs a warning of the API server once.
 func (r *applyRun) warn(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

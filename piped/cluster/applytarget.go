@@ -13,7 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// target is one object of the set on its way to the cluster.
+// target is the state of one object of the set.
 type target struct {
 	source    manifest.Object
 	ref       deploy.ObjectRef
@@ -46,7 +46,7 @@ type target struct {
 	owned, mark, values string // OwnedHash, Mark and ValuesDigest of the answer
 }
 
-// effect is what applying an object did to it.
+// effect is the effect of an apply on an object.
 type effect string
 
 const (
@@ -56,7 +56,7 @@ const (
 	unchanged  effect = "unchanged"
 )
 
-// liveObject returns the live object if it was read whole.
+// liveObject returns the live object if its content was read.
 func (t *target) liveObject() *unstructured.Unstructured {
 	u, _ := t.live.(*unstructured.Unstructured)
 	return u
@@ -78,10 +78,9 @@ func runsPods(kind schema.GroupKind) bool {
 	return false
 }
 
-// selectChanged decides which objects are sent: all but those whose desired digest, UID
-// and owned fields are as they were recorded after the last apply, and that nobody has
-// written since without leaving their values. A workload is not sent for what changes of
-// its configuration unless its pods are restarted for that.
+// selectChanged decides which objects are sent: all but those whose desired digest, UID and
+// owned fields are as recorded after the last apply, and whose values are unchanged since.
+// A change of its configuration alone sends a workload only if that restarts its pods.
 func (r *applyRun) selectChanged(context.Context) error {
 	for _, t := range r.targets {
 		if r.req.HookRun != "" && RunsToEnd(t.desired) {
@@ -110,16 +109,16 @@ func (r *applyRun) selectChanged(context.Context) error {
 }
 
 // restartsAgain reports whether an interrupted run of the stage decided to restart a
-// workload and has not done so.
+// workload without doing so.
 func (r *applyRun) restartsAgain(t *target) bool {
 	decided, ok := r.req.Restarts[t.ref.Key()]
 	live := t.liveObject()
 	return ok && t.isWorkload() && live != nil && configHash(live) == decided.Was
 }
 
-// rewritten reports whether the live object may hold other values than were applied
-// although the API server has taken none of them from us, as it does not for what an
-// admission webhook changes, and for who writes in our name.
+// rewritten reports whether the live object may hold other values than applied although the
+// agent still owns its fields. Changes by admission webhooks, and by clients that use the
+// agent's field manager, do not change the ownership.
 func (t *target) rewritten() bool {
 	if t.recorded.Mark == "" || t.recorded.Mark == Mark(t.live) {
 		return false

@@ -17,10 +17,10 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// collision is an item of a live list that Git does not have, and beside which the API
-// server accepts none of Git's: a field that no two items may share says the same. It
-// comes from who edits what names an item, such as the number of a port that keeps its
-// name: to server-side apply that is another item.
+// collision is an item of a live list that is not in Git and that the API server does not
+// accept together with an item of Git, because both have the same value in a field that
+// must be unique. The cause is an edit of a field that is part of an item's key, such as
+// the number of a port that keeps its name: to server-side apply that is another item.
 type collision struct {
 	item   fieldpath.Path // of the live item
 	with   fieldpath.Path // of the item of Git
@@ -30,8 +30,8 @@ type collision struct {
 	applied string   // the one of them who applied it, and so would again; "" for nobody
 }
 
-// collisionsOf explains by collisions why the API server refused to apply desired over
-// live; nil when that explains less than all it found wrong.
+// collisionsOf returns the collisions for which the API server refused to apply desired over
+// live, nil unless they explain all causes of the refusal.
 func collisionsOf(desired, live *unstructured.Unstructured, refusal error) []collision {
 	causes := causesOf(refusal)
 	if !apierrors.IsInvalid(refusal) || len(causes) == 0 {
@@ -63,7 +63,7 @@ func collisionsOf(desired, live *unstructured.Unstructured, refusal error) []col
 	return out
 }
 
-// joined adds a collision to others; two of the same items become one.
+// joined adds a collision to others; two of the same items are merged.
 func joined(all []collision, c collision) []collision {
 	i := slices.IndexFunc(all, func(other collision) bool { return other.item.Equals(c.item) && other.with.Equals(c.with) })
 	if i < 0 {
@@ -73,8 +73,8 @@ func joined(all []collision, c collision) []collision {
 	return all
 }
 
-// listOf returns the pattern of the list in which items have the same field, and that
-// field, if this is what the API server found wrong.
+// listOf returns, if a cause of the refusal is a duplicate value, the pattern of the list
+// and the field.
 func listOf(cause metav1.StatusCause) (list, field string, ok bool) {
 	if cause.Type != metav1.CauseTypeFieldValueDuplicate {
 		return "", "", false
@@ -88,7 +88,7 @@ func listOf(cause metav1.StatusCause) (list, field string, ok bool) {
 	return list, field, !strings.ContainsAny(field, ".[")
 }
 
-// patternOf is a path in which all items of a list are the same.
+// patternOf returns a path without the indexes and keys of items.
 func patternOf(path fieldpath.Path) string {
 	var out strings.Builder
 	for _, e := range path {
@@ -104,14 +104,14 @@ func patternOf(path fieldpath.Path) string {
 	return out.String()
 }
 
-// liveItem is an item of a live list that is named by its keys, and who owns it.
+// liveItem is an item of a live list, addressed by its keys, with its owners.
 type liveItem struct {
 	path    fieldpath.Path
 	owners  []string
 	applied string // the one of them, other than us, who applied it
 }
 
-// itemsOf returns the items of an object's lists that somebody owns, in order.
+// itemsOf returns the items of an object's lists that have an owner, in order.
 func itemsOf(live *unstructured.Unstructured) []liveItem {
 	items := map[string]*liveItem{}
 	for _, e := range live.GetManagedFields() {
@@ -146,7 +146,8 @@ func itemsOf(live *unstructured.Unstructured) []liveItem {
 	return out
 }
 
-// collides reports whether Git lacks the item, and has another one with the same field.
+// collides reports whether the item is not in Git, and another item there has the same
+// value in the field.
 func (i liveItem) collides(desired, live *unstructured.Unstructured, field string) (collision, bool) {
 	last := len(i.path) - 1
 	theirs, _ := itemAt(live.Object, i.path).(map[string]any)
@@ -163,7 +164,7 @@ func (i liveItem) collides(desired, live *unstructured.Unstructured, field strin
 	return collision{}, false
 }
 
-// defaultOf is what a field that names items says where Git leaves it out.
+// defaultOf returns the default of a key field.
 func defaultOf(key string) any {
 	if key == "protocol" {
 		return "TCP"
@@ -178,8 +179,7 @@ func keyField(item map[string]any, key string) any {
 	return defaultOf(key)
 }
 
-// named reports whether an item, of Git or a live one, is the one that a path element
-// names.
+// named reports whether a path element addresses an item.
 func named(e fieldpath.PathElement, item any) bool {
 	fields, ok := item.(map[string]any)
 	return ok && e.Key != nil && !slices.ContainsFunc(*e.Key, func(f value.Field) bool {
@@ -187,7 +187,7 @@ func named(e fieldpath.PathElement, item any) bool {
 	})
 }
 
-// keyOf names an item by the same keys as another one is named.
+// keyOf returns the path element of an item with the key fields of another one.
 func keyOf(as fieldpath.PathElement, item map[string]any) fieldpath.PathElement {
 	var keys value.FieldList
 	for _, f := range *as.Key {
@@ -196,8 +196,7 @@ func keyOf(as fieldpath.PathElement, item map[string]any) fieldpath.PathElement 
 	return fieldpath.PathElement{Key: &keys}
 }
 
-// itemAt returns what is at a path of fields and named items in v, a value of JSON; nil
-// if there is nothing.
+// itemAt returns the value at a path of fields and items in v, a JSON value, or nil.
 func itemAt(v any, path fieldpath.Path) any {
 	for _, e := range path {
 		switch from := v.(type) {
@@ -219,8 +218,8 @@ func itemAt(v any, path fieldpath.Path) any {
 	return v
 }
 
-// apart returns desired with other values than the live items have that its items
-// collide with, so that the API server accepts both beside each other.
+// apart returns desired with values that do not collide with the live items, so that the
+// API server accepts both.
 func apart(desired *unstructured.Unstructured, collisions []collision) *unstructured.Unstructured {
 	out := desired.DeepCopy()
 	for n, c := range collisions {
@@ -236,8 +235,8 @@ func apart(desired *unstructured.Unstructured, collisions []collision) *unstruct
 	return out
 }
 
-// without returns what an apply of apart led to as it is without the live items, and
-// with the values that Git has. It changes planned.
+// without removes the live items from planned, the result of applying apart, and restores
+// the values of Git. It changes planned.
 func without(planned *unstructured.Unstructured, collisions []collision) *unstructured.Unstructured {
 	for _, c := range collisions {
 		if ours, ok := itemAt(planned.Object, c.with).(map[string]any); ok {
@@ -248,7 +247,7 @@ func without(planned *unstructured.Unstructured, collisions []collision) *unstru
 	return planned
 }
 
-// cause says what both items have: the same name as list[key=x] in Git.
+// cause describes the shared value: "the same name as list[key=x] in Git".
 func (c collision) cause() string {
 	return fmt.Sprintf("the same %s as %s in Git", strings.Join(slices.Sorted(maps.Keys(c.fields)), " and "), placeOf(c.with))
 }
@@ -261,7 +260,7 @@ func placeOf(path fieldpath.Path) string {
 	return at.Path
 }
 
-// appliedByOthers returns the collisions with items that somebody else applied.
+// appliedByOthers returns the collisions with items that another manager applied.
 func appliedByOthers(collisions []collision) []collision {
 	return slices.DeleteFunc(slices.Clone(collisions), func(c collision) bool { return c.applied == "" })
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// resolveCollisions tries again an object whose dry run was refused with refusal, if that is
-// because of items that somebody put into its lists (collision): without them. They are
-// then removed when the object is written. Items that another applied stay, and are
-// named in the error. Planned is as from try.
+// resolveCollisions repeats the dry run of an object that was refused because of collisions,
+// without the colliding live items. These are removed when the object is written. Items
+// that another manager applied stay, and the error names them. Planned is as from
+// dryRunOne.
 func (r *applyRun) resolveCollisions(ctx context.Context, t *target, refusal error) (planned *unstructured.Unstructured, err error) {
 	if !apierrors.IsInvalid(refusal) {
 		return nil, refusal
@@ -51,7 +51,7 @@ func (r *applyRun) resolveCollisions(ctx context.Context, t *target, refusal err
 	return planned, nil
 }
 
-// dryRunUpdate finds out by a dry run whether an object may become planned.
+// dryRunUpdate checks by a dry run whether the API server accepts an update to planned.
 func (r *applyRun) dryRunUpdate(ctx context.Context, t *target, planned *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	trial := planned.DeepCopy()
 	trial.SetManagedFields(nil)
@@ -63,9 +63,8 @@ func (r *applyRun) dryRunUpdate(ctx context.Context, t *target, planned *unstruc
 	return answer, err
 }
 
-// dryRunWithout finds out by a dry run what applying an object would lead to if the items
-// that it collides with were not there. The answer's managed fields are those of the
-// dry run.
+// dryRunWithout returns the result of applying an object without the colliding items, by a
+// dry run. Its managed fields are those of the dry run.
 func (c *Cluster) dryRunWithout(ctx context.Context, t *target, collisions []collision) (*unstructured.Unstructured, error) {
 	planned, err := c.serverSideApply(ctx, t, apart(t.desired, collisions), metav1.DryRunAll)
 	if err != nil {
@@ -74,8 +73,7 @@ func (c *Cluster) dryRunWithout(ctx context.Context, t *target, collisions []col
 	return without(planned, collisions), nil
 }
 
-// explainCollisions completes the error for an object that was refused because of items
-// that others applied.
+// explainCollisions adds to a refusal the colliding items that other managers applied.
 func (t *target) explainCollisions(err error) error {
 	if err == nil || len(t.collisions) == 0 {
 		return err
@@ -87,10 +85,10 @@ func (t *target) explainCollisions(err error) error {
 	return deploy.Errorf(deploy.KindOf(err), "%w; %s: have it removed there, or change Git", err, strings.Join(items, "; "))
 }
 
-// takeOwnership makes the live items that are in the way of an object the agent's own, so that
-// the apply that follows removes them in the same write as it puts Git's in their place.
-// It changes nothing but who owns them: if the agent is killed after it, the next apply
-// does the rest. Items that another has applied meanwhile stay.
+// takeOwnership makes the agent the owner of the colliding live items, so that the following
+// apply removes them in the same write that adds those of Git. It changes only managed
+// fields: if the agent is killed after it, the next apply completes the change. Items that
+// another manager has applied meanwhile are left alone.
 func (r *applyRun) takeOwnership(ctx context.Context, t *target) error {
 	client := r.cluster.ResourceClient(t.resource, t.ref.Namespace)
 	live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
@@ -124,8 +122,8 @@ func (r *applyRun) takeOwnership(ctx context.Context, t *target) error {
 	return err
 }
 
-// withOwnership returns managed fields in which items of lists, with all that is in them, are
-// owned by our applies and by nobody else; nil if that is so already.
+// withOwnership returns managed fields in which our applies are the only owner of the items
+// and their fields, nil if they are already.
 func withOwnership(fields []metav1.ManagedFieldsEntry, apiVersion string, items []fieldpath.Path) ([]metav1.ManagedFieldsEntry, error) {
 	all := fieldpath.NewSet(items...)
 	taken := fieldpath.NewSet()
@@ -180,7 +178,7 @@ func fieldsOf(set *fieldpath.Set) (*metav1.FieldsV1, error) {
 	return fields, nil
 }
 
-// logRemoved tells the log which items an apply has removed to make way.
+// logRemoved logs the colliding items that an apply has removed.
 func (r *applyRun) logRemoved(t *target) {
 	for _, c := range t.collisions {
 		r.req.Log.Infof("removed %s of %s, which %s added: it has %s", placeOf(c.item), t.ref, strings.Join(c.owners, ", "), c.cause())

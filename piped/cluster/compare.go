@@ -16,11 +16,11 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// compareRetryFor is how long one object's comparison asks again while the cluster
-// does not answer: the next event or sweep comes anyway.
+// compareRetryFor bounds the retries of one comparison while the cluster does not answer:
+// the next event or sweep repeats it anyway.
 const compareRetryFor = 5 * time.Second
 
-// CompareRequest says which objects of one application are compared with the cluster.
+// CompareRequest describes which objects of one application are compared with the cluster.
 type CompareRequest struct {
 	ApplicationID string
 	PipedID       string
@@ -30,26 +30,25 @@ type CompareRequest struct {
 
 	Objects   []manifest.Object      // the complete set that the cluster should hold, resolved
 	Inventory []deploy.InventoryItem // of the application, on this cluster
-	// Only are those of Objects that are compared; nil is all of them.
+	// Only limits the comparison to these of Objects; nil compares all.
 	Only []deploy.ObjectRef
 
-	// Ignore says which differences are none; fields that it yields to others are
-	// judged as an apply would leave them.
+	// Ignore are the differences that are no drift. Fields that an apply leaves to other
+	// managers are compared as the apply would leave them.
 	Ignore config.DriftDetection
-	// Conceal takes decrypted secrets out of a text; values it changes are masked. Nil
-	// knows none.
+	// Conceal redacts decrypted secrets in texts, and values that contain them. Nil
+	// redacts nothing.
 	Conceal Concealer
 	Diff    bool // fill ObjectDrift.Diff
-	// Confirm asks the API server about every object, even if its metadata and values
-	// tell that nothing has changed.
+	// Confirm dry-runs every object, even if its metadata and values show no change.
 	Confirm bool
 }
 
-// Concealer takes secrets out of texts.
+// Concealer redacts secrets in texts.
 type Concealer interface{ Text(string) string }
 
-// Compared says how one object compares with Git. UID, OwnedHash, Mark and
-// ValuesDigest are of the live object as it was read, "" without one.
+// Compared is the result for one object. UID, OwnedHash, Mark and ValuesDigest are those of
+// the live object, "" without one.
 type Compared struct {
 	Object          deploy.ObjectRef
 	UID             string
@@ -58,38 +57,37 @@ type Compared struct {
 	ValuesDigest    string
 	ResourceVersion string
 
-	// Drift is how it differs; nil when it is as in Git or could not be judged.
+	// Drift is the difference; nil when it is as in Git or could not be evaluated.
 	Drift *deploy.ObjectDrift
-	// Problem is why it could not be judged, for a person; "" when it was.
+	// Problem explains why it could not be evaluated; "" when it was.
 	Problem string
-	// Missing says that there is no such object, or one that is being deleted.
+	// Missing reports that the object does not exist or is being deleted.
 	Missing bool
-	// Ignored says that an annotation in Git or on the live object keeps it from being
-	// compared. Nothing else is known of it then.
+	// Ignored reports that an annotation in Git or on the live object excludes it from
+	// comparisons. The other fields are empty then.
 	Ignored bool
-	// DryRun says that the API server was asked what an apply would change.
+	// DryRun reports that a dry run decided.
 	DryRun bool
-	// Settled says that an apply would change neither a value nor who owns a field:
-	// what is known of the live object may replace the inventory's item. Without it,
-	// of an object in sync only the mark may be learned.
+	// Settled reports that an apply would change no value and no owner of a field, so
+	// that the inventory's item may be updated from the live object. Otherwise only the
+	// mark of an object in sync may be updated.
 	Settled bool
 }
 
-// InSync reports whether the object was judged and is as in Git.
+// InSync reports whether the object was evaluated and is as in Git.
 func (c Compared) InSync() bool { return c.Drift == nil && c.Problem == "" && !c.Ignored }
 
-// Compare tells how the objects asked for differ from what is live, in the order of
+// Compare returns how the requested objects differ from the live ones, in the order of
 // req.Objects. Nothing is written.
 //
-// An object is read, once. If nobody has taken a field from us and the values of ours
-// are those that the last apply led to, it is in sync. Otherwise the API server is
-// asked by a dry run what an apply would make of it, and only fields that would be ours
-// count: a difference there is drift. Dry runs are limited for each cluster. One that
-// is refused is replaced by a comparison of what Git declares with what is live, and
-// the drift that shows is noted to be unconfirmed.
+// Each object is read once. If the agent still owns its fields, and their values are those
+// after the last apply, it is in sync. Otherwise a dry run shows what an apply would make
+// of it, and a difference in a field that the agent would own is drift. The rate of dry
+// runs is limited per cluster. If a dry run is refused, the object in Git is compared with
+// the live one instead, and the drift is marked as unconfirmed.
 //
-// What cannot be judged is said object by object. The error is Unavailable when the
-// cluster cannot be reached at all; otherwise it is the end of ctx.
+// What cannot be evaluated is reported per object. The error is Unavailable when the
+// cluster cannot be reached at all; otherwise it is the cause of ctx's end.
 func (c *Cluster) Compare(ctx context.Context, req CompareRequest) ([]Compared, error) {
 	run := newComparison(c.brief(), req)
 	ctx = withWarnings(ctx, func(string) {})
@@ -104,15 +102,15 @@ func (c *Cluster) Compare(ctx context.Context, req CompareRequest) ([]Compared, 
 	return out, nil
 }
 
-// brief returns the cluster as one whose calls give up soon.
+// brief returns a client of the cluster with short retries.
 func (c *Cluster) brief() *Cluster {
 	brief := *c
 	brief.retryFor = min(c.retryFor, compareRetryFor)
 	return &brief
 }
 
-// endOf returns why comparisons ended with err: the cause of ctx, or the first of
-// several errors that say the same of the cluster.
+// endOf returns why comparisons ended with err: the cause of ctx, or the first of several
+// equal errors of the cluster.
 func (c *Cluster) endOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -124,7 +122,7 @@ func (c *Cluster) endOf(ctx context.Context, err error) error {
 	return c.Classify(err)
 }
 
-// comparison is one Compare as it goes on.
+// comparison is the state of one Compare.
 type comparison struct {
 	*applyRun
 	compare CompareRequest
@@ -153,7 +151,7 @@ func newComparison(c *Cluster, req CompareRequest) *comparison {
 	return r
 }
 
-// object compares one object. The error is one that all others would meet as well.
+// object compares one object. It returns only errors that concern all objects.
 func (r *comparison) object(ctx context.Context, t *target, out *Compared) error {
 	if manifest.IgnoresDrift(t.desired.GetAnnotations()) {
 		out.Ignored = true
@@ -205,8 +203,8 @@ func (r *comparison) served(ctx context.Context, t *target) (ServedKind, error) 
 	return r.cluster.discovery.lookup(ctx, gvk)
 }
 
-// problem says in out why an object cannot be judged; it returns err when it is no
-// fault of the object: the cluster cannot be reached, or ctx has ended.
+// problem records in out why an object cannot be evaluated. It returns err if that is not
+// specific to the object: the cluster cannot be reached, or ctx has ended.
 func (r *comparison) problem(ctx context.Context, out *Compared, explained, err error) error {
 	if ctx.Err() != nil || Unreachable(err) {
 		return err
@@ -215,16 +213,16 @@ func (r *comparison) problem(ctx context.Context, out *Compared, explained, err 
 	return nil
 }
 
-// asApplied reports whether a live object is what the last apply led to: the object
-// that was applied is the one that Git has, nobody took a field of it, and the values
-// of our fields are those that the API server answered with.
+// asApplied reports whether a live object is as the last apply left it: the applied object
+// is the one in Git, the agent owns the same fields, and their values are those of the API
+// server's answer.
 func (r *comparison) asApplied(t *target, live *Compared) bool {
 	return t.recorded != nil && t.recorded.UID == live.UID && t.same &&
 		t.recorded.OwnedHash == live.OwnedHash && live.OwnedHash != "" &&
 		t.recorded.ValuesDigest == live.ValuesDigest && live.ValuesDigest != ""
 }
 
-// missing says in out that there is no such object.
+// missing records in out that the object does not exist.
 func (r *comparison) missing(out *Compared, t *target, note string) {
 	out.Missing = true
 	out.Drift = &deploy.ObjectDrift{Object: t.ref, Cluster: r.cluster.name, Kind: deploy.DriftMissing, Note: note}
@@ -233,7 +231,7 @@ func (r *comparison) missing(out *Compared, t *target, note string) {
 	}
 }
 
-// gone is missing, unless Kubernetes removes what has done its work.
+// gone is missing, unless Kubernetes deletes finished objects of this kind.
 func (r *comparison) gone(out *Compared, t *target, note string) {
 	if _, ends := Expires(t.desired); !ends || t.recorded == nil {
 		r.missing(out, t, note)
@@ -247,7 +245,7 @@ func deletionNote(live metav1.Object) string {
 	return "it is being deleted"
 }
 
-// evaluate asks the API server what an apply would change of a live object.
+// evaluate determines by a dry run what an apply would change in a live object.
 func (r *comparison) evaluate(ctx context.Context, t *target, live *unstructured.Unstructured, out *Compared) error {
 	against := r.against(t)
 	if !r.compare.Confirm && r.cluster.dryRuns.known(out.UID, out.ResourceVersion, against) {
@@ -291,8 +289,8 @@ func (r *comparison) evaluate(ctx context.Context, t *target, live *unstructured
 	return nil
 }
 
-// completeDesired completes what an apply over live would send: as prepare does, but
-// with the commit and the config-hash that the live object has, which are no drift.
+// completeDesired prepares what an apply over live would send, as prepare does, but with the
+// live commit and config-hash, which are no drift.
 func (r *comparison) completeDesired(ctx context.Context, t *target, live *unstructured.Unstructured) error {
 	t.live = live
 	commit := live.GetAnnotations()[manifest.AnnotationCommitHash]
@@ -309,8 +307,8 @@ func (r *comparison) completeDesired(ctx context.Context, t *target, live *unstr
 	})
 }
 
-// dryRunWhole asks the API server what applying the object would lead to, without the live
-// items that an apply removes because it would be refused beside them.
+// dryRunWhole returns the result of applying the object by a dry run, without the colliding
+// live items that an apply removes.
 func (r *comparison) dryRunWhole(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	err = r.cluster.retry(ctx, nil, func(ctx context.Context) error {
 		planned, err = r.cluster.serverSideApply(ctx, t, t.desired, metav1.DryRunAll)
@@ -326,7 +324,7 @@ func (r *comparison) dryRunWhole(ctx context.Context, t *target) (planned *unstr
 	return nil, err
 }
 
-// against names what an object is compared with: what Git has, and what is ignored.
+// against returns a digest of what an object is compared with: Git and the ignore rules.
 func (r *comparison) against(t *target) string {
 	return t.digest + rulesDigest(r.compare.Ignore)
 }

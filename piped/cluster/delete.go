@@ -18,42 +18,40 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// concurrency bounds the requests one apply or delete has under way.
+// concurrency bounds the concurrent requests of one apply or delete.
 const concurrency = 16
 
 // goneFor is how long a deletion waits for finalizers before it goes on.
 const goneFor = time.Minute
 
-// podsGoneFor is the same where pods are given the time to end that they ask for.
+// podsGoneFor is goneFor where the deletion waits for pods to terminate.
 const podsGoneFor = 5 * time.Minute
 
 // Delete deletes the objects of items from the cluster, in the reverse of the
-// order of applying, and waits for each level to be gone (at most a minute: a
-// finalizer that nobody serves is said in the log, not waited for).
+// order of applying, and waits for each level to be gone, at most a minute: a finalizer
+// that remains is logged.
 //
-// Only the very object that was applied is deleted: one with another UID, or
-// marked as another application's or another agent's since, is left alone and
-// said so, and so is one that manifest.AnnotationResourcePolicy says is to be kept.
-// One that changes between being read and deleted is read again; where that goes on
-// for as long as a cluster that does not answer is asked, it fails.
-// Objects already gone are fine. Items that fail do not keep others from
-// being deleted; the error names every one. Ended are the items that are over for
-// the application: gone, or no longer its own. The others are still there, and its.
+// Only the object that was applied is deleted. An object with another UID, one that was
+// marked as another application's or agent's since, and one with the policy to keep it
+// (manifest.AnnotationResourcePolicy) are left alone, which is logged. An object that
+// changes between read and deletion is read again, for the cluster's retry time. Objects
+// that are gone are no error. An item that fails does not prevent the deletion of others;
+// the error names every one. Ended are the items that the application no longer has: gone,
+// or no longer its own.
 func (c *Cluster) Delete(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
 	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationBackground, goneFor, nil}.run(ctx, items)
 	return ended, failuresOf(left)
 }
 
-// DeleteWithPods is Delete, but an object goes only after what it controls has:
-// when a workload is gone, its pods are. It waits at most five minutes for each
-// level.
+// DeleteWithPods is Delete with foreground propagation: a workload is gone only when its
+// pods are. It waits at most five minutes for each level.
 func (c *Cluster) DeleteWithPods(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
 	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationForeground, podsGoneFor, nil}.run(ctx, items)
 	return ended, failuresOf(left)
 }
 
-// RemoveLevel is DeleteWithPods that waits for a minute at most: for objects of one
-// level of a Removal, by a caller that comes again for what is left.
+// RemoveLevel is DeleteWithPods for the objects of one level of a Removal. It waits at most
+// a minute; the caller calls it again for the rest.
 func (c *Cluster) RemoveLevel(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, left []LeftObject) {
 	return deletion{c, pipedID, log, metav1.DeletePropagationForeground, goneFor, nil}.run(ctx, items)
 }
@@ -75,7 +73,7 @@ func failuresOf(left []LeftObject) error {
 	return together(errs)
 }
 
-// deletion is one Delete.
+// deletion is the state of one Delete.
 type deletion struct {
 	*Cluster
 	pipedID     string
@@ -116,8 +114,8 @@ func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended 
 	return ended, left
 }
 
-// item deletes one object; over tells whether it has ended for its application, and
-// reason why it has not.
+// item deletes one object. Over reports whether the application no longer has it; reason
+// explains why it still does.
 func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over bool, reason string, err error) {
 	resource, err := d.discovery.lookupKind(ctx, manifest.GVK(item.Object))
 	if errors.Is(err, ErrUnknownKind) {
@@ -185,8 +183,8 @@ func standing(live *metav1.PartialObjectMetadata, pipedID string, item deploy.In
 	return "", false
 }
 
-// awaitGone waits until the object has disappeared; gone tells whether it has, and
-// reason why not.
+// awaitGone waits until the object is gone, and reports whether it is; reason explains why
+// it is not.
 func (d deletion) awaitGone(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (gone bool, reason string, err error) {
 	var finalizers []string
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, d.patience, true, func(ctx context.Context) (bool, error) {

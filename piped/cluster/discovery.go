@@ -54,8 +54,8 @@ func newDiscovery(client discoverer, now func() time.Time) *discovery {
 	return &discovery{client: client, now: now, fetching: make(chan struct{}, 1)}
 }
 
-// lookup returns how gvk is served. The error wraps errUnknownKind when the
-// cluster says it serves no such kind.
+// lookup returns how gvk is served. The error wraps ErrUnknownKind when the cluster does
+// not serve the kind.
 func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
 	if r, ok := d.cached(gvk); ok {
 		return r, nil

@@ -27,7 +27,7 @@ import (
 // itself gives a Deployment.
 const healthPatience = 10 * time.Minute
 
-// HealthRequest says what AwaitHealthy waits for.
+// HealthRequest describes what AwaitHealthy waits for.
 type HealthRequest struct {
 	Objects []manifest.Object // resolved; those without health are not asked for
 	Checks  []config.HealthCheck
@@ -72,7 +72,7 @@ type Unhealthy struct {
 	Reason string // for a person
 }
 
-// Error names the object and says why.
+// Error names the object and the reason.
 func (u *Unhealthy) Error() string { return u.Object.String() + ": " + u.Reason }
 
 // HasHealth reports whether AwaitHealthy waits for objects such as this one.
@@ -81,7 +81,7 @@ func HasHealth(obj manifest.Object, checks []config.HealthCheck) bool {
 	return !IsWorkload(gvk.GroupKind()) && health.Has(gvk, checks)
 }
 
-// healthWait is one AwaitHealthy as it goes on.
+// healthWait is the state of one AwaitHealthy.
 type healthWait struct {
 	cluster *Cluster
 	req     HealthRequest
@@ -101,8 +101,7 @@ type patient struct {
 
 func (p *patient) String() string { return fmt.Sprintf("%s: %s", p.ref, p.reason) }
 
-// round looks at every object that is waited for, and keeps those that are not
-// healthy yet.
+// round checks every awaited object, and retains those that are not healthy yet.
 func (h *healthWait) round(ctx context.Context) error {
 	errs := make([]error, len(h.waiting))
 	for i, p := range h.waiting {
@@ -121,8 +120,8 @@ func (h *healthWait) round(ctx context.Context) error {
 	return nil
 }
 
-// check finds the health of one object. The error is for one that has failed, is
-// gone, or makes no progress.
+// check evaluates the health of one object. It returns an error if the object has failed,
+// is gone, or makes no progress.
 func (h *healthWait) check(ctx context.Context, p *patient) error {
 	live, err := h.cluster.readObject(ctx, p.ref)
 	if err != nil {
@@ -168,7 +167,7 @@ func RunsToEnd(u *unstructured.Unstructured) bool {
 
 func IsJob(kind schema.GroupKind) bool { return kind.Group == "batch" && kind.Kind == "Job" }
 
-// logChange writes what is waited for to the log when that changes.
+// logChange logs why an object is awaited when that changes.
 func (h *healthWait) logChange(p *patient, status health.Status, reason string) {
 	waited := p.status != ""
 	changed := p.status != status || p.reason != reason
@@ -218,8 +217,8 @@ func (h *healthWait) bindsLater(ctx context.Context, live *unstructured.Unstruct
 	return h.lazy[name]
 }
 
-// explainPods says what a Pod or the pods of a Job suffer from, for the end of a
-// message; "" when nobody knows.
+// explainPods returns the problems of a Pod or the pods of a Job, for the end of a message;
+// "" when unknown.
 func (c *Cluster) explainPods(ctx context.Context, live *unstructured.Unstructured) string {
 	pods, err := c.PodsOf(ctx, manifest.Ref(live))
 	if err != nil {

@@ -18,27 +18,27 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// identityFresh is how long an answer about a cluster's identity is good for.
+// identityFresh is how long a cluster's identity is cached.
 const identityFresh = 5 * time.Minute
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// Identities finds out which clusters of an agent are one and the same. Clusters that are
-// made with the same Identities know of one another. The zero value is ready to use.
+// Identities detects which clusters of an agent are the same one. It is shared by the
+// clusters that are created with it. The zero value is ready to use.
 type Identities struct {
 	mu  sync.Mutex
 	all map[*identity]bool
 }
 
-// identity is what one Cluster, in all names, knows of its own.
+// identity is the identity of one Cluster, shared by its impersonating clients.
 type identity struct {
-	cluster *Cluster // in the agent's own name: tenants may not read kube-system
+	cluster *Cluster // not impersonating: tenants may not read kube-system
 	others  *Identities
 	address string // of the API server and its certificate authority
 
 	mu   sync.Mutex
 	uid  string    // of the namespace kube-system; "" if the agent may not read it
-	good time.Time // until when uid is
+	good time.Time // uid is cached until then
 }
 
 func newIdentity(c *Cluster, others *Identities) *identity {
@@ -58,10 +58,10 @@ func (i *identity) forget() {
 	delete(i.others.all, i)
 }
 
-// Identity returns what the cluster is known by, whatever platform provider names it: the
-// UID of its namespace kube-system. Where the agent may not read that, another of its
-// clusters with the same address and certificate authority is asked; if none may, the
-// identity is a digest of address and authority.
+// Identity returns an identifier of the cluster that does not depend on the platform
+// provider: the UID of its namespace kube-system. Where the agent may not read that, the
+// access of another provider with the same address and certificate authority is tried; if
+// none may read it, the identity is a digest of address and authority.
 func (c *Cluster) Identity(ctx context.Context) (string, error) {
 	uid, err := c.identity.read(ctx)
 	if err != nil {
@@ -69,13 +69,13 @@ func (c *Cluster) Identity(ctx context.Context) (string, error) {
 	}
 	for _, other := range c.identity.neighbours() {
 		if uid == "" {
-			uid, _ = other.read(ctx) // its credentials may be of no use
+			uid, _ = other.read(ctx) // its credentials may be refused, too
 		}
 	}
 	return cmp.Or(uid, c.identity.address), nil
 }
 
-// neighbours returns the clusters at the same address.
+// neighbours returns the clusters with the same address.
 func (i *identity) neighbours() (out []*identity) {
 	i.others.mu.Lock()
 	defer i.others.mu.Unlock()
@@ -87,8 +87,8 @@ func (i *identity) neighbours() (out []*identity) {
 	return out
 }
 
-// read returns the UID of the namespace kube-system, "" if the agent may not read it or
-// there is none.
+// read returns the UID of the namespace kube-system, "" if the agent may not read it or it
+// does not exist.
 func (i *identity) read(ctx context.Context) (string, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -110,8 +110,7 @@ func (i *identity) read(ctx context.Context) (string, error) {
 	return uid, nil
 }
 
-// addressOf returns a digest of where the API server is and of the authority that its
-// certificate is of.
+// addressOf returns a digest of the API server's address and certificate authority.
 func addressOf(config *rest.Config) string {
 	host := strings.ToLower(strings.TrimSuffix(config.Host, "/"))
 	if u, _, err := rest.DefaultServerUrlFor(config); err == nil {
@@ -119,7 +118,7 @@ func addressOf(config *rest.Config) string {
 	}
 	authority := config.CAData
 	if len(authority) == 0 && config.CAFile != "" {
-		authority, _ = os.ReadFile(config.CAFile) // what cannot be read fails the requests
+		authority, _ = os.ReadFile(config.CAFile) // an unreadable file fails the requests
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", host, strings.TrimSpace(string(authority))))
 	return "address-" + hex.EncodeToString(sum[:16])

@@ -12,9 +12,9 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// dropInjected takes out of an object what the cluster always writes itself, if Git
-// holds no more than a placeholder for it: the certificates that are injected into
-// webhooks, definitions and API services, and the rules of aggregated roles.
+// dropInjected removes from an object the fields that controllers always fill in, if Git has
+// only a placeholder: the certificates injected into webhooks, definitions and API
+// services, and the rules of aggregated roles.
 func dropInjected(u *unstructured.Unstructured) {
 	switch groupKind := u.GroupVersionKind().GroupKind(); groupKind {
 	case schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
@@ -36,22 +36,22 @@ func dropInjected(u *unstructured.Unstructured) {
 	}
 }
 
-// dropPlaceholder removes a certificate that is none: empty, or the line break that
-// stands for one to be injected.
+// dropPlaceholder removes an empty certificate, or the line break that is the convention for
+// one to be injected.
 func dropPlaceholder(fields map[string]any, path ...string) {
 	if text, _, _ := unstructured.NestedString(fields, path...); text == "" || text == "Cg==" || text == "\n" {
 		unstructured.RemoveNestedField(fields, path...)
 	}
 }
 
-// ignoreRules returns the rules of the request that are for an object.
+// ignoreRules returns the ignore rules of the request for an object.
 func (r *applyRun) ignoreRules(u *unstructured.Unstructured) []config.IgnoreRule {
 	return slices.DeleteFunc(slices.Clone(r.req.Yield), func(rule config.IgnoreRule) bool { return !appliesTo(rule, u) })
 }
 
-// ignoreFields takes out of what is sent the fields that are left to others: those that
-// someone else owns. What is still only ours is sent as it is live, because a field
-// that its last owner leaves out is removed, or falls back to its default.
+// ignoreFields removes the fields not managed by Git from what is sent, if another manager
+// owns them. Fields that only the agent owns are sent with their live values, because a
+// field that its last owner omits is removed or reset to its default.
 func (r *applyRun) ignoreFields(t *target) {
 	live := t.liveObject()
 	if live == nil {
@@ -65,9 +65,8 @@ func (r *applyRun) ignoreFields(t *target) {
 	}
 }
 
-// sendComplete has an object that is created anew sent with the fields that were left to
-// others: these begin as Git says, and its replicas, if an autoscaler decides about them,
-// with the number there is.
+// sendComplete makes the apply of a recreated object include the fields not managed by Git,
+// with their values in Git, and with the live replicas if an autoscaler scales it.
 func (r *applyRun) sendComplete(ctx context.Context, t *target) error {
 	if t.complete == nil {
 		return nil
@@ -94,8 +93,8 @@ func (r *applyRun) sendComplete(ctx context.Context, t *target) error {
 	return nil
 }
 
-// leavesByOwner returns the fields of a live object that are ours, and those of others.
-// What kubectl applied counts as nobody's: the first apply takes it over.
+// leavesByOwner returns the fields of a live object that the agent owns, and those of other
+// managers. Fields that kubectl applied are in neither: the first apply takes them over.
 func leavesByOwner(live *unstructured.Unstructured) (ours, others []leaf) {
 	managers := clientSideManagers()
 	for _, e := range live.GetManagedFields() {
@@ -110,9 +109,9 @@ func leavesByOwner(live *unstructured.Unstructured) (ours, others []leaf) {
 	return ours, others
 }
 
-// ignoreField takes out what is at the end of steps, as yieldFields says. What is only
-// part of a value that another owns as one, such as an atomic list, is sent as it is
-// live: who sends the rest sends all of it.
+// ignoreField is ignoreFields for the field at the end of steps. A part of a value that
+// another manager owns as a whole, such as an atomic list, is sent with its live value,
+// because an apply of the value includes all of it.
 func ignoreField(desired, live *unstructured.Unstructured, steps []step, ours, others []leaf) {
 	path := pathOf(steps)
 	if (leaf{steps: steps}).isKey() {
@@ -155,7 +154,7 @@ func ignoreField(desired, live *unstructured.Unstructured, steps []step, ours, o
 	}
 }
 
-// isKey reports whether a field is one of those that name an item of a list.
+// isKey reports whether a field is part of the key of a list item.
 func (l leaf) isKey() bool {
 	if len(l.steps) < 2 {
 		return false

@@ -13,19 +13,19 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// listFrom is the number of objects of one kind and namespace from which one
-// LIST is cheaper than a GET for each.
+// listFrom is the number of objects of one kind and namespace from which a LIST is cheaper
+// than GETs.
 const listFrom = 4
 
-// spot is where objects are read together. Those with replicas are read whole,
-// the others without their content: Secrets never leave the cluster.
+// spot is where objects are read together: one kind in one namespace. Objects with replicas
+// are read whole, others as metadata, so that the content of Secrets is not read.
 type spot struct {
 	resource  ServedKind
 	namespace string
 	whole     bool
 }
 
-// readLive reads what is live of every object of the set.
+// readLive reads the live objects of the set.
 func (r *applyRun) readLive(ctx context.Context) error {
 	spots := map[spot][]*target{}
 	for _, t := range r.targets {
@@ -110,7 +110,7 @@ func (r *applyRun) list(ctx context.Context, p spot, targets []*target) (missing
 	return missing, nil
 }
 
-// checkOwners refuses to touch what belongs to another application.
+// checkOwners refuses objects that belong to another application.
 func (r *applyRun) checkOwners(context.Context) error {
 	if r.req.TakeOver {
 		return nil
@@ -129,7 +129,7 @@ func (r *applyRun) checkOwners(context.Context) error {
 		r.described(r.req.ApplicationID), r.req.PipedID, strings.Join(taken, "; "))
 }
 
-// claimObjects makes the objects the application's own before the first write.
+// claimObjects claims the objects for the application before the first write.
 func (r *applyRun) claimObjects(ctx context.Context) error {
 	if r.req.Claim == nil {
 		return nil
@@ -141,7 +141,7 @@ func (r *applyRun) claimObjects(ctx context.Context) error {
 	return r.req.Claim(ctx, refs)
 }
 
-// described names an application for a person: by more than its ID if it is known.
+// described returns an application for a message, by its name if it is known.
 func (r *applyRun) described(id string) string {
 	if r.req.Describe != nil {
 		if known := r.req.Describe(id); known != "" {

@@ -19,9 +19,9 @@ import (
 // A container that started meanwhile has read that content, and keeps what it read by its
 // environment although the object is restored.
 
-// findStalePods finds the running pods that read other content than Git's of what this apply
-// restores. A workload whose mode restarts pods for a change of that object is sent with
-// another config-hash; of the others the log names the pods.
+// findStalePods finds the running pods that read other content than Git's from the objects
+// that this apply restores. A workload whose mode restarts pods for such a change gets
+// another config-hash; the pods of others are logged.
 func (r *applyRun) findStalePods(ctx context.Context) error {
 	since, err := r.foreignSince(ctx)
 	if err != nil || len(since) == 0 {
@@ -49,7 +49,7 @@ func (r *applyRun) findStalePods(ctx context.Context) error {
 	return nil
 }
 
-// restartStale has the pods of a workload restarted, or says why they are not.
+// restartStale restarts the pods of a workload, or logs why it does not.
 func (r *applyRun) restartStale(t *target, d propagate.Decision, ref deploy.ObjectRef, from time.Time, pods []corev1.Pod) {
 	var names, uids []string
 	for _, pod := range pods {

@@ -19,8 +19,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// LeaseNamespace holds the Leases of agents: a namespace that every cluster has, so that
-// agents from anywhere meet there.
+// LeaseNamespace is the namespace of the agents' Leases. Every cluster has it.
 const LeaseNamespace = "default"
 
 // Annotations of a Lease.
@@ -33,7 +32,7 @@ const (
 	leaseRenewEvery = 15 * time.Second
 	leaseDuration   = 60 * time.Second
 	leaseRetryEvery = 5 * time.Second  // while another store holds it, or the cluster does not answer
-	leaseFirst      = 10 * time.Second // how long the first answer is waited for
+	leaseFirst      = 10 * time.Second // how long Problem waits for the first attempt
 	leaseTimeout    = 10 * time.Second // of one attempt
 )
 
@@ -50,13 +49,14 @@ type StoreLeaseConfig struct {
 	RenewEvery, RetryEvery, Duration time.Duration // defaults 15 s, 5 s and 60 s
 }
 
-// StoreLease keeps two stores from managing one cluster under one piped ID: the agent of the
-// store that holds the cluster's coordination.k8s.io Lease for the ID manages it, others
-// wait until it has expired. An agent of the same store continues at once. From its creation
-// on the cluster's clients send nothing that writes unless this store holds the Lease, by
-// the monotonic clock for no longer than half of its duration after the last renewal was
-// sent: what is sent then is answered or given up (requestTimeout) before another store may
-// hold it. It is a component: call Run once.
+// StoreLease prevents two stores from managing one cluster under one piped ID. The agent of
+// the store that holds the cluster's coordination.k8s.io Lease for the ID manages it;
+// others wait until the Lease has expired. An agent of the same store continues at once.
+//
+// From its creation on, the cluster's clients send writes only while this store holds the
+// Lease, and by the monotonic clock for at most half of its duration after the last
+// renewal was sent: such a write is answered or times out (requestTimeout) before another
+// store can hold the Lease. It is a component: call Run once.
 type StoreLease struct {
 	StoreLeaseConfig
 
@@ -66,16 +66,16 @@ type StoreLease struct {
 	problem error // another store holds it; nil otherwise
 	warned  string
 	sent    time.Time // when the last renewal was sent; zero: this store does not hold it
-	failure error     // why it could not be renewed since
+	failure error     // the error of the last attempt since
 	refused bool      // the agent has no right to write Leases
 
-	// What Run has seen of another holder: its last renewal, and when that was seen to follow an
-	// earlier one.
+	// The last renewal of another holder, and when it was observed to follow an earlier
+	// one. Of Run only.
 	renewal metav1.MicroTime
 	renewed time.Time
 }
 
-// NewStoreLease returns a StoreLease that is not asked for yet.
+// NewStoreLease returns a StoreLease that is not acquired yet.
 func NewStoreLease(c StoreLeaseConfig) *StoreLease {
 	if c.RenewEvery == 0 {
 		c.RenewEvery = leaseRenewEvery
@@ -94,8 +94,8 @@ func NewStoreLease(c StoreLeaseConfig) *StoreLease {
 	return l
 }
 
-// LeaseName returns the name of the Lease of a piped ID: the ID where it can be a part of
-// a name, a digest of it otherwise.
+// LeaseName returns the name of the Lease of a piped ID. It contains the ID if that is
+// valid in a name, otherwise a digest of it.
 func LeaseName(pipedID string) string {
 	if name := "piped-" + strings.ToLower(pipedID); name == "piped-"+pipedID && len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
@@ -104,12 +104,11 @@ func LeaseName(pipedID string) string {
 	return "piped-" + hex.EncodeToString(sum[:16])
 }
 
-// ErrReplaced is the cause to end Run with where the agent goes on to use the cluster.
+// ErrReplaced is the cause that ends Run where the agent continues to use the cluster.
 var ErrReplaced = errors.New("the connection to the cluster was replaced or removed")
 
-// Run acquires and renews the Lease until ctx ends, and then gives it up, so that another
-// store need not wait for its end. It is left to expire if ctx ends with ErrReplaced. An
-// agent that is killed gives up nothing.
+// Run acquires and renews the Lease until ctx ends, and then releases it, so that another
+// store need not wait for its expiry. It does not release it if ctx ends with ErrReplaced.
 func (l *StoreLease) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -132,8 +131,8 @@ func (l *StoreLease) Run(ctx context.Context) {
 }
 
 // Problem returns an error of kind Unavailable while another store holds the Lease. It
-// waits briefly for the first answer of the cluster. A cluster that does not answer, or
-// permits no Leases, is no problem.
+// waits for the first attempt, at most leaseFirst. A cluster that does not answer, or
+// forbids the Lease, is no problem.
 func (l *StoreLease) Problem(ctx context.Context) error {
 	wait := time.NewTimer(leaseFirst)
 	defer wait.Stop()
@@ -145,7 +144,7 @@ func (l *StoreLease) Problem(ctx context.Context) error {
 	return l.Known()
 }
 
-// Known is Problem as far as it is known now. Nil without a Lease.
+// Known is Problem without the wait. It returns nil for a nil StoreLease.
 func (l *StoreLease) Known() error {
 	if l == nil {
 		return nil
@@ -179,14 +178,14 @@ func (l *StoreLease) permit() error {
 		"this agent, on host %s with store %s, waits until it has renewed it", LeaseNamespace, LeaseName(l.PipedID), l.Cluster.Name(), since, why, l.Host, l.StoreID)
 }
 
-// age returns how long ago the last renewal was sent. The monotonic clock does not count
-// the time for which the machine was suspended, the other one may.
+// age returns how long ago the last renewal was sent, by the monotonic or the wall clock,
+// whichever shows more: the monotonic clock does not count the time of a suspended machine.
 func (l *StoreLease) age() time.Duration {
 	now := l.Now()
 	return max(now.Sub(l.sent), now.Round(0).Sub(l.sent.Round(0)))
 }
 
-// attempt acquires or renews the Lease once, and returns when to do so next.
+// attempt acquires or renews the Lease once, and returns the time until the next attempt.
 func (l *StoreLease) attempt(ctx context.Context) (next time.Duration) {
 	limited, done := context.WithTimeout(withoutFence(ctx), leaseTimeout)
 	defer done()
@@ -216,8 +215,8 @@ func (l *StoreLease) attempt(ctx context.Context) (next time.Duration) {
 	return l.RenewEvery
 }
 
-// note stores who holds the Lease: another store if there is a problem, or else this one by
-// a renewal that was sent at a time, or it is not known because the agent was refused.
+// note records the holder of the Lease: another store (problem), this one by a renewal sent
+// at that time, or unknown because the agent was refused.
 func (l *StoreLease) note(problem error, sent time.Time, refused bool) {
 	l.mu.Lock()
 	was := l.problem
@@ -235,8 +234,8 @@ func (l *StoreLease) note(problem error, sent time.Time, refused bool) {
 	l.Changed()
 }
 
-// failed logs why the Lease cannot be renewed; an outage of the whole cluster only if
-// nothing else has logged that.
+// failed logs why the Lease cannot be renewed. An outage of the whole cluster is logged
+// once for all (Cluster.Outage).
 func (l *StoreLease) failed(err error) {
 	l.mu.Lock()
 	l.failure = err
@@ -246,7 +245,7 @@ func (l *StoreLease) failed(err error) {
 	}
 }
 
-// warnOnce logs a warning when it is another than the last one.
+// warnOnce logs a warning unless it repeats the last one.
 func (l *StoreLease) warnOnce(text string) {
 	l.mu.Lock()
 	repeated := l.warned == text
@@ -257,7 +256,8 @@ func (l *StoreLease) warnOnce(text string) {
 	}
 }
 
-// acquire makes this store the holder of the Lease, or says which other one is.
+// acquire makes this store the holder of the Lease, or returns an error that names the
+// other holder.
 func (l *StoreLease) acquire(ctx context.Context) (other, err error) {
 	leases := l.Cluster.Typed().CoordinationV1().Leases(LeaseNamespace)
 	lease, err := leases.Get(ctx, LeaseName(l.PipedID), metav1.GetOptions{})
@@ -289,7 +289,7 @@ func (l *StoreLease) heldByAnother(lease *coordinationv1.Lease) error {
 		l.renewed = now
 	}
 	l.renewal = *s.RenewTime
-	alive := !l.renewed.IsZero() && now.Sub(l.renewed) < lasts // whatever the clocks say
+	alive := !l.renewed.IsZero() && now.Sub(l.renewed) < lasts // regardless of clock skew
 	if !alive && !l.clusterTime().Before(s.RenewTime.Add(lasts)) {
 		return nil
 	}
@@ -298,12 +298,12 @@ func (l *StoreLease) heldByAnother(lease *coordinationv1.Lease) error {
 		l.Cluster.Name(), l.PipedID, lease.Annotations[annotationLeaseHost], *s.HolderIdentity, l.StoreID, LeaseNamespace, lease.Name, l.Duration)
 }
 
-// clusterTime returns what the API server's clock shows, as far as it is known. Renewals are
-// written and compared by it, because the clocks of two agents may differ by more than the
-// Lease lasts.
+// clusterTime returns the estimated time of the API server. Renewals are written and
+// compared by it, because the clocks of two agents may differ by more than the duration of
+// the Lease.
 func (l *StoreLease) clusterTime() time.Time { return l.Now().Add(l.Cluster.Skew()) }
 
-// fill writes into the Lease that this store holds it from now on.
+// fill makes this store the holder in the Lease.
 func (l *StoreLease) fill(lease *coordinationv1.Lease) {
 	now, seconds := metav1.NewMicroTime(l.clusterTime()), int32(l.Duration/time.Second)
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != l.StoreID {
@@ -322,11 +322,11 @@ func (l *StoreLease) fill(lease *coordinationv1.Lease) {
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = &holder, &now, &seconds
 }
 
-// release gives the Lease up if this store holds it. What fails is left to its expiry.
+// release releases the Lease if this store holds it. If that fails, it expires.
 func (l *StoreLease) release(ctx context.Context) {
 	l.mu.Lock()
 	held := !l.sent.IsZero()
-	l.sent = time.Time{} // nothing is written from here on
+	l.sent = time.Time{} // no write passes the fence from here on
 	l.mu.Unlock()
 	if !held {
 		return
@@ -336,7 +336,7 @@ func (l *StoreLease) release(ctx context.Context) {
 	leases := l.Cluster.Typed().CoordinationV1().Leases(LeaseNamespace)
 	lease, err := leases.Get(ctx, LeaseName(l.PipedID), metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != l.StoreID || lease.Annotations[annotationLeaseHost] != l.Host {
-		return // or another agent of the store has it
+		return // another agent of the store holds it
 	}
 	none := ""
 	lease.Spec.HolderIdentity = &none

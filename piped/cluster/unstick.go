@@ -19,7 +19,7 @@ import (
 // the StatefulSet controller replaces no pod while one is not ready, not even
 // that one, so that a rollback would wait for ever for a pod that cannot start.
 //
-// Deleted are only pods that the StatefulSet controls, that are of one of the
+// It deletes only pods that the StatefulSet controls, that are of one of the
 // failed revisions (names of ControllerRevisions), not ready and not stopping
 // already, each only as it was read. Nothing is deleted before the controller has
 // seen the StatefulSet's last change, nor while that asks for a failed revision
