@@ -46,8 +46,8 @@ func ConfigRef(kind, namespace, name string) deploy.ObjectRef {
 	return deploy.ObjectRef{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// podConfig is the configuration that the pods of a workload get from the set, and how
-// its changes reach them.
+// podConfig is the configuration that the pods of a workload reference in the set, and how
+// changes of it reach them.
 type podConfig struct {
 	mode      kubernetes.PropagationMode
 	decisions []propagate.Decision // of what is outside of the set, too
@@ -57,8 +57,8 @@ type podConfig struct {
 	hash      string               // the same of fixed
 }
 
-// of returns the configuration of a workload. Named are objects that are not in the
-// set and count as well.
+// of returns the configuration of a workload. Named are referenced objects that are not in
+// the set.
 func (c configs) of(workload *unstructured.Unstructured, mode kubernetes.PropagationMode, named []manifest.Reference) podConfig {
 	p := podConfig{mode: mode}
 	p.decisions = propagate.Plan(mode, workload, func(r manifest.Reference) (propagate.Object, bool) {
@@ -83,7 +83,7 @@ func (c configs) of(workload *unstructured.Unstructured, mode kubernetes.Propaga
 	return p
 }
 
-// hash returns the hash of the content of some objects of the set.
+// hash returns the hash of the content of objects of the set.
 func (c configs) hash(refs []deploy.ObjectRef) string {
 	type content struct {
 		Ref  deploy.ObjectRef
@@ -96,7 +96,7 @@ func (c configs) hash(refs []deploy.ObjectRef) string {
 	return hashOf(all)
 }
 
-// hashOf returns the hash of what parsed objects hold.
+// hashOf returns the hash of parsed contents.
 func hashOf(content any) string {
 	text, err := json.Marshal(content) // sorts keys
 	if err != nil {
@@ -118,8 +118,8 @@ func (p podConfig) restarting() []deploy.ObjectRef {
 	return nil
 }
 
-// annotation returns the config-hash that the pods get when what they are restarted
-// for changes, "" when there is no such thing.
+// annotation returns the config-hash of the configuration for whose changes the pods are
+// restarted, "" without any.
 func (p podConfig) annotation() string {
 	switch {
 	case len(p.restarting()) == 0:
@@ -130,9 +130,9 @@ func (p podConfig) annotation() string {
 	return p.hash[:configHashLength]
 }
 
-// recorded is InventoryItem.ConfigHash: the hash of all of it, and behind a colon that
-// of what pods do not see change while they run, unless that is all. Rows of agents
-// that restarted for everything have only the first.
+// recorded returns InventoryItem.ConfigHash: the hash of the whole configuration and, after a
+// colon, that of the part whose changes running pods do not see, unless that is all of it.
+// Rows of earlier agents, which restarted for every change, have only the first.
 func (p podConfig) recorded() string {
 	if len(p.fixed) == len(p.refs) {
 		return p.all
@@ -140,8 +140,8 @@ func (p podConfig) recorded() string {
 	return p.all + ":" + p.hash
 }
 
-// sameFor reports whether nothing that pods are restarted for has changed since an
-// InventoryItem.ConfigHash was recorded; sure is false when that does not tell.
+// sameFor reports whether the configuration for which pods are restarted is unchanged since
+// an InventoryItem.ConfigHash was recorded; sure is false when the hash cannot show it.
 func (p podConfig) sameFor(recorded string) (same, sure bool) {
 	all, hash, split := strings.Cut(recorded, ":")
 	switch {
@@ -157,8 +157,8 @@ func (p podConfig) sameFor(recorded string) (same, sure bool) {
 	return hash == p.hash, true
 }
 
-// stampOf returns the config-hash annotation by which DesiredDigest takes account of
-// the configuration of an InventoryItem.ConfigHash.
+// stampOf returns the config-hash annotation that DesiredDigest includes for an
+// InventoryItem.ConfigHash.
 func stampOf(recorded string) string {
 	all, _, _ := strings.Cut(recorded, ":")
 	if len(all) < configHashLength || all == newConfigs().hash(nil) {
@@ -167,10 +167,10 @@ func stampOf(recorded string) string {
 	return all[:configHashLength]
 }
 
-// digestWorkload settles, of a workload, the configuration of its pods, its digest, and
-// whether it is the object that was applied last, whatever its configuration held. The
-// digest takes account of all of the configuration in every mode, so that a change of
-// the mode alone changes nothing.
+// digestWorkload sets the configuration of a workload's pods, its digest, and whether it is
+// the object that was applied last, regardless of its configuration. The digest includes
+// the whole configuration in every mode, so that a change of the mode alone writes
+// nothing.
 func (r *applyRun) digestWorkload(t *target, set configs) {
 	t.config = r.podConfig(t, set)
 	t.digest = r.digestOf(stamped(t.desired, stampOf(t.config.all)))
@@ -205,7 +205,7 @@ func stamped(workload *unstructured.Unstructured, hash string) *unstructured.Uns
 // configHashLength is how much of a hash the annotation holds, as in PipeCD.
 const configHashLength = 10
 
-// contentOf returns what of a ConfigMap or Secret reaches pods.
+// contentOf returns the parts of a ConfigMap or Secret that pods can read.
 func contentOf(u *unstructured.Unstructured) map[string]any {
 	out := map[string]any{}
 	for _, field := range []string{"data", "binaryData"} {
@@ -221,8 +221,8 @@ func contentOf(u *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// decoded returns values without their base64, of which there is more than one way
-// to write it. What is none is left for the API server to refuse.
+// decoded returns values without base64, which has several encodings of one value. Invalid
+// base64 is left to the API server to refuse.
 func decoded(data map[string]any) map[string]any {
 	out := make(map[string]any, len(data))
 	for key, value := range data {
@@ -236,8 +236,7 @@ func decoded(data map[string]any) map[string]any {
 	return out
 }
 
-// setConfigHash writes the config-hash annotation of a pod template; "" takes it
-// away.
+// setConfigHash sets the config-hash annotation of a pod template; "" removes it.
 func setConfigHash(workload *unstructured.Unstructured, hash string) {
 	path := []string{"spec", "template", "metadata", "annotations"}
 	annotations, _, err := unstructured.NestedMap(workload.Object, path...)
@@ -265,10 +264,9 @@ func configHash(workload *unstructured.Unstructured) string {
 	return hash
 }
 
-// decideRestarts decides for each changed workload that is live which config-hash it
-// is sent with: the one it has, whoever wrote it, unless what its pods get from
-// the set is other than when it was applied last. When that is not known, what is
-// live of the configuration decides.
+// decideRestarts decides with which config-hash each changed live workload is sent: the live
+// one, unless the configuration of its pods has changed since it was last applied. If that
+// is unknown, the live configuration decides.
 func (r *applyRun) decideRestarts(ctx context.Context) error {
 	live := map[deploy.ObjectRef]*target{}
 	for _, t := range r.targets {
@@ -318,8 +316,8 @@ func (r *applyRun) decideRestarts(ctx context.Context) error {
 	return nil
 }
 
-// configChanged reports whether the live content of these ConfigMaps and Secrets
-// is other than what is about to be applied.
+// configChanged reports whether the live content of these ConfigMaps and Secrets differs
+// from what is about to be applied.
 func (r *applyRun) configChanged(ctx context.Context, refs []deploy.ObjectRef, targets map[deploy.ObjectRef]*target) (bool, error) {
 	for _, ref := range refs {
 		t := targets[ref]

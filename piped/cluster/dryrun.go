@@ -17,8 +17,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// findNamespaces makes sure that every namespace the new objects need is there,
-// is part of the set, or may be created.
+// findNamespaces checks that every namespace of the new objects exists, is part of the set,
+// or may be created.
 func (r *applyRun) findNamespaces(ctx context.Context) error {
 	inSet := map[string]*target{}
 	for _, t := range r.targets {
@@ -81,8 +81,8 @@ func (r *applyRun) namespaceExists(ctx context.Context, name string) (bool, erro
 	return false, fmt.Errorf("look for namespace %q: %w", name, r.cluster.Classify(err))
 }
 
-// dryRun lets the API server try every changed object, so that a set with a bad
-// object changes nothing. What cannot be tried alone is said in the log.
+// dryRun dry-runs every changed object, so that a set with an invalid object changes nothing.
+// It logs the objects that cannot be dry-run on their own.
 func (r *applyRun) dryRun(ctx context.Context) error {
 	newCRDs := r.changedCRDs()
 	for _, t := range r.changed() {
@@ -126,7 +126,7 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 	return refused(together(errs))
 }
 
-// refused says that a dry run kept everything from being changed.
+// refused returns the error of a dry run because of which nothing was changed.
 func refused(err error) error {
 	if err == nil || deploy.IsKind(err, deploy.Unavailable) {
 		return err // then nothing is known about the objects
@@ -134,8 +134,8 @@ func refused(err error) error {
 	return deploy.Errorf(deploy.KindOf(err), "nothing was changed: %w", err)
 }
 
-// dryRunOne sends one object as a dry run. Planned is nil unless the object is a
-// workload: of others it only matters whether they are refused.
+// dryRunOne dry-runs one object. Planned is the answer for a workload, nil for other objects,
+// of which only a refusal matters.
 func (r *applyRun) dryRunOne(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	err = r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
 		answer, err := r.cluster.patch(ctx, t, metav1.DryRunAll)
@@ -145,16 +145,16 @@ func (r *applyRun) dryRunOne(ctx context.Context, t *target) (planned *unstructu
 	return planned, err
 }
 
-// serverSideApply sends object, which is t as it is desired or near to it, and returns
-// all of the answer.
+// serverSideApply sends object, a variant of t's desired object, and returns the whole
+// answer.
 func (c *Cluster) serverSideApply(ctx context.Context, t *target, object *unstructured.Unstructured, dryRun ...string) (*unstructured.Unstructured, error) {
 	return c.ResourceClient(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, object,
 		metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: dryRun})
 }
 
-// patch sends one object by server-side apply. The answer is the object as it is
-// now, *unstructured.Unstructured; of a dry run of what is no workload it is the
-// metadata.
+// patch sends one object by server-side apply. The answer is the whole object
+// (*unstructured.Unstructured), except for a dry run of an object that is no workload,
+// whose answer is metadata.
 func (c *Cluster) patch(ctx context.Context, t *target, dryRun ...string) (metav1.Object, error) {
 	if t.isWorkload() || len(dryRun) == 0 {
 		answer, err := c.serverSideApply(ctx, t, t.desired, dryRun...)
@@ -176,7 +176,7 @@ func (c *Cluster) patch(ctx context.Context, t *target, dryRun ...string) (metav
 	return answer, nil
 }
 
-// changedCRDs returns the kinds whose definitions this set writes.
+// changedCRDs returns the kinds whose definitions this apply writes.
 func (r *applyRun) changedCRDs() map[schema.GroupKind]bool {
 	var crds []*unstructured.Unstructured
 	for _, t := range r.changed() {
@@ -189,8 +189,8 @@ func (r *applyRun) changedCRDs() map[schema.GroupKind]bool {
 	return kinds
 }
 
-// cannotTry says why the refusal of a dry run does not mean that applying would
-// be refused; "" when it does.
+// cannotTry explains why the refusal of a dry run does not imply that the apply would be
+// refused; "" when it does.
 func (r *applyRun) cannotTry(t *target, err error) string {
 	switch {
 	case err == nil:
@@ -203,7 +203,7 @@ func (r *applyRun) cannotTry(t *target, err error) string {
 	return ""
 }
 
-// needsPolicies reports whether admission looks at other objects of the set.
+// needsPolicies reports whether admission depends on other objects of the set.
 func needsPolicies(t *target) bool {
 	kind := manifest.GroupKind(t.ref)
 	return kind == schema.GroupKind{Kind: "Pod"} || levelOf(kind) == levelBindings

@@ -17,7 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// ForeignRequest is an application whose objects are looked for.
+// ForeignRequest is an application whose objects Foreign reads.
 type ForeignRequest struct {
 	ApplicationID string
 	PipedID       string
@@ -29,11 +29,11 @@ type ForeignRequest struct {
 	Propagation   kubernetes.PropagationMode // as in ApplyRequest
 }
 
-// Foreign returns the live objects among those that the application declares which
-// are not marked as its own: what the first apply would take over, by kind and name.
-// Hooks, and objects of kinds that are not there, count as absent. Nothing is written:
-// what an apply changes is found out by dry runs. The error is Unavailable when the
-// cluster does not answer, and Invalid when one of the objects may not be read.
+// Foreign returns the live objects that the application declares but that are not marked as
+// its own, which the first apply would take over, sorted by kind and name. Hooks and
+// objects of unknown kinds are skipped. Nothing is written: dry runs show what an apply
+// would change. The error is Unavailable when the cluster does not answer, and Invalid
+// when the agent may not read an object.
 func (c *Cluster) Foreign(ctx context.Context, req ForeignRequest) ([]deploy.AdoptedObject, error) {
 	known, err := c.placed(ctx, req)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Cluster) Foreign(ctx context.Context, req ForeignRequest) ([]deploy.Ado
 	return out, nil
 }
 
-// placed returns the objects of kinds that the cluster serves, where they belong.
+// placed returns the objects of served kinds with their namespaces.
 func (c *Cluster) placed(ctx context.Context, req ForeignRequest) ([]manifest.Object, error) {
 	var mu sync.Mutex
 	var out []manifest.Object
@@ -105,14 +105,14 @@ func (c *Cluster) placed(ctx context.Context, req ForeignRequest) ([]manifest.Ob
 	return out, g.Wait()
 }
 
-// marked reports whether a live object says of itself that it is the application's.
+// marked reports whether a live object has the application's marks.
 func (r *applyRun) marked(live metav1.Object) bool {
 	annotations := live.GetAnnotations()
 	return annotations[manifest.AnnotationApplication] == r.req.ApplicationID && annotations[manifest.AnnotationPiped] == r.req.PipedID &&
 		live.GetLabels()[manifest.LabelApplication] == r.req.ApplicationID
 }
 
-// managersOf returns who owns fields of an object, apart from its status and the like.
+// managersOf returns the field managers of an object without those of subresources.
 func managersOf(live metav1.Object) (managers []string) {
 	for _, e := range live.GetManagedFields() {
 		if e.Subresource == "" {
@@ -123,8 +123,8 @@ func managersOf(live metav1.Object) (managers []string) {
 	return slices.Compact(managers)
 }
 
-// changes tells whether applying the object changes more of it than whose it is and
-// its annotations. What the API server would refuse counts as a change.
+// changes reports whether an apply changes more of the object than ownership and
+// annotations. A refusal by the API server counts as a change.
 func (r *applyRun) changes(ctx context.Context, t *target) (changed bool, err error) {
 	client := r.cluster.ResourceClient(t.resource, t.ref.Namespace)
 	err = r.cluster.retry(ctx, nil, func(ctx context.Context) error {

@@ -17,16 +17,16 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Mark names the version of what an object declares, as far as its metadata tells.
-// It is equal for two versions of an object between which nobody wrote more than its
-// status, or its replicas by its scale, as autoscalers do: if the replicas were ours,
-// that takes them from us (OwnedHash). A person who scales it has written it. It is
+// Mark identifies the version of an object's desired state by its metadata. It is equal for
+// two versions of an object that differ only in status, or in replicas that an autoscaler
+// set through the scale subresource: if the agent owned the replicas, OwnedHash shows that.
+// Scaling with kubectl changes the Mark. It is
 //
 //   - "g:" and metadata.generation, where the API server counts it and no autoscaler
-//     has scaled the object; labels and annotations are then no part of it, but whoever
-//     changes ours takes them from us;
-//   - else "w:" and a hash of who wrote which fields and when, from its managed
-//     fields; two writes of one manager within a second may look the same;
+//     has scaled the object; it does not cover labels and annotations, whose change
+//     shows in OwnedHash if the agent owned them;
+//   - otherwise "w:" and a hash of managers, fields and times of the managed fields;
+//     two writes of one manager within a second may be equal;
 //   - "v:" and metadata.resourceVersion where there are no managed fields.
 //
 // It is never "".
@@ -52,8 +52,8 @@ func Mark(o metav1.Object) string {
 	return "w:" + hex.EncodeToString(sum[:16])
 }
 
-// isScaler reports whether an entry of managed fields is of somebody who scales the
-// object by its scale, and no person who does that by hand.
+// isScaler reports whether an entry of managed fields belongs to an autoscaler, which writes
+// the scale subresource. Kubectl does so for a user.
 func isScaler(e metav1.ManagedFieldsEntry) bool {
 	return e.Subresource == "scale" && !strings.HasPrefix(e.Manager, "kubectl")
 }
@@ -72,16 +72,15 @@ func fieldsText(e metav1.ManagedFieldsEntry) string {
 	return canonical(e.FieldsV1.GetRawBytes())
 }
 
-// ValuesDigest returns a digest of the values, in an object as the API server
-// returned it, of the fields that the agent owns by server-side apply; "" when it owns
-// none. Two readings of an object in one API version have the same digest exactly when
-// those values are the same: the digest covers what the API server made of them
-// (defaults, quantities), and nothing that others own. Readings are meant as JSON: an
-// object within an object, such as a volume claim template, loses its kind as protobuf.
+// ValuesDigest returns a digest of the values of the fields that the agent owns by
+// server-side apply, in an object as returned by the API server; "" when it owns none. Two
+// reads of an object in one API version have the same digest exactly when these values are
+// equal. The digest covers the values after defaulting and normalisation, and no field of
+// other managers. It is meant for JSON: nested objects such as volume claim templates lose
+// their kind in protobuf.
 //
-// Lists are read as managed fields address them: items by their key or their value,
-// whatever their order; what is owned as one value (an atomic list or map) counts
-// with all that is in it.
+// List items are addressed as in managed fields, by key or value, regardless of their
+// order. A value that is owned as a whole (an atomic list or map) counts completely.
 func ValuesDigest(u *unstructured.Unstructured) string {
 	return valuesDigest(u, u.GetManagedFields())
 }
@@ -103,8 +102,7 @@ func baselineOf(u *unstructured.Unstructured) (owned, mark, values string) {
 	return OwnedHash(fields), Mark(&meta), valuesDigest(u, fields)
 }
 
-// ownedFields returns the fields of an object that the agent owns by server-side
-// apply. The error says that they cannot be read.
+// ownedFields returns the fields of an object that the agent owns by server-side apply.
 func ownedFields(o metav1.Object) (*fieldpath.Set, error) { return ownedOf(o.GetManagedFields()) }
 
 func ownedOf(fields []metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
@@ -134,8 +132,8 @@ func setOf(e metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	return set, nil
 }
 
-// digestOwned writes what the fields of a set, which are fields of v, hold. A field
-// that has owned fields below it is ours no further than that it is there.
+// digestOwned writes the values in v of a set of fields. Of a field with owned fields below
+// it only the presence counts.
 func digestOwned(h hash.Hash, set *fieldpath.Set, v any) {
 	for e := range set.Members.All() {
 		if _, below := set.Children.Get(e); !below {
@@ -155,7 +153,7 @@ func digestOwned(h hash.Hash, set *fieldpath.Set, v any) {
 	}
 }
 
-// digestField writes a field's address and values in a form that no others have.
+// digestField writes a field's address and values in an unambiguous form.
 func digestField(h hash.Hash, kind byte, e fieldpath.PathElement, values []any) {
 	address, err := fieldpath.SerializePathElement(e)
 	if err != nil {
@@ -170,8 +168,8 @@ func digestField(h hash.Hash, kind byte, e fieldpath.PathElement, values []any) 
 	h.Write(text)
 }
 
-// found returns the values at a path element of v, a value of JSON: none if it is
-// not there, and several only where items of a list have the same key.
+// found returns the values at a path element of v, a JSON value: none if it is missing,
+// several only where list items have the same key.
 func found(v any, e fieldpath.PathElement) []any {
 	switch v := v.(type) {
 	case map[string]any:

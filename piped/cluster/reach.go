@@ -17,32 +17,32 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Reach is the configuration of one object that runs pods, whose changes its pods see
-// while they run.
+// Reach is the configuration of one object that runs pods, as far as running pods see its
+// changes.
 type Reach struct {
 	Workload deploy.ObjectRef
 	Selector string // of its pods, "" when it has none that can be used
 	// Configs holds the hash of the content of each ConfigMap and Secret, by key, "" for
 	// one that is not there.
 	Configs map[string]string
-	// Named are those of Configs that are not in the set, which are left out of Configs:
-	// ReadConfig tells what they hold.
+	// Named are the referenced objects that are not in the set. They are not in Configs:
+	// ReadConfig returns their content.
 	Named []deploy.ObjectRef
-	Off   bool // the workload's mode tells its pods nothing
+	Off   bool // the workload's mode notifies no running pods
 }
 
-// Content is what a ConfigMap or Secret holds.
+// Content is the content of a ConfigMap or Secret.
 type Content struct {
 	Hash    string    // of the content
 	Version string    // its resource version, of ReadConfig only
 	At      time.Time // when it was written, by the API server's clock, to the second
-	// Restored: it holds what it did after the last apply, and was written all the same,
-	// because somebody has changed the object meanwhile.
+	// Restored reports that the apply only restored the content after a change in the
+	// cluster.
 	Restored bool
 }
 
-// reach returns the reach of the workloads among targets, and what the ConfigMaps and
-// Secrets among them hold.
+// reach returns the reach of the workloads among targets, and the contents of the ConfigMaps
+// and Secrets among them.
 func (r *applyRun) reach(targets []*target) (all []Reach, contents map[string]Content) {
 	contents = map[string]Content{}
 	for _, t := range targets {
@@ -66,7 +66,7 @@ func (r *applyRun) reach(targets []*target) (all []Reach, contents map[string]Co
 	return all, contents
 }
 
-// reachOf returns the reach of what runs pods, by what ConfigMaps and Secrets hold.
+// reachOf returns the reach of an object that runs pods.
 func (r *applyRun) reachOf(t *target, hashes map[string]string) (_ Reach, ok bool) {
 	out := Reach{
 		Workload: t.ref, Selector: podSelector(t.desired), Configs: map[string]string{},
@@ -86,9 +86,8 @@ func (r *applyRun) reachOf(t *target, hashes map[string]string) (_ Reach, ok boo
 	return out, len(out.Configs)+len(out.Named) > 0
 }
 
-// reachBefore returns the reach of the workloads that are there, for which it is not
-// known, as it is before the first write. What an object holds that is about to be
-// changed is read.
+// reachBefore returns the reach, before the first write, of the existing workloads for which
+// it is not recorded. It reads the live content of objects that are about to change.
 func (r *applyRun) reachBefore(ctx context.Context) (all []Reach, err error) {
 	hashes, sets := map[string]string{}, map[string]*target{}
 	for _, t := range r.targets {
@@ -116,8 +115,8 @@ func (r *applyRun) reachBefore(ctx context.Context) (all []Reach, err error) {
 	return all, nil
 }
 
-// contentBefore returns the hash of what a live ConfigMap or Secret of the set holds, ""
-// when it is not there.
+// contentBefore returns the hash of the live content of a ConfigMap or Secret of the set, ""
+// when it does not exist.
 func (r *applyRun) contentBefore(ctx context.Context, t *target) (string, error) {
 	if t.live == nil {
 		return "", nil
@@ -129,9 +128,9 @@ func (r *applyRun) contentBefore(ctx context.Context, t *target) (string, error)
 	return before.Hash, nil
 }
 
-// logUnreached tells of the configuration that has changed without its reaching the pods that
-// run. Of what is not in Git, whose change no stage sees, it tells beforehand, with each
-// write of a workload that would not see it.
+// logUnreached logs changed configuration that running pods do not see. For objects that are
+// not in Git, whose changes no stage sees, it logs that in advance with each write of a
+// workload that would not see them.
 func (r *applyRun) logUnreached() {
 	written := map[deploy.ObjectRef]bool{}
 	for _, t := range r.targets {
@@ -154,7 +153,7 @@ func (r *applyRun) logUnreached() {
 	}
 }
 
-// whyUnreached says why the pods of a target are not made to see a change, and when they do.
+// whyUnreached explains why running pods of a target do not see a change, and when they will.
 func (t *target) whyUnreached(d propagate.Decision) string {
 	end := "restarted"
 	if !t.isWorkload() {
@@ -166,8 +165,8 @@ func (t *target) whyUnreached(d propagate.Decision) string {
 	return fmt.Sprintf("the pods of %s keep what they have of it until they are %s: %s", t.ref, end, d.Why)
 }
 
-// ReadConfig returns what a ConfigMap or Secret holds; all of it is zero when there is
-// none.
+// ReadConfig reads the content of a ConfigMap or Secret. It returns the zero Content when
+// the object does not exist.
 func (c *Cluster) ReadConfig(ctx context.Context, ref deploy.ObjectRef) (Content, error) {
 	content, err := c.readConfig(ctx, ref, nil)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	usableTimeout  = time.Minute
 )
 
-// write sends the changed objects: what defines others first, then wave by wave.
+// write sends the changed objects: namespaces and definitions first, then wave by wave.
 func (r *applyRun) write(ctx context.Context) error {
 	if err := r.createNamespaces(ctx); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (r *applyRun) write(ctx context.Context) error {
 	return nil
 }
 
-// waves returns the objects that define others, and the rest in waves, in the order
+// waves returns the namespaces and definitions, and the other objects in waves, in the order
 // of writing.
 func (r *applyRun) waves() (definitions []*target, waves [][]*target) {
 	byOrder := map[int][]*target{}
@@ -66,7 +66,7 @@ func (r *applyRun) waves() (definitions []*target, waves [][]*target) {
 	return definitions, waves
 }
 
-// sources returns the objects of targets that are there.
+// sources returns the objects of targets without the expired ones.
 func sources(targets []*target) (out []manifest.Object) {
 	for _, t := range targets {
 		if !t.expired {
@@ -76,7 +76,7 @@ func sources(targets []*target) (out []manifest.Object) {
 	return out
 }
 
-// writeWave sends the changed ones of the objects, level by level.
+// writeWave sends the changed objects of a wave, level by level.
 func (r *applyRun) writeWave(ctx context.Context, targets []*target) error {
 	changed := slices.DeleteFunc(slices.Clone(targets), func(t *target) bool { return !t.changed })
 	for _, group := range byLevel(changed, func(t *target) schema.GroupKind { return manifest.GroupKind(t.ref) }) {
@@ -144,8 +144,8 @@ func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 	return nil
 }
 
-// send applies one object, after taking over what kubectl owns of it at the
-// first contact, and what is in its way.
+// send applies one object. Before, it takes over the fields that kubectl owns at the first
+// apply, and colliding items.
 func (r *applyRun) send(ctx context.Context, t *target) error {
 	live, first := t.live, r.firstContact(t)
 	return r.cluster.retryWrite(ctx, r.wait, func(ctx context.Context) error {
@@ -171,9 +171,8 @@ func (r *applyRun) send(ctx context.Context, t *target) error {
 	})
 }
 
-// answered takes the API server's answer to an apply: what tells later whether the
-// object was changed since, and of it no more than is used. The content of Secrets is
-// not kept.
+// answered reads the API server's answer to an apply: the baseline by which later changes
+// are detected, and the result without unused parts. The content of Secrets is dropped.
 func (t *target) answered(answer *unstructured.Unstructured) {
 	t.owned, t.mark, t.values = baselineOf(answer)
 	t.result, t.writtenAt = answer, lastWritten(answer)
@@ -184,8 +183,8 @@ func (t *target) answered(answer *unstructured.Unstructured) {
 	}
 }
 
-// adopt takes over what kubectl owns of a live object. When that fails it
-// returns nil as the live object: a repetition reads it again.
+// adopt takes over the fields of a live object that kubectl owns. After an error it returns
+// nil as the live object, so that a retry reads it again.
 func (r *applyRun) adopt(ctx context.Context, t *target, live metav1.Object) (metav1.Object, error) {
 	client := r.cluster.ResourceClient(t.resource, t.ref.Namespace)
 	if live == nil {
@@ -204,12 +203,12 @@ func (r *applyRun) adopt(ctx context.Context, t *target, live metav1.Object) (me
 	return live, nil
 }
 
-// firstContact reports whether the live object was not applied by us before.
+// firstContact reports whether the agent applies the live object for the first time.
 func (r *applyRun) firstContact(t *target) bool {
 	return t.live != nil && (t.recorded == nil || t.recorded.UID != string(t.live.GetUID()))
 }
 
-// record makes the inventory's item of an object that was just written.
+// record sets the inventory item of an object that was just written.
 func (r *applyRun) record(t *target) {
 	t.done = configured
 	switch {
@@ -227,8 +226,8 @@ func (r *applyRun) record(t *target) {
 	}
 }
 
-// creatorOf returns the deployment that created the object, "" when it was there
-// before the application. One that was only replaced keeps its creator.
+// creatorOf returns the deployment that created the object, "" when it is older than the
+// application. A replaced object retains its creator.
 func (r *applyRun) creatorOf(t *target) string {
 	uid := t.result.GetUID()
 	switch {
@@ -246,8 +245,8 @@ func (r *applyRun) creatorOf(t *target) string {
 	return ""
 }
 
-// awaitEnd waits until an object that is being deleted is gone: what is applied
-// to it would go with it.
+// awaitEnd waits until an object that is being deleted is gone, because an apply to it would
+// be lost.
 func (r *applyRun) awaitEnd(ctx context.Context, t *target) error {
 	r.req.Log.Infof("%s is being deleted; waiting until it is gone", t.ref)
 	client, uid := r.cluster.MetadataClient(t.resource, t.ref.Namespace), t.live.GetUID()
@@ -266,7 +265,7 @@ func (r *applyRun) awaitEnd(ctx context.Context, t *target) error {
 		t.ref, t.source.Origin, t.live.GetFinalizers())
 }
 
-// awaitUsable waits until what others of the set need can be used: a definition is
+// awaitUsable waits until other objects of the set can use this one: a definition is
 // established and its kinds are served, a namespace is active.
 func (r *applyRun) awaitUsable(ctx context.Context, t *target) error {
 	var ready func(context.Context, *unstructured.Unstructured) (bool, error)
@@ -283,7 +282,7 @@ func (r *applyRun) awaitUsable(ctx context.Context, t *target) error {
 	err := wait.PollUntilContextTimeout(ctx, usableInterval, usableTimeout, true, func(ctx context.Context) (bool, error) {
 		live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
 		if err != nil {
-			return false, nil // asked again until the time is over
+			return false, nil // retried until the timeout
 		}
 		return ready(ctx, live)
 	})
@@ -296,8 +295,8 @@ func (r *applyRun) awaitUsable(ctx context.Context, t *target) error {
 	return nil
 }
 
-// served reports whether the kinds of a definition can be used: they are served
-// a moment after the definition is established.
+// served reports whether the kinds of a definition are served, which is a moment after the
+// definition is established.
 func (c *Cluster) served(ctx context.Context, crd *unstructured.Unstructured) (bool, error) {
 	if ok, err := established(crd); !ok {
 		return false, err
