@@ -77,7 +77,7 @@ func orderedValues(d map[string]any) []any {
 	return out
 }
 
-// extra returns what a call costs beside the weight of its arguments, for the
+// extra returns what a call costs in addition to the weight of its arguments, for the
 // functions whose work or result is larger than that; nil for the others.
 func extra(name string) func(args []reflect.Value) float64 {
 	size := func(v reflect.Value) float64 { return float64(v.Len()) }
@@ -177,7 +177,7 @@ func turns(name string, args []reflect.Value) float64 {
 
 var width = regexp.MustCompile(`\d+`)
 
-// widest is how much a format may make of one argument, beside the argument.
+// widest is how much a format may make of one argument, in addition to the argument.
 func widest(format string) float64 {
 	if strings.Contains(format, "*") {
 		return 1e6 // what fmt takes at most

@@ -14,7 +14,7 @@ const (
 	// within a second or two.
 	budget = 1 << 24
 	step   = 32
-	// templateCall is what one {{template}} costs beside what it does.
+	// templateCall is what one {{template}} costs in addition to its body.
 	templateCall = 4 << 10
 	// maxDepth bounds how lists and dicts are nested. One that holds itself has no
 	// end, and printing it would end the process.

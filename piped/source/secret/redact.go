@@ -13,7 +13,7 @@ import (
 )
 
 // minRedacted is how long a text is at least that is taken out of messages:
-// shorter ones stand in too many words to be told from them.
+// shorter ones are part of too many words.
 const minRedacted = 4
 
 const redacted = "[redacted]"
@@ -59,7 +59,7 @@ func NewRedactor(secrets map[string]string) *Redactor {
 	return &Redactor{secrets: secrets, replacer: strings.NewReplacer(pairs...)}
 }
 
-// Secrets returns what NewRedactor was given, for who makes another one later; it
+// Secrets returns what NewRedactor was given, for a caller that makes another one later; it
 // is not to be changed.
 func (r *Redactor) Secrets() map[string]string {
 	if r == nil {

@@ -28,12 +28,12 @@ func names(all ...string) set {
 	return out
 }
 
-// hazards are the functions that could make much of little, and what is looked
-// at before they are called.
+// hazards are the functions that can make a large result of small arguments, and what is
+// checked before they are called.
 type hazards struct {
 	counts     set // numbers say how much they make
 	multiplies set // they make as much as the product of two arguments
-	searches   set // they look for a regular expression in a text
+	searches   set // they search for a regular expression in a text
 	compares   set // they compare each item of a list with each of another
 	merges     set // they change their first argument
 	writes     set // they walk a value to its ends
@@ -54,7 +54,7 @@ func newHazards() hazards {
 	}
 }
 
-// bounded returns f with its arguments and its result looked at.
+// bounded returns f with checks of its arguments and of its result.
 func (g *guard) bounded(name string, f any) any {
 	fn := reflect.ValueOf(f)
 	typ := fn.Type()
@@ -146,8 +146,8 @@ func acyclic(name string, args []reflect.Value) error {
 	return nil
 }
 
-// holds reports whether v is or holds the map at the address, or is too large to
-// tell.
+// holds reports whether v is or contains the map at the address, or is too large to be
+// searched.
 func holds(v reflect.Value, address uintptr, left *int) bool {
 	v = bare(v)
 	if *left--; *left < 0 {

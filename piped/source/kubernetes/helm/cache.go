@@ -14,9 +14,9 @@ import (
 	"sync"
 )
 
-// cache keeps downloaded charts and indexes on disk: each content once, named by its SHA-256,
-// and beside it which chart has which content. What is broken or cannot be
-// written counts as not there. When it is full the oldest files go.
+// cache stores downloaded charts and indexes on disk: each content once, named by its
+// SHA-256, with an index of which chart has which content. Files that are broken or cannot
+// be written count as missing. When the cache is full, the oldest files are evicted.
 type cache struct {
 	dir   string // "" keeps nothing
 	limit int64

@@ -9,8 +9,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 )
 
-// chartFiles are .Files: what a chart holds beside its templates. Methods and
-// results are Helm's.
+// chartFiles are .Files: the files of a chart that are no templates. Methods and results
+// are Helm's.
 type chartFiles map[string][]byte
 
 func newChartFiles(from []*common.File) chartFiles {

@@ -161,7 +161,7 @@ func unreachable(ctx context.Context, shown string, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 		if !deploy.IsKind(err, deploy.Unavailable) {
-			return err // who asked is gone
+			return err // the caller is gone
 		}
 	}
 	if deploy.IsKind(err, deploy.Invalid) {

@@ -33,7 +33,7 @@ func (r *rendering) complete(ctx context.Context, c *chart.Chart, at place) erro
 			return fmt.Errorf("get its dependency %s %s: %w", d.Name, version, err)
 		}
 		if !satisfies(got, d) {
-			return deploy.Errorf(deploy.Invalid, "its dependency %s %s is chart %s %s at %s; mend Chart.yaml",
+			return deploy.Errorf(deploy.Invalid, "its dependency %s %s is chart %s %s at %s; fix Chart.yaml",
 				d.Name, d.Version, got.Name(), got.Metadata.Version, withoutSecrets(d.Repository))
 		}
 		leaveOutStale(c, d.Name)
@@ -48,8 +48,8 @@ func satisfies(have *chart.Chart, d *chart.Dependency) bool {
 	return have.Name() == d.Name && (d.Version == "" || chartutil.IsCompatibleRange(d.Version, have.Metadata.Version))
 }
 
-// leaveOutStale takes the charts of a name out of charts/ that have a version
-// nobody wants, as helm dependency update does.
+// leaveOutStale removes the charts of a name from charts/ whose version no dependency wants,
+// as helm dependency update does.
 func leaveOutStale(c *chart.Chart, name string) {
 	c.SetDependencies(slices.DeleteFunc(slices.Clone(c.Dependencies()), func(have *chart.Chart) bool {
 		wanted := slices.ContainsFunc(c.Metadata.Dependencies, func(d *chart.Dependency) bool { return satisfies(have, d) })

@@ -115,9 +115,9 @@ func collect(c *chart.Chart, parent common.Values, files *[]templateFile) map[st
 	return scope
 }
 
-// templateError says where a template failed, and why.
+// templateError returns the error of a template with the place where it failed.
 func templateError(ctx context.Context, file string, err error) error {
-	var told *toldError
+	var failed *failError
 	var spent *limitError
 	switch {
 	case ctx.Err() != nil:
@@ -128,8 +128,8 @@ func templateError(ctx context.Context, file string, err error) error {
 		return cause
 	case errors.As(err, &spent):
 		return deploy.Errorf(deploy.Invalid, "%s: %w", file, spent)
-	case errors.As(err, &told):
-		return deploy.Errorf(deploy.Invalid, "%s: %s", position(err, file), told.text)
+	case errors.As(err, &failed):
+		return deploy.Errorf(deploy.Invalid, "%s: %s", position(err, file), failed.text)
 	}
 	var chain []string
 	for ; err != nil; err = errors.Unwrap(err) {

@@ -28,7 +28,7 @@ func functionMap() template.FuncMap {
 		"toToml": toTOML, "mustToToml": mustToTOML, "fromToml": fromTOML,
 
 		"required": required,
-		"fail":     func(text string) (string, error) { return "", &toldError{text} },
+		"fail":     func(text string) (string, error) { return "", &failError{text} },
 		"lookup":   func(apiVersion, kind, namespace, name string) map[string]any { return map[string]any{} },
 
 		"getHostByName": func(string) string { return "" },
@@ -43,7 +43,7 @@ func functionMap() template.FuncMap {
 // required returns a value, or the message as an error if it is nil or "".
 func required(text string, v any) (any, error) {
 	if v == nil || v == "" {
-		return v, &toldError{text}
+		return v, &failError{text}
 	}
 	return v, nil
 }

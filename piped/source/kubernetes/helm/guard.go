@@ -8,11 +8,10 @@ import (
 	"text/template"
 )
 
-// guard executes templates within bounds. Package text/template has none, so
-// steps are put into the parsed templates: one into each turn of each loop, which
-// looks whether the time is over, and two around the body of each template, which
-// count how deep the templates call each other. What templates write and what
-// functions return is counted in bytes.
+// guard executes templates within bounds. Package text/template has none, so steps are
+// inserted into the parsed templates: one into each turn of each loop, which checks the
+// time limit, and two around the body of each template, which count the depth of calls.
+// The output of templates and the results of functions are counted in bytes.
 type guard struct {
 	ctx     context.Context
 	left    int64 // bytes
@@ -41,10 +40,10 @@ func limitf(format string, args ...any) error {
 	return &limitError{fmt.Sprintf(format, args...)}
 }
 
-// toldError is the message of fail and required.
-type toldError struct{ text string }
+// failError is the message of fail and required.
+type failError struct{ text string }
 
-func (e *toldError) Error() string { return e.text }
+func (e *failError) Error() string { return e.text }
 
 // functions returns t with Helm's functions and the steps.
 func (g *guard) functions(t *template.Template) *template.Template {

@@ -68,7 +68,7 @@ func (m *remotes) repository(name string) (string, access, error) {
 	repo := m.repositories[at]
 	parsed, err := url.Parse(repo.Address)
 	if err != nil {
-		return "", access{}, deploy.Errorf(deploy.Invalid, "the address of chart repository %q is not valid; mend chartRepositories of the piped configuration", repo.Name)
+		return "", access{}, deploy.Errorf(deploy.Invalid, "the address of chart repository %q is not valid; fix chartRepositories of the piped configuration", repo.Name)
 	}
 	return repo.Address, access{host: parsed.Host, username: repo.Username, password: repo.Password.Reveal(), insecure: repo.Insecure}, nil
 }

@@ -59,7 +59,7 @@ type Result struct {
 	Bytes int64
 	// Version is that of the chart, which a constraint may have chosen.
 	Version string
-	// Remote reports that the result, or the error beside it, depends on more than
+	// Remote reports that the result, or the error next to it, depends on more than
 	// the request: on a server or another repository.
 	Remote bool
 }

@@ -68,7 +68,7 @@ func (r *rendering) checkSchema(ctx context.Context, c *chart.Chart, values map[
 	return nil
 }
 
-// maxWhy is how many bytes of what is wrong with values are told.
+// maxWhy bounds the bytes of the reported problems of values.
 const maxWhy = 4000
 
 func shortened(text string) string {
@@ -99,7 +99,7 @@ func boundSchema(c *jsonschema.Compiler) {
 // schemaStep counts one part of a schema.
 type schemaStep struct{ left *int }
 
-// Validate implements jsonschema.SchemaExt. The library cannot be told to stop.
+// Validate implements jsonschema.SchemaExt. The library cannot be cancelled otherwise.
 func (s schemaStep) Validate(*jsonschema.ValidatorContext, any) {
 	if *s.left--; *s.left < 0 {
 		panic(s)

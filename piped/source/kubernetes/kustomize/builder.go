@@ -88,7 +88,7 @@ type Request struct {
 type Result struct {
 	Objects []manifest.Object
 	Bytes   int64 // of the objects as YAML
-	// Remote reports that the result, or the error beside it, depends on other
+	// Remote reports that the result, or the error next to it, depends on other
 	// repositories, too.
 	Remote bool
 	// Warnings are about fields of the application's own kustomizations that work and
@@ -121,9 +121,9 @@ type outcome struct {
 	err    error
 }
 
-// build is the second step. Kustomize cannot be told to stop: a build whose
-// caller no longer waits keeps the slot until it is over, so that none ever runs
-// beside it, and gets no file any more, which soon ends it.
+// build is the second step. Kustomize cannot be cancelled: a build whose caller no longer
+// waits keeps its slot until it ends, so that no other runs at the same time. It gets no
+// more files, which ends it soon.
 func (b *Builder) build(ctx context.Context, files *files, file string, req Request) (Result, error) {
 	busy := time.NewTimer(b.limits.Time)
 	defer busy.Stop()

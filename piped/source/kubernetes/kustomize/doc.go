@@ -5,7 +5,7 @@
 // fetches remote bases through Remotes and rewrites each reference to a path of
 // one virtual file system that holds the commit and the fetched trees. The second
 // lets Kustomize build from that file system. Kustomize itself would run git and
-// ask HTTP servers for whatever looks like a URL to it; after the first step
+// request whatever looks like a URL to it from HTTP servers; after the first step
 // nothing does, for every path it sees begins with "./" or "../".
 //
 // Charts that a kustomization names are rendered by the agent's own renderer in the

@@ -36,7 +36,7 @@ func parse(data []byte) (*kustomization, error) {
 	if err := dec.Decode(k); err != nil {
 		return nil, err
 	}
-	k.deprecated = k.sayDeprecated()
+	k.deprecated = k.deprecations()
 	k.FixKustomization()
 	if problems := k.EnforceFields(); len(problems) > 0 {
 		return nil, errors.New(strings.Join(problems, "; "))
@@ -44,10 +44,9 @@ func parse(data []byte) (*kustomization, error) {
 	return k, nil
 }
 
-// sayDeprecated names the fields that Kustomize would rather see no more, and what
-// stands for them. Kustomize itself says so on the standard error, where nobody who
-// can change the file reads it.
-func (k *kustomization) sayDeprecated() []string {
+// deprecations returns a warning for each deprecated field, with its replacement. Kustomize
+// writes them to the standard error of the agent, which users do not read.
+func (k *kustomization) deprecations() []string {
 	var out []string
 	for _, field := range []struct {
 		is             bool

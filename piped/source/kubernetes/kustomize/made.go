@@ -24,8 +24,8 @@ type made struct {
 	origin resource.Origin // as buildMetadata names it, without a path
 }
 
-// make puts a file beside the kustomization, and returns the entry that names it.
-// No commit holds a file of that name.
+// make adds a file to the directory of the kustomization, and returns the entry that names
+// it. No commit contains a file of that name.
 func (r *rewriter) make(data []byte, origin resource.Origin) (entry string) {
 	entry = fmt.Sprintf("./.git/%d.yaml", len(r.plan.made))
 	r.plan.made[path.Join(r.mount.path(r.dir), entry)] = made{append([]byte{}, data...), origin}
@@ -121,7 +121,7 @@ func (f *files) locateOrigin(o *resource.Origin, dir string) {
 	if file, ok := f.made[path.Join(virtual(dir), o.Path)]; ok && o.Path != "" {
 		ref := o.Path
 		*o = file.origin
-		if o.ConfiguredIn != "" { // beside the file that was made
+		if o.ConfiguredIn != "" { // relative to the file that was made
 			o.ConfiguredIn = path.Join(path.Dir(path.Dir(ref)), o.ConfiguredIn)
 		}
 	}

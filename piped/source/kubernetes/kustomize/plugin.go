@@ -20,8 +20,7 @@ import (
 // like URLs. They are checked as they stand, so they must come from files or the
 // kustomization itself, and not out of a kustomization that changes them.
 
-// pluginFiles are the keys whose texts Kustomize reads as files; it does not tell
-// upper from lower case.
+// pluginFiles are the keys whose texts Kustomize reads as files, regardless of case.
 func pluginFiles() []string {
 	return []string{"path", "paths", "file", "files", "env", "envs", "targetFilePath"}
 }
@@ -100,7 +99,7 @@ func (r *rewriter) config(field string, data []byte) {
 	}
 }
 
-// configNode looks for files below a node; named says that its texts are.
+// configNode finds the files below a node; named reports that its texts are files.
 func (r *rewriter) configNode(field string, n *yaml.Node, named bool) {
 	switch n.Kind {
 	case yaml.AliasNode:

@@ -255,8 +255,7 @@ func isMapping(text string) bool {
 	return err == nil && len(doc.Content) == 1 && doc.Content[0].Kind == yaml.MappingNode
 }
 
-// inline marks a text as what it is: behind a comment, it looks like no URL to
-// whoever tries to read it as one.
+// inline marks a text as inline: after a comment, Kustomize does not read it as a URL.
 func inline(text string) string { return "# inline\n" + text }
 
 // redacted returns a URL without the password it may hold.
