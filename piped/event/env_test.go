@@ -35,7 +35,7 @@ func newEnv(t *testing.T) *env {
 	t.Helper()
 	l := &env{t: t, store: storetest.New(t, nil), settings: Settings{Author: "piped", Email: "piped@example.com"}}
 	l.config = Config{
-		Store: l.store, Settings: l.get, Tenancy: l, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now,
+		Kinds: config.Kinds{config.Kubernetes()}, Store: l.store, Settings: l.get, Tenancy: l, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now,
 		Poll: func(id string) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
