@@ -28,26 +28,25 @@ type ApplyRequest struct {
 	// without one: Jobs of the inventory that were applied before have finished.
 	LastSuccess time.Time
 
-	// HookRun says that the objects are hooks, and names their run; "" for none.
-	// Those that run to their end (RunsToEnd) run once in it: one of an earlier run
-	// is deleted and created anew, one of this run is left as it is. One that is in
-	// Created and gone has run, but nobody knows how it ended: an error.
+	// HookRun identifies the run of hooks; "" when the objects are no hooks. Objects that
+	// run to completion (RunsToEnd) run once per run: one of an earlier run is deleted and
+	// created anew, one of this run is left alone. One in Created that is gone is an
+	// error, because its result is unknown.
 	HookRun string
 
 	// TakeOver permits to apply objects that another application owns.
 	TakeOver bool
-	// Adopt permits to apply objects that PipeCD applied, whichever agent and
-	// application they are of: those marked with its annotations and without
-	// manifest.LabelApplication.
+	// Adopt permits to apply objects that PipeCD applied for any agent and application:
+	// those with its annotations and without manifest.LabelApplication.
 	Adopt               bool
 	AutoCreateNamespace bool
-	// Yield are the rules by which fields are left to others (Yielded). An object is
-	// created with them; from then on they are sent no more than keeps them as they are.
+	// Yield are the rules for fields not managed by Git (Yielded). An object is created
+	// with these fields; later applies do not change them.
 	Yield []config.IgnoreRule
 
-	// ApplicationExists tells whether an owner found on a live object still
-	// exists among this agent's applications; what a removed application left
-	// behind may be taken. Nil counts every owner as existing.
+	// ApplicationExists reports whether the owner of a live object still exists among
+	// this agent's applications. Objects of removed applications may be taken over. Nil
+	// counts every owner as existing.
 	ApplicationExists func(applicationID string) bool
 	// Describe names an application of this agent for a person, with where it is
 	// configured; "" when it is not known. Nil knows none.

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// longestDriftValue is up to how many bytes of a value are told.
+	// longestDriftValue bounds the displayed bytes of a value.
 	longestDriftValue = 1024
 
-	maskedValue = `"***"` // stands for a value that is not told
+	maskedValue = `"***"` // replaces a redacted value
 
-	// What stands for such values in a unified diff.
+	// Replacements of redacted values in a unified diff.
 	diffMasked     = "(secret)"
 	diffMaskedGit  = "(secret, as in Git)"
 	diffMaskedLive = "(secret, as it is live)"
@@ -47,7 +47,7 @@ func (r *comparison) drift(t *target, live *unstructured.Unstructured, d differe
 	return out
 }
 
-// describer puts differences into words, without the secrets.
+// describer formats differences and redacts secrets.
 type describer struct {
 	conceal Concealer
 	owners  []fieldOwner
@@ -65,7 +65,7 @@ func (d describer) field(u *unstructured.Unstructured, change manifest.Change) d
 	out := deploy.FieldDrift{Path: d.text(change.Path), Masked: d.masks(u, change)}
 	out.Git, out.Live = display(change.Before, out.Masked), display(change.After, out.Masked)
 	if change.After == nil {
-		return out // nobody owns what is not there
+		return out // a missing field has no owner
 	}
 	for _, owner := range d.owners {
 		if owner.at.After(out.ChangedAt) && owner.owns(change.Path) || out.Manager == "" && owner.owns(change.Path) {
@@ -75,7 +75,7 @@ func (d describer) field(u *unstructured.Unstructured, change manifest.Change) d
 	return out
 }
 
-// masks reports whether the values of a difference are not told.
+// masks reports whether the values of a difference are redacted.
 func (d describer) masks(u *unstructured.Unstructured, change manifest.Change) bool {
 	return manifest.Confidential(u.GetAPIVersion(), u.GetKind(), change.Path) || d.holdsSecret(change.Before) || d.holdsSecret(change.After)
 }
@@ -96,7 +96,7 @@ func (d describer) isSecret(text string) bool {
 	return err == nil && d.text(string(raw)) != string(raw)
 }
 
-// textsOf returns all that stands in a value as text, the keys of maps included.
+// textsOf returns all strings in a value, including the keys of maps.
 func textsOf(v any) (out []string) {
 	switch v := v.(type) {
 	case nil:
@@ -140,8 +140,8 @@ func display(v any, masked bool) string {
 	return text[:end] + "…"
 }
 
-// diff returns the unified diff of what Git has and what is live of it, either of which
-// may be nil.
+// diff returns the unified diff of the object in Git and the live one, either of which may
+// be nil.
 func (d describer) diff(git, live *unstructured.Unstructured, changes []manifest.Change) string {
 	hidden := map[string]string{}
 	for _, change := range changes {
@@ -152,7 +152,7 @@ func (d describer) diff(git, live *unstructured.Unstructured, changes []manifest
 			hidden[text] = diffMaskedLive
 		}
 		for _, text := range textsOf(change.Before) {
-			delete(hidden, text) // it is told, or replaced as what it is
+			delete(hidden, text) // it is displayed, or redacted as a secret
 			if d.isSecret(text) {
 				hidden[text] = diffMaskedGit
 			}
@@ -200,14 +200,14 @@ func (d describer) hide(v any, hidden map[string]string) any {
 	return v
 }
 
-// fieldOwner is someone else who owns fields of a live object.
+// fieldOwner is another manager that owns fields of a live object.
 type fieldOwner struct {
 	name   string
 	at     time.Time
 	leaves []leaf
 }
 
-// ownersOf returns who owns fields of an object besides us.
+// ownersOf returns the other managers that own fields of an object.
 func ownersOf(live metav1.Object) (out []fieldOwner) {
 	for _, e := range live.GetManagedFields() {
 		if isOurs(e) || e.Subresource == "status" {
@@ -225,7 +225,7 @@ func ownersOf(live metav1.Object) (out []fieldOwner) {
 	return out
 }
 
-// owns reports whether what is at path, or some of it, is the owner's.
+// owns reports whether the manager owns the field at path, or a part of it.
 func (o fieldOwner) owns(path string) bool {
 	return slices.ContainsFunc(o.leaves, func(l leaf) bool { return covers(l.path, path) || covers(path, l.path) })
 }

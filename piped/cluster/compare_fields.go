@@ -17,22 +17,22 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// difference is in what an object differs from Git. Git and live hold no more than
-// what was compared.
+// difference is the difference of an object from Git. Git and live contain only the compared
+// fields.
 type difference struct {
 	changes   []manifest.Change // by path
 	git, live *unstructured.Unstructured
 	note      string
 }
 
-// confirmed returns in what a live object differs from what the API server says an
-// apply would make of it, at the fields that would be ours.
+// confirmed returns the difference between a live object and the answer to a dry run, in the
+// fields that the agent would own.
 func (r *comparison) confirmed(t *target, planned, live *unstructured.Unstructured) (difference, error) {
 	own, err := ownedFields(planned)
 	if err != nil {
 		return difference{}, err
 	}
-	if own.Empty() { // the server behind the API group does not tell
+	if own.Empty() { // the API group's server tracks no ownership
 		return r.unowned(t, live), nil
 	}
 	git := planned.DeepCopy()
@@ -43,8 +43,8 @@ func (r *comparison) confirmed(t *target, planned, live *unstructured.Unstructur
 	return difference{changes: d.changes, git: limited(own, git), live: limited(own, live)}, nil
 }
 
-// unconfirmed is the difference from a live object of which the API server refused to
-// tell what an apply would make of it.
+// unconfirmed returns the difference between Git and a live object whose dry run was
+// refused.
 func (r *comparison) unconfirmed(t *target, live *unstructured.Unstructured, refusal error) difference {
 	d := r.unowned(t, live)
 	d.note = "the API server refuses to try an apply, so this is what Git and the live object themselves say: " +
@@ -52,8 +52,8 @@ func (r *comparison) unconfirmed(t *target, live *unstructured.Unstructured, ref
 	return d
 }
 
-// unowned compares what Git declares with a live object, without knowing what the API
-// server makes of it.
+// unowned compares the object in Git with the live one, without the API server's defaulting
+// and normalisation.
 func (r *comparison) unowned(t *target, live *unstructured.Unstructured) difference {
 	git := t.desired.DeepCopy()
 	r.ignore(git, live)
@@ -63,8 +63,7 @@ func (r *comparison) unowned(t *target, live *unstructured.Unstructured) differe
 // ownedDiff collects the differences at the fields of a set.
 type ownedDiff struct{ changes []manifest.Change }
 
-// walk compares the fields of set, which are fields of both values. What is missing as
-// a whole is one difference.
+// walk compares the fields of set in both values. A missing subtree is one difference.
 func (d *ownedDiff) walk(at manifest.Place, set *fieldpath.Set, git, live any) {
 	for _, e := range elements(set) {
 		place, below := placeBelow(at, e), fieldsBelow(set, e)
@@ -75,7 +74,7 @@ func (d *ownedDiff) walk(at manifest.Place, set *fieldpath.Set, git, live any) {
 			if ours := withKeys(e, g[0], project(below, g[0])); below == nil || !isEmptyMap(ours) {
 				d.change(place, ours, nil)
 			}
-		case len(g) > 1 || len(l) > 1: // items that cannot be told apart
+		case len(g) > 1 || len(l) > 1: // items with equal keys
 			if !reflect.DeepEqual(g, l) {
 				d.change(place, g, l)
 			}
@@ -98,7 +97,7 @@ func isEmptyMap(v any) bool {
 	return ok && len(m) == 0
 }
 
-// elements returns the elements a set begins with, in order.
+// elements returns the first path elements of a set, in order.
 func elements(set *fieldpath.Set) []fieldpath.PathElement {
 	var out []fieldpath.PathElement
 	for e := range set.Members.All() {
@@ -122,8 +121,8 @@ func fieldsBelow(set *fieldpath.Set, e fieldpath.PathElement) *fieldpath.Set {
 	return below
 }
 
-// project returns of a value no more than the fields of set, and what names the items
-// of lists; all of it without a set. It shares what it does not change with v.
+// project reduces a value to the fields of set and the keys of list items. A nil set reduces
+// nothing. Unchanged parts are shared with v.
 func project(set *fieldpath.Set, v any) any {
 	if set == nil {
 		return v
@@ -152,7 +151,7 @@ func project(set *fieldpath.Set, v any) any {
 	return v
 }
 
-// withKeys returns a projected item of a list with the fields that name it.
+// withKeys returns a projected list item with its key fields.
 func withKeys(e fieldpath.PathElement, item, projected any) any {
 	from, ok := item.(map[string]any)
 	to, both := projected.(map[string]any)
@@ -168,7 +167,7 @@ func withKeys(e fieldpath.PathElement, item, projected any) any {
 	return to
 }
 
-// limited returns of an object its name and the fields of set.
+// limited reduces an object to its name and the fields of set.
 func limited(set *fieldpath.Set, u *unstructured.Unstructured) *unstructured.Unstructured {
 	fields, _ := project(set, u.Object).(map[string]any)
 	out := &unstructured.Unstructured{Object: fields}
@@ -205,7 +204,7 @@ func placeBelow(at manifest.Place, e fieldpath.PathElement) manifest.Place {
 
 func textOf(v value.Value) string { return fmt.Sprint(v.Unstructured()) }
 
-// leaf is a field, with nothing of its own below it, that a manager owns.
+// leaf is an owned field without owned fields below it.
 type leaf struct {
 	path  string // as in manifest.Change
 	steps []step

@@ -150,8 +150,8 @@ func (p podConfig) sameFor(recorded string) (same, sure bool) {
 	case recorded == "":
 		return false, false
 	case p.mode == kubernetes.PropagateRestart, len(p.fixed) == len(p.refs), !split:
-		// What is live does not tell which part an unsplit hash differs in: a deployment
-		// that failed half-way may have written it.
+		// An unsplit hash does not show which part has changed, and a deployment that
+		// failed half-way may have written it.
 		return false, true
 	}
 	return hash == p.hash, true

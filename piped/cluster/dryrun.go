@@ -75,7 +75,7 @@ func (r *applyRun) namespaceExists(ctx context.Context, name string) (bool, erro
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
-	case err == nil, apierrors.IsForbidden(err): // not ours to read: the objects' own requests will tell
+	case err == nil, apierrors.IsForbidden(err): // without the right to read it, the requests of the objects decide
 		return true, nil
 	}
 	return false, fmt.Errorf("look for namespace %q: %w", name, r.cluster.Classify(err))

@@ -12,8 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// explain says what was being done to an object and why it failed, so that its
-// author knows what to change.
+// explain returns the error of a request about an object: what was being done, to what, why
+// it failed, and what to change.
 func (c *Cluster) explain(obj manifest.Object, doing string, err error) error {
 	if err == nil {
 		return nil
@@ -44,7 +44,7 @@ func (c *Cluster) explain(obj manifest.Object, doing string, err error) error {
 // errRefused ends a message whose causes were listed by field.
 var errRefused = errors.New("refused by the API server")
 
-// wayToReplace says how an object is replaced whose field cannot be changed.
+// wayToReplace returns how to replace an object with an immutable field.
 func wayToReplace(obj manifest.Object) string {
 	const byHand = "or delete the live object and sync again"
 	if !replaceable(obj.GroupVersionKind().GroupKind()) {
@@ -66,8 +66,8 @@ func causes(err error) string {
 	return strings.Join(out, "; ")
 }
 
-// longestValue is up to where a value that the API server quotes is repeated: a
-// whole pod template is nothing to read, and may hold what nobody should.
+// longestValue bounds the values of the API server's messages that are repeated: a whole pod
+// template is unreadable and may contain secrets.
 const longestValue = 120
 
 // withoutContent leaves a long value out of a message such as "Invalid value:
@@ -81,8 +81,8 @@ func withoutContent(message string) string {
 	return "Invalid value" + message[end:]
 }
 
-// immutableWords are how the API server says that a field cannot be changed; no
-// reason of its own tells that apart.
+// immutableWords are the API server's words for an immutable field, for which it has no
+// reason code.
 func immutableWords() []string {
 	return []string{"immutable", "updates to ", "may not change", "may not be changed", "cannot change", "cannot be changed"}
 }
@@ -91,9 +91,9 @@ func saysImmutable(message string) bool {
 	return slices.ContainsFunc(immutableWords(), func(words string) bool { return strings.Contains(message, words) })
 }
 
-// schemaWords are how the API server says that an object does not fit the schema
-// of its kind, or that a value such as a quantity cannot be read. It answers some
-// of these as if they were its own failure.
+// schemaWords are the API server's words for an object that does not match the schema of its
+// kind, or a value such as a quantity that cannot be parsed. It answers some of these with
+// an internal error.
 func schemaWords() []string {
 	return []string{"failed to create typed patch object", "field not declared in schema", "unable to convert unstructured object"}
 }

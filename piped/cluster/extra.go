@@ -15,12 +15,11 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// DescribeExtra tells of the objects of req.Only, which the application has in the
-// cluster and no longer in Git, how they are live, in their order; req.Objects and what
-// is ignored of fields do not matter. Each is drift unless it is gone or about to be,
-// is not marked as the application's, was made by a controller, or asks not to be
-// compared (Ignored). What cannot be read is said object by object. The error is as
-// that of Compare.
+// DescribeExtra returns, in their order, the live state of the objects of req.Only, which the
+// application has in the cluster but no longer in Git. It ignores req.Objects and the
+// ignore rules. Each object is drift unless it is gone or terminating, is not marked as
+// the application's, was created by a controller, or is excluded by an annotation
+// (Ignored). What cannot be read is reported per object. The error is as that of Compare.
 func (c *Cluster) DescribeExtra(ctx context.Context, req CompareRequest) ([]Compared, error) {
 	brief := c.brief()
 	out := make([]Compared, len(req.Only))
@@ -59,16 +58,15 @@ func (c *Cluster) describeExtra(ctx context.Context, req CompareRequest, ref dep
 	}
 	out.Drift = &deploy.ObjectDrift{Object: ref, Cluster: c.name, Kind: deploy.DriftExtra}
 	if whole, ok := live.(*unstructured.Unstructured); ok {
-		out.Drift.Diff = describer{conceal: req.Conceal}.diff(nil, untold(whole), nil)
+		out.Drift.Diff = describer{conceal: req.Conceal}.diff(nil, redacted(whole), nil)
 	}
 	return out, nil
 }
 
-// untold returns an object that Git does not have any more without what it says: with
-// Git went the knowledge which texts in it are decrypted secrets. Its names, labels and
-// our annotations stay, and so do the fields that there are. The difference itself hides
-// what Secrets hold.
-func untold(u *unstructured.Unstructured) *unstructured.Unstructured {
+// redacted returns an object that is no longer in Git without its texts, because it is
+// unknown which of them are decrypted secrets. Names, labels, our annotations and the field
+// names remain. The content of Secrets is redacted by the difference itself.
+func redacted(u *unstructured.Unstructured) *unstructured.Unstructured {
 	if manifest.Confidential(u.GetAPIVersion(), u.GetKind(), "") {
 		return u
 	}
@@ -91,7 +89,7 @@ func untold(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// withoutTexts returns a copy of a value of JSON with something else for its texts.
+// withoutTexts returns a copy of a JSON value with its strings replaced.
 func withoutTexts(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -112,7 +110,7 @@ func withoutTexts(v any) any {
 	return v
 }
 
-// marks reports whether a live object says of itself that it is the application's.
+// marks reports whether a live object has the application's marks.
 func (req CompareRequest) marks(live metav1.Object) bool {
 	annotations := live.GetAnnotations()
 	return live.GetLabels()[manifest.LabelApplication] == req.ApplicationID &&

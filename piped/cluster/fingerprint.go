@@ -13,10 +13,9 @@ import (
 const FieldManager = "piped"
 
 // OwnedHash returns a hash of the fields that the agent owns by server-side
-// apply, "" when it owns none. The API server takes a field away from its owner
-// when someone else changes or removes it, so an unchanged hash says that nobody
-// touched what was applied. Only changes that an admission webhook makes to the
-// writes of others escape it.
+// apply, "" when it owns none. A field loses its owner when another manager changes or
+// removes it, so an unchanged hash means that no manager changed what was applied. It does
+// not cover changes that an admission webhook makes to writes of other managers.
 func OwnedHash(fields []metav1.ManagedFieldsEntry) string {
 	var owned []string
 	for _, e := range fields {

@@ -31,9 +31,9 @@ func contentOnly(u *unstructured.Unstructured) map[string]any {
 	return out.Object
 }
 
-// withoutClientSide returns planned, which is what an apply over live gives, without
-// the fields that kubectl wrote to live and nobody else has: the first apply takes
-// them away (adopt). Some tells whether there are any.
+// withoutClientSide returns planned, the result of an apply over live, without the fields
+// that only kubectl owns, which the first apply removes (adopt). Some reports whether there
+// are any.
 func withoutClientSide(live, planned *unstructured.Unstructured) (reduced *unstructured.Unstructured, some bool, err error) {
 	managers := clientSideManagers()
 	dropped, kept := fieldpath.NewSet(), fieldpath.NewSet()

@@ -26,11 +26,11 @@ func Generated(ref deploy.ObjectRef) bool {
 	return ref.Group == "" && (ref.Kind == "ConfigMap" || ref.Kind == "Secret") && hashSuffix.MatchString(ref.Name)
 }
 
-// InUse tells which of the candidates are ConfigMaps and Secrets with a hash in
-// their name that a kept revision of a workload uses: a ReplicaSet or
-// ControllerRevision that one of the owners (UIDs) controls. Without them that
-// revision could not start pods again. The result names the revision, by the key
-// of the object. The cluster is asked only when there is such a candidate.
+// InUse returns which candidates, of the ConfigMaps and Secrets with a hash in their name,
+// a retained revision of a workload references: a ReplicaSet or ControllerRevision that
+// one of the owners (UIDs) controls. Without them that revision could not start pods. The
+// result maps keys of objects to the name of the revision. It sends no request without
+// such a candidate.
 func (c *Cluster) InUse(ctx context.Context, candidates []deploy.InventoryItem, owners map[string]bool) (map[string]string, error) {
 	namespaces := map[string]bool{}
 	for _, item := range candidates {

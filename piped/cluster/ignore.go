@@ -184,8 +184,7 @@ func dotted(path string, values ...any) []step {
 	return append([]step{s}, dotted(rest, below...)...)
 }
 
-// Yielded returns the rules by which fields are left to others, for
-// ApplyRequest.Yield.
+// Yielded returns the rules for fields not managed by Git, for ApplyRequest.Yield.
 func Yielded(d config.DriftDetection) []config.IgnoreRule {
 	return slices.DeleteFunc(slices.Clone(d.IgnoreRules), func(r config.IgnoreRule) bool { return r.Mode != config.IgnoreYield })
 }
@@ -195,8 +194,8 @@ func appliesTo(r config.IgnoreRule, u *unstructured.Unstructured) bool {
 	return (r.Kind == "" || r.Kind == u.GetKind()) && (r.Name == "" || r.Name == u.GetName())
 }
 
-// meant returns the ways to the fields that a rule means of a live object: its paths,
-// the fields of its managers, or with both what of the paths those managers own.
+// meant returns the fields of a live object that a rule covers: its paths, the fields of its
+// managers, or with both the fields at its paths that those managers own.
 func meant(r config.IgnoreRule, live *unstructured.Unstructured) (out [][]step) {
 	var paths [][]step
 	for _, p := range r.Paths {
@@ -226,7 +225,7 @@ func meant(r config.IgnoreRule, live *unstructured.Unstructured) (out [][]step) 
 	return out
 }
 
-// ignore gives git what the live object has at the fields whose difference is none.
+// ignore copies ignored fields from the live object into the Git object.
 func (r *comparison) ignore(git, live *unstructured.Unstructured) {
 	asLive := func(steps []step) {
 		value, there := get(live.Object, steps)
@@ -248,7 +247,7 @@ func (r *comparison) ignore(git, live *unstructured.Unstructured) {
 	}
 }
 
-// rulesDigest names rules, or whatever else says what is ignored.
+// rulesDigest returns a digest of rules, or of other values that decide what is ignored.
 func rulesDigest(rules any) string {
 	text, err := json.Marshal(rules)
 	if err != nil {

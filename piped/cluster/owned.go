@@ -14,9 +14,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Owned returns those of the objects that are there and marked as an
-// application's. It asks for one after the other; the items hold no more than
-// what identifies the objects.
+// Owned returns the objects that exist and are marked as an application's. It reads them
+// one after the other. The items contain only what identifies the objects.
 func (c *Cluster) Owned(ctx context.Context, applicationID, pipedID string, refs []deploy.ObjectRef) ([]deploy.InventoryItem, error) {
 	var items []deploy.InventoryItem
 	for _, ref := range refs {
@@ -32,8 +31,8 @@ func (c *Cluster) Owned(ctx context.Context, applicationID, pipedID string, refs
 	return items, nil
 }
 
-// Workloads returns the workloads among the objects as they are live, by
-// deploy.ObjectRef.Key; those that are not there are left out.
+// Workloads returns the live workloads among the objects, by deploy.ObjectRef.Key, without
+// those that do not exist.
 func (c *Cluster) Workloads(ctx context.Context, objects []manifest.Object) (map[string]*unstructured.Unstructured, error) {
 	found := map[string]*unstructured.Unstructured{}
 	for _, o := range objects {
@@ -59,8 +58,7 @@ func (c *Cluster) Workloads(ctx context.Context, objects []manifest.Object) (map
 	return found, nil
 }
 
-// Existing tells which of the objects are live. They are looked for at the same
-// time, a few at once.
+// Existing returns which of the objects exist. It reads them concurrently.
 func (c *Cluster) Existing(ctx context.Context, refs []deploy.ObjectRef) (map[deploy.ObjectRef]bool, error) {
 	found := make([]bool, len(refs))
 	g, ctx := errgroup.WithContext(ctx)

@@ -113,7 +113,7 @@ func (r PruneRequest) check(deletes []deploy.InventoryItem) error {
 	return nil
 }
 
-// names lists items for a person.
+// names lists items for a message.
 func names(items []deploy.InventoryItem) string {
 	out := make([]string, len(items))
 	for i, item := range items {

@@ -57,9 +57,9 @@ func planRecreation(t *target, err error) bool {
 	return true
 }
 
-// dryRunCreate lets the API server try an object that is to be created anew, under
-// a name nobody has. What a Service asks for, its live self has, so it is not
-// tried; nor does a refusal count that the name or the live object may cause.
+// dryRunCreate dry-runs the creation of an object that is to be recreated, under an unused
+// name. A Service is not dry-run, because the live one holds the addresses and ports that
+// it requests. A refusal that the name or the live object may cause is ignored.
 func (r *applyRun) dryRunCreate(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	if t.ref.Group == "" && t.ref.Kind == "Service" {
 		return nil, nil

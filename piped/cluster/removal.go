@@ -16,8 +16,7 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Removal is what deleting all that an application has in a cluster comes to, as
-// the cluster is now.
+// Removal is the plan to delete all objects of an application in a cluster.
 type Removal struct {
 	// Levels are the objects to delete, in the order of deletion: the reverse of the
 	// order of applying. What is in one level goes at the same time. Those that could
@@ -41,11 +40,11 @@ type KeptObject struct {
 // Deletes returns the objects to delete in the order of deletion.
 func (r Removal) Deletes() []deploy.InventoryItem { return slices.Concat(r.Levels...) }
 
-// PlanRemoval finds out what of the inventory's items, which are of this cluster,
-// Delete would delete. Objects of config.PrunableKinds are kept unless kinds names
-// their kind. An object that cannot be read is planned to be deleted: deleting reads
-// it again, and leaves it with the reason. It writes nothing. The error is Unavailable
-// when the cluster answers for none of them.
+// PlanRemoval returns which of the inventory's items, all of this cluster, Delete would
+// delete. Objects of config.PrunableKinds are kept unless kinds contains their kind. An
+// object that cannot be read is planned for deletion: Delete reads it again, and leaves it
+// with the reason. It writes nothing. The error is Unavailable when the cluster answers no
+// request.
 func (c *Cluster) PlanRemoval(ctx context.Context, pipedID string, items []deploy.InventoryItem, kinds []string) (Removal, error) {
 	lives, errs := make([]*metav1.PartialObjectMetadata, len(items)), make([]error, len(items))
 	var g errgroup.Group

@@ -86,11 +86,10 @@ func (c *Cluster) Autoscaled(ctx context.Context, objects []manifest.Object) (ma
 	return pods, nil
 }
 
-// decideReplicas settles who decides spec.replicas of a workload about to be
-// applied over live. Once a scaler owns the field, it is left out; a field that
-// only we own cannot be left out, because it would fall back to 1, so until the
-// scaler took it over the live value is applied, even if Git has left the field to
-// the scaler already.
+// decideReplicas sets or removes spec.replicas of a workload that is applied over live. Once
+// an autoscaler owns the field, it is removed. While only the agent owns it, the live value
+// is applied instead, because a removed field would be reset to 1; this also holds if Git
+// has left the field to the autoscaler already.
 func (c *Cluster) decideReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet map[scaleTarget]bool) error {
 	if live == nil {
 		return nil
@@ -120,8 +119,8 @@ func (c *Cluster) decideReplicas(ctx context.Context, desired, live *unstructure
 	return nil
 }
 
-// applyLiveReplicas applies the live number of replicas if an autoscaler will decide on
-// it, one of the set or one that is live.
+// applyLiveReplicas sets the live number of replicas if an autoscaler, in the set or live,
+// scales the workload.
 func (c *Cluster) applyLiveReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet bool) error {
 	n, found, _ := unstructured.NestedInt64(live.Object, "spec", "replicas")
 	if !found {
@@ -157,8 +156,8 @@ func holdsReplicas(e metav1.ManagedFieldsEntry) bool {
 	return ok
 }
 
-// replicasOwner returns the controller that owns spec.replicas, "" for none. A
-// person's `kubectl scale` is no controller: what Git says wins over it.
+// replicasOwner returns the controller that owns spec.replicas, "" for none. A user's
+// `kubectl scale` is no controller: Git overrides it.
 func replicasOwner(fields []metav1.ManagedFieldsEntry) string {
 	for _, e := range fields {
 		scaler := e.Subresource == "scale" || e.Manager == controllerManager
@@ -169,9 +168,9 @@ func replicasOwner(fields []metav1.ManagedFieldsEntry) string {
 	return ""
 }
 
-// hasAutoscaler reports whether a live autoscaler scales target: the field stays
-// in its name after an autoscaler was removed. One that cannot be looked for
-// counts as there.
+// hasAutoscaler reports whether a live autoscaler scales target. The owner of the field does
+// not show it, because the field remains owned after an autoscaler is removed. Without the
+// right to list autoscalers the answer is true.
 func (c *Cluster) hasAutoscaler(ctx context.Context, target scaleTarget) (bool, error) {
 	list, err := c.typed.AutoscalingV1().HorizontalPodAutoscalers(target.namespace).List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {

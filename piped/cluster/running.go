@@ -13,13 +13,11 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// RunningCommits returns the commits that the live objects among objs name as
-// theirs, each once and sorted: those that an agent applied before, whichever
-// it was and whatever application it took them for. Objects are placed as by
-// Resolve. Objects that are not there, or of kinds that are not, count as absent.
-// The error is Unavailable when the cluster does not answer before ctx ends or does
-// not know the agent, and Invalid when one of the objects may not be read, which is
-// no matter of other applications.
+// RunningCommits returns the commits in the annotations of the live objects among objs,
+// sorted and without duplicates. Any agent may have applied them, for any application.
+// Objects get their namespaces as by Resolve. Missing objects and unknown kinds are
+// skipped. The error is Unavailable when the cluster does not answer before ctx ends or
+// refuses the agent's credentials, and Invalid when the agent may not read an object.
 func (c *Cluster) RunningCommits(ctx context.Context, objs []manifest.Object, namespace string) ([]string, error) {
 	commits := make([]string, len(objs))
 	g, ctx := errgroup.WithContext(ctx)
