@@ -103,7 +103,6 @@ type App struct {
 func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) {
 	o = o.withDefaults()
 	a := &App{log: o.Logger, parts: parts{grace: o.Grace}, metrics: newMetrics(o.Logger.With("component", "metrics"))}
-	a.live = newLive(cfg.DataDir, a.metrics.counted, o)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -113,6 +112,13 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
+	storeID, err := st.Identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.live = newLive(cfg.DataDir, clusterConfig{
+		store: st, lease: leaseSpec{cfg.PipedID, storeID, o.LeaseEvery}, permit: st.Owned, requests: a.metrics.requests,
+	}, a.metrics.git, o)
 	a.disk = &writable{dir: cfg.DataDir, store: st.CheckWrite, every: probeEvery, log: o.Logger.With("component", "store")}
 	a.parts.add("writable", a.disk.Run)
 	if err := a.addObservability(cfg, o, st); err != nil {
@@ -122,24 +128,26 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	plans, err := a.addPhases(cfg, o, st, src)
+	phases, err := a.addPhases(cfg, o, st, src)
 	if err != nil {
 		return nil, err
 	}
 	a.addDrift(cfg, o, st, src)
-	remover := a.addRequests(cfg, o, st, src, plans)
+	remover := a.addRequests(cfg, o, st, src, phases.planner)
+	courier, setReceivers := a.addNotifications(cfg, o, st)
 	state := agentStatus{
-		version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: src.serves, live: a.live, disk: a.disk,
-		told: a.addNotifications(cfg, o, st),
+		version: o.Version, commit: o.Commit, started: o.Now(), store: st, phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
 	}
-	if err := a.listen(cfg, o, st, previews{plans, a.live.repositories, src.concealed, a.live.platforms}, remover, state); err != nil {
+	if err := a.listen(cfg, o, st, previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}, remover, state); err != nil {
 		return nil, err
 	}
 	if err := announce(cfg, a.api.Addr(), ownerKey); err != nil {
 		return nil, err
 	}
 	a.parts.add("readiness", a.beReady)
-	a.live.begin(ctx, src.setup)
+	a.live.begin(ctx, src.setup, targets{
+		newTrigger: phases.newTrigger, setReceivers: setReceivers, scheduler: phases.scheduler, remotes: src.remotes, charts: src.charts, api: a.api, web: a.web,
+	})
 	if o.ConfigFile != "" {
 		a.parts.add("configuration", newReloader(o.ConfigFile, cfg, a.live, st, o).Run)
 	}
@@ -182,10 +190,18 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 	return st, ownerKey, err
 }
 
-// addPhases makes the components of the three phases.
-func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sources) (*planner.Planner, error) {
+// phases are the components that carry deployments from phase to phase.
+type phases struct {
+	newTrigger func(interval time.Duration, review bool) *trigger.Trigger
+	planner    *planner.Planner
+	scheduler  *scheduler.Scheduler
+	scripts    *script.Executor
+}
+
+// addPhases adds the components of the three phases.
+func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sources) (p phases, err error) {
 	live := a.live
-	live.newTrigger = func(interval time.Duration, review bool) *trigger.Trigger {
+	p.newTrigger = func(interval time.Duration, review bool) *trigger.Trigger {
 		watched, unwatched := live.repositories.watchable()
 		return trigger.New(trigger.Config{
 			Store: st, Repositories: watched, Unwatched: unwatched, Interval: interval, Review: review,
@@ -193,24 +209,23 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 			Signatures: live.tenants, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
 		})
 	}
-	plans := planner.New(planner.Config{
+	p.planner = planner.New(planner.Config{
 		Store: st, Sources: src.loader, Deciders: live.platforms.deciders(),
 		Tenancy: live.tenants, Managed: live.clusters.Managed, Logger: o.Logger.With("component", "planner"), Now: o.Now,
 	})
-	executors, err := a.executors(cfg, o, st, src.loader)
-	if err != nil {
-		return nil, err
+	if p.scripts, err = a.newScripts(cfg, o); err != nil {
+		return p, err
 	}
-	live.scheduler = scheduler.New(scheduler.Config{
-		Store: st, Executors: executors, Providers: live.platforms.Names, Limits: live.Limits, Changes: live.repositories, Managed: live.clusters.managed,
+	p.scheduler = scheduler.New(scheduler.Config{
+		Store: st, Executors: a.executors(cfg, o, st, src.loader, p.scripts), Providers: live.platforms.Names, Limits: live.Limits, Changes: live.repositories, Managed: live.clusters.managed,
 		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
 	})
 	a.parts.add("clusters", live.clusters.Run)
 	a.parts.add("capabilities", src.serves.Run)
 	a.parts.add("trigger", live.follower.Run)
-	a.parts.add("planner", plans.Run)
-	a.parts.add("scheduler", live.repositories.fetched(st, live.scheduler.Run))
-	return plans, nil
+	a.parts.add("planner", p.planner.Run)
+	a.parts.add("scheduler", live.repositories.fetched(st, p.scheduler.Run))
+	return p, nil
 }
 
 // addRequests makes the components that do what is asked for beside deployments.
@@ -236,7 +251,7 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 }
 
 // executors makes what runs the stages, by stage name.
-func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *source.Loader) (map[string]scheduler.Executor, error) {
+func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *source.Loader, scripts *script.Executor) map[string]scheduler.Executor {
 	analyses := analysis.New(analysis.Config{
 		Store: st, Tree: a.live.repositories.Tree, Sources: loader, Providers: provider.Counted{Set: a.live.analysis, Queries: a.metrics.queries},
 		Logger: o.Logger.With("component", "analysis"), Now: o.Now,
@@ -245,11 +260,6 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	a.parts.onClose("analysis providers", a.live.analysis.Close)
 	approvals := approval.New(approval.Config{Store: st, Logger: o.Logger.With("component", "approval")})
 	a.parts.add("approvals", approvals.Run)
-	scripts, err := script.New(script.Config{
-		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: filepath.Join(cfg.DataDir, "scripts"),
-		Launcher: o.Launcher, Isolation: ScriptIsolation(cfg, o.ConfigFile), Logger: o.Logger.With("component", "script"),
-	})
-	a.live.scripts = scripts
 	executors := map[string]scheduler.Executor{
 		deploy.StageWait:               wait.New(wait.Config{Now: o.Now}),
 		deploy.StageWaitApproval:       approvals,
@@ -260,7 +270,15 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		deploy.StageCustomSyncRollback: scripts,
 	}
 	a.live.platforms.addStages(executors, analyses)
-	return executors, err
+	return executors
+}
+
+// newScripts returns the executor of scripts.
+func (a *App) newScripts(cfg *config.Piped, o Options) (*script.Executor, error) {
+	return script.New(script.Config{
+		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: filepath.Join(cfg.DataDir, "scripts"),
+		Launcher: o.Launcher, Isolation: ScriptIsolation(cfg, o.ConfigFile), Logger: o.Logger.With("component", "script"),
+	})
 }
 
 // listen binds the addresses of the control API and of the HTTP server.
@@ -285,7 +303,6 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	}
 	a.parts.onClose("web", a.web.Close)
 	a.parts.add("web", a.web.Run)
-	a.live.api, a.live.web = a.api, a.web
 	return nil
 }
 

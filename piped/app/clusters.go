@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/c785c783/piped/executor/kubernetes"
@@ -38,19 +39,23 @@ type clusters struct {
 	userAgent string
 	logger    *slog.Logger
 	now       func() time.Time
-	store     *store.Store                // set before Run is called; nil: external rollouts are not recorded
-	lease     leaseSpec                   // set before plan is called: who this agent is to others
-	permit    func(context.Context) error // set before plan is called: whether clusters may be written to; may be nil
-	same      cluster.Identities          // finds providers that name one cluster
-	wake      func(applicationID string)  // set before Run is called: objects have changed, or how they can be seen
-
-	requests *cluster.RequestMetrics
+	clusterConfig
+	same cluster.Identities                         // detects providers of the same cluster
+	wake atomic.Pointer[func(applicationID string)] // set by onChange
 
 	mu         sync.Mutex
 	configured map[string]*connection // by provider
 	removed    map[string]*connection // by provider: no longer configured, and kept for what runs
 	pending    []*connection          // to be served by Run
 	added      chan struct{}
+}
+
+// clusterConfig is what clusters need from the agent.
+type clusterConfig struct {
+	store    *store.Store // nil: external rollouts, scalings and health are not recorded
+	lease    leaseSpec
+	permit   func(context.Context) error // nil if the clusters may be written to; optional
+	requests *cluster.RequestMetrics     // optional
 }
 
 // connection is the access to the cluster of one provider.
@@ -86,11 +91,21 @@ func specOf(p config.PlatformProvider) clusterSpec {
 	return s
 }
 
-func newClusters(m *cluster.RequestMetrics, o Options) *clusters {
+func newClusters(cfg clusterConfig, o Options) *clusters {
 	return &clusters{
 		userAgent: "piped/" + o.Version, logger: o.Logger.With("component", "kubernetes"), now: o.Now,
 		configured: map[string]*connection{}, removed: map[string]*connection{}, added: make(chan struct{}, 1),
-		wake: func(string) {}, requests: m,
+		clusterConfig: cfg,
+	}
+}
+
+// onChange has f called when objects of an application have changed in a cluster, and with
+// "" when any may have.
+func (c *clusters) onChange(f func(applicationID string)) { c.wake.Store(&f) }
+
+func (c *clusters) changed(applicationID string) {
+	if f := c.wake.Load(); f != nil {
+		(*f)(applicationID)
 	}
 }
 
@@ -132,14 +147,14 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 	observer := workloads.NewObserver(access, controller)
 	return &connection{
 		spec: spec, controller: controller, observer: observer, lease: c.newLease(access),
-		members: clusterlive.NewMembers(access, controller, func(id string) { c.wake(id) }),
+		members: clusterlive.NewMembers(access, controller, c.changed),
 		cluster: kubernetes.Cluster{Cluster: access, Rollouts: workloads.StageObserver{Observer: observer}},
 	}
 }
 
 // use makes the planned connections those that are configured.
 func (c *clusters) use(next map[string]*connection) {
-	defer c.wake("")
+	defer c.changed("")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, old := range c.configured {

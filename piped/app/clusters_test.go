@@ -36,7 +36,7 @@ type clusterLab struct {
 func newClusterLab(t *testing.T) (l *clusterLab, stop func()) {
 	l = &clusterLab{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	replaceFile(t, l.kubeconfig, nobody)
-	l.clusters = newClusters(nil, Options{Logger: slog.New(slog.NewTextHandler(&l.log, nil))}.withDefaults())
+	l.clusters = newClusters(clusterConfig{}, Options{Logger: slog.New(slog.NewTextHandler(&l.log, nil))}.withDefaults())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- l.Run(ctx) }()

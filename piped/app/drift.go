@@ -22,7 +22,7 @@ func (a *App) addDrift(cfg *config.Piped, o Options, st *store.Store, src source
 		Store: st, Clusters: live.platforms, Git: undeployed.New(live.repositories.mirror, src.loader),
 		Expected: live.platforms.Expected, PipedID: cfg.PipedID, Metrics: a.metrics.drift, SweepEvery: o.SweepEvery, Logger: o.Logger.With("component", "drift"), Now: o.Now, NewID: o.NewID,
 	})
-	live.clusters.wake = a.drift.Wake
+	live.clusters.onChange(a.drift.Wake)
 	a.parts.add("drift", a.drift.Run)
 }
 

@@ -37,20 +37,6 @@ func (e *events) sameRules(o *events) bool {
 	return reflect.DeepEqual(e.watcher, o.watcher) && slices.EqualFunc(e.hosts, o.hosts, gitHost.same)
 }
 
-// useEvents puts next into effect and returns the names of what has changed.
-func (l *live) useEvents(was, next *events) (changed []string) {
-	if !was.sameAuthor(next) {
-		changed = append(changed, "git.username and git.email")
-	}
-	if !was.sameRules(next) {
-		changed = append(changed, "eventWatcher and gitHosts")
-	}
-	if changed != nil {
-		l.events.Store(next)
-	}
-	return changed
-}
-
 // eventSettings returns what the event watcher is to know of the configuration in
 // effect.
 func (l *live) eventSettings() event.Settings {

@@ -7,11 +7,11 @@ import (
 	"github.com/c785c783/piped/trigger"
 )
 
-// follower is the component that runs the trigger, and after a reload another
-// one: never two at once. What the first had not finished the next takes up,
-// since all of it is in the store.
+// follower is the component that runs the trigger, and after a reload another one, never
+// two at once. The next resumes what the first had not finished, since all of its state
+// is in the store.
 type follower struct {
-	replacing chan func() // each replaces current while no trigger runs
+	replacing chan func() // replaces current while no trigger runs
 
 	mu      sync.Mutex
 	current *trigger.Trigger
@@ -19,9 +19,14 @@ type follower struct {
 
 func newFollower() *follower { return &follower{replacing: make(chan func())} }
 
-// replace runs build while no trigger runs, and then the trigger it returns. It
-// returns when that is done, or when ctx ends. Before Run it must be set.
+// replace calls build while no trigger runs, and then has the returned trigger run. It
+// returns when that is done or when ctx ends. The first call provides the trigger that Run
+// starts with.
 func (f *follower) replace(ctx context.Context, build func() *trigger.Trigger) {
+	if f.get() == nil {
+		f.set(build())
+		return
+	}
 	done := make(chan struct{})
 	select {
 	case f.replacing <- func() { f.set(build()); close(done) }:
@@ -46,10 +51,10 @@ func (f *follower) get() *trigger.Trigger {
 	return f.current
 }
 
-// Look makes the agent look at a repository now.
+// Look makes the trigger poll a repository now.
 func (f *follower) Look(repoID string) { f.get().Look(repoID) }
 
-// Problem tells why a repository cannot be followed, nil if it can.
+// Problem returns why a repository cannot be watched, nil if it can.
 func (f *follower) Problem(repoID string) *trigger.Problem { return f.get().Problem(repoID) }
 
 // Run runs the current trigger until ctx ends.

@@ -26,7 +26,7 @@ func (c *clusters) newLease(access *cluster.Cluster) *cluster.StoreLease {
 	}
 	return cluster.NewStoreLease(cluster.StoreLeaseConfig{
 		Cluster: access, PipedID: c.lease.pipedID, StoreID: c.lease.storeID, Host: host, RenewEvery: c.lease.every,
-		Changed: func() { c.wake("") }, Logger: c.logger.With("cluster", access.Name()), Now: c.now,
+		Changed: func() { c.changed("") }, Logger: c.logger.With("cluster", access.Name()), Now: c.now,
 	})
 }
 

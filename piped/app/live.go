@@ -1,16 +1,11 @@
 package app
 
 import (
-	"context"
 	"errors"
-	"maps"
-	"reflect"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/c785c783/piped/executor/analysis/provider"
-	"github.com/c785c783/piped/executor/script"
 	"github.com/c785c783/piped/piped/certificate"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
@@ -23,21 +18,18 @@ import (
 	"github.com/c785c783/piped/trigger"
 )
 
-// live is what the configuration decides and a reload changes, apart from what
-// lives as long as the agent. plan reads, checks and opens all that a
-// configuration asks for and changes nothing; begin and use put it into effect.
-// These three have one caller at a time.
+// live holds the settings that a reload of the configuration changes; the others last as
+// long as the agent. plan reads, checks and opens all that a configuration names and
+// changes nothing; begin and use apply it. These three have one caller at a time.
 type live struct {
 	clusters     *clusters
-	platforms    platforms // set before begin is called
+	platforms    platforms // opened with the sources
 	repositories *repositories
 	follower     *follower
 	secrets      *secret.Renderer
-	concealed    *secret.Renderer // has the keys, and shows no secret
+	concealed    *secret.Renderer // has the keys and shows no secret
 	tenants      *tenants
 	analysis     *provider.Set
-	remotes      *git.Remotes   // set before plan is called
-	charts       *helm.Renderer // set before plan is called
 	limits       atomic.Pointer[scheduler.Limits]
 	retention    atomic.Pointer[config.Retention]
 	name         atomic.Pointer[string]
@@ -45,15 +37,19 @@ type live struct {
 
 	configuration configuration
 
-	// Set before begin is called.
-	newTrigger func(interval time.Duration, review bool) *trigger.Trigger
-	scheduler  *scheduler.Scheduler
-	scripts    *script.Executor
-	api        *control.Server
-	web        *web.Server
-	tell       func(*notifications) // makes the receivers those of the configuration in effect
-
 	used setup
+	targets
+}
+
+// targets are the components that settings are applied to.
+type targets struct {
+	newTrigger   func(interval time.Duration, review bool) *trigger.Trigger
+	setReceivers func(*notifications)
+	scheduler    *scheduler.Scheduler
+	remotes      *git.Remotes
+	charts       *helm.Renderer
+	api          *control.Server
+	web          *web.Server
 }
 
 // setup is what one configuration asks for.
@@ -63,14 +59,14 @@ type setup struct {
 	repositories []repository
 	name         string
 	interval     time.Duration
-	review       bool // of what is taken over
+	review       bool // of adopted applications
 	limits       scheduler.Limits
 	retention    config.Retention
 	identity     *certificate.Identity // of the API; nil without TLS
-	webIdentity  *certificate.Identity // of web; nil without TLS
+	webIdentity  *certificate.Identity // nil without TLS
 	rateLimit    control.RateLimit
 	webhooks     []webhook
-	keys         *secret.Keys // nil when secrets cannot be decrypted
+	keys         *secret.Keys // nil if secrets cannot be decrypted
 	tenancy      *tenancy
 	remotes      *remotes
 	charts       charts
@@ -80,175 +76,72 @@ type setup struct {
 	notifications *notifications
 }
 
-func newLive(dataDir string, m counted, o Options) *live {
-	repositories := newRepositories(dataDir, m.git, o)
+func newLive(dataDir string, c clusterConfig, m git.Metrics, o Options) *live {
+	repositories := newRepositories(dataDir, m, o)
 	l := &live{
-		clusters: newClusters(m.requests, o), repositories: repositories, follower: newFollower(), secrets: secret.New(nil), concealed: secret.New(nil),
+		clusters: newClusters(c, o), repositories: repositories, follower: newFollower(), secrets: secret.New(nil), concealed: secret.New(nil),
 		tenants: newTenants(repositories.CommitObject), analysis: provider.NewSet(),
 	}
 	l.configuration.load(o.Now())
 	return l
 }
 
-// plan returns what cfg asks for. Problems joins which of its providers and
-// repositories cannot be used and are not known to be so: an agent can do
-// without them. With an error it cannot do at all.
+// plan returns what cfg asks for. Problems joins why some of its providers and
+// repositories cannot be used, unless that is known already: an agent runs without them.
+// With err it cannot run.
 func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
-	s.name, s.interval, s.review = cfg.Name, cfg.SyncInterval, cfg.Adopt == config.AdoptReview
-	s.remotes = planRemotes(cfg)
-	s.providers = cfg.Providers
-	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
-	s.retention = cfg.Retention
-	var errs [9]error
-	s.connections, errs[0] = l.clusters.plan(providersOf(cfg.Providers, deploy.KindKubernetes))
-	s.repositories, errs[1] = l.repositories.plan(cfg)
-	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
-	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement, cfg.SOPS)
-	s.tenancy, errs[4] = planTenancy(cfg.Tenancy)
-	s.charts = charts{cfg.ChartRepositories, cfg.ChartRegistries, cfg.Charts.AllowedHosts}
-	s.analysis = cfg.AnalysisProviders
-	s.identity, errs[5] = certificate.Files{Section: "api", Cert: cfg.API.TLSCertFile, Key: cfg.API.TLSKeyFile, ClientCA: cfg.API.ClientCAFile}.Load()
-	s.webIdentity, errs[8] = webCertificate(cfg.Web).Load()
-	s.rateLimit = rateLimit(cfg)
-	s.events, errs[6] = planEvents(cfg)
-	s.notifications, errs[7] = planNotifications(cfg)
-	return s, errors.Join(errs[:2]...), errors.Join(errs[2:]...)
+	s = setup{
+		name: cfg.Name, interval: cfg.SyncInterval, review: cfg.Adopt == config.AdoptReview, remotes: planRemotes(cfg),
+		providers: cfg.Providers,
+		limits:    scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster},
+		retention: cfg.Retention, rateLimit: rateLimit(cfg), analysis: cfg.AnalysisProviders,
+		charts: charts{cfg.ChartRepositories, cfg.ChartRegistries, cfg.Charts.AllowedHosts},
+	}
+	var unusable, invalid collected
+	s.connections = collect(&unusable, l.clusters.plan, providersOf(cfg.Providers, deploy.KindKubernetes))
+	s.repositories = collect(&unusable, l.repositories.plan, cfg)
+	s.webhooks = collect(&invalid, planWebhooks, cfg.Webhooks)
+	s.keys, err = secret.LoadKeys(cfg.SecretManagement, cfg.SOPS)
+	invalid.add(err)
+	s.tenancy = collect(&invalid, planTenancy, cfg.Tenancy)
+	s.identity = collect(&invalid, certificate.Files.Load, apiCertificate(cfg.API))
+	s.events = collect(&invalid, planEvents, cfg)
+	s.notifications = collect(&invalid, planNotifications, cfg)
+	s.webIdentity = collect(&invalid, certificate.Files.Load, webCertificate(cfg.Web))
+	return s, errors.Join(unusable...), errors.Join(invalid...)
+}
+
+// collected are errors of several steps.
+type collected []error
+
+func (c *collected) add(err error) { *c = append(*c, err) }
+
+// collect returns the result of a step and adds its error to errs.
+func collect[In, Out any](errs *collected, step func(In) (Out, error), in In) Out {
+	out, err := step(in)
+	errs.add(err)
+	return out
+}
+
+func apiCertificate(a config.API) certificate.Files {
+	return certificate.Files{Section: "api", Cert: a.TLSCertFile, Key: a.TLSKeyFile, ClientCA: a.ClientCAFile}
 }
 
 func webCertificate(w config.Web) certificate.Files {
 	return certificate.Files{Section: "web", Cert: w.TLSCertFile, Key: w.TLSKeyFile, ClientCA: w.ClientCAFile}
 }
 
-// begin puts the first setup into effect. Nothing runs yet.
-func (l *live) begin(ctx context.Context, s setup) {
-	l.clusters.use(s.connections)
-	l.platforms.use(s.providers)
-	l.repositories.use(ctx, s.repositories)
-	l.secrets.Use(s.keys)
-	l.concealed.Use(s.keys.Concealed())
-	l.tenants.use(s.tenancy)
-	l.analysis.Use(s.analysis)
-	l.remotes.Allow(s.remotes.hosts, s.remotes.auth)
-	l.charts.Use(s.charts.repositories, s.charts.registries, s.charts.allowed)
-	l.limits.Store(&s.limits)
-	l.retention.Store(&s.retention)
-	l.name.Store(&s.name)
-	l.events.Store(s.events)
-	l.follower.set(l.newTrigger(s.interval, s.review))
-	l.web.SetWebhooks(served(s.webhooks, s.repositories))
-	l.tell(s.notifications)
-	l.used = s
-}
-
-// use puts next into effect and returns the names of what has changed. What
-// runs is not disturbed.
-func (l *live) use(ctx context.Context, next setup) (changed []string) {
-	was := l.used
-	l.used = next
-	if was.keys.Fingerprint() != next.keys.Fingerprint() {
-		name := "secretManagement"
-		if was.keys.SOPSFingerprint() != next.keys.SOPSFingerprint() {
-			name = "secretManagement or sops"
-		}
-		changed = append(changed, name)
-		l.secrets.Use(next.keys)
-		l.concealed.Use(next.keys.Concealed())
-	}
-	if !was.charts.same(next.charts) {
-		changed = append(changed, "chartRepositories and chartRegistries")
-		l.charts.Use(next.charts.repositories, next.charts.registries, next.charts.allowed)
-	}
-	if !sameAnalysisProviders(was.analysis, next.analysis) {
-		changed = append(changed, "analysisProviders")
-		l.analysis.Use(next.analysis)
-	}
-	providers := l.platforms.providerKinds()
-	if !maps.Equal(was.connections, next.connections) || !reflect.DeepEqual(was.providers, next.providers) {
-		changed = append(changed, "platformProviders")
-		l.clusters.use(next.connections)
-		l.platforms.use(next.providers)
-	}
-	repositories := !slices.EqualFunc(was.repositories, next.repositories, repository.same)
-	if repositories {
-		changed = append(changed, "repositories")
-	}
-	if !was.remotes.same(next.remotes) {
-		l.remotes.Allow(next.remotes.hosts, next.remotes.auth)
-		if !repositories { // they are part of it
-			changed = append(changed, "git.remoteHosts")
-		}
-	}
-	if was.interval != next.interval {
-		changed = append(changed, "syncInterval")
-	}
-	if was.review != next.review {
-		changed = append(changed, "adopt")
-	}
-	tenancy := !was.tenancy.same(next.tenancy)
-	if tenancy {
-		changed = append(changed, "tenancy")
-		l.tenants.use(next.tenancy)
-	}
-	if repositories || tenancy || was.interval != next.interval || was.review != next.review || !maps.Equal(providers, l.platforms.providerKinds()) {
-		l.follower.replace(ctx, func() *trigger.Trigger {
-			l.repositories.use(ctx, next.repositories)
-			return l.newTrigger(next.interval, next.review)
-		})
-	}
-	if was.name != next.name {
-		changed = append(changed, "name")
-		l.name.Store(&next.name)
-	}
-	changed = append(changed, l.useEvents(was.events, next.events)...)
-	told := !was.notifications.same(next.notifications)
-	if told {
-		changed = append(changed, "notifications")
-	}
-	if told || !was.events.sameRules(next.events) { // the Git hosts are told, too
-		l.tell(next.notifications)
-	}
-	if was.limits != next.limits {
-		changed = append(changed, "limits")
-		l.limits.Store(&next.limits)
-		l.scheduler.Rescan()
-	}
-	if was.retention != next.retention {
-		changed = append(changed, "retention")
-		l.retention.Store(&next.retention)
-	}
-	webhooks := !slices.EqualFunc(was.webhooks, next.webhooks, webhook.same)
-	if webhooks {
-		changed = append(changed, "webhooks")
-	}
-	if webhooks || repositories {
-		l.web.SetWebhooks(served(next.webhooks, next.repositories))
-	}
-	if next.identity != nil && l.api.Secure() && !was.identity.Same(next.identity) {
-		changed = append(changed, "api certificate")
-		l.api.SetIdentity(next.identity)
-	}
-	if next.webIdentity != nil && l.web.Secure() && !was.webIdentity.Same(next.webIdentity) {
-		changed = append(changed, "web certificate")
-		l.web.SetIdentity(next.webIdentity)
-	}
-	if was.rateLimit != next.rateLimit {
-		changed = append(changed, "api.rateLimit")
-		l.api.SetRateLimit(next.rateLimit)
-	}
-	return changed
-}
-
-// unusable reports whether something configured cannot be used, which another
-// attempt may mend.
+// unusable reports whether a configured repository or provider cannot be used. A later
+// attempt may succeed.
 func (l *live) unusable() bool {
 	_, problems := l.repositories.watchable()
 	return len(problems) > 0 || l.clusters.unusable()
 }
 
-// Limits are those of the scheduler.
+// Limits returns the limits of the scheduler.
 func (l *live) Limits() scheduler.Limits { return *l.limits.Load() }
 
-// Retention says how long what is over is kept.
+// Retention returns how long completed deployments and their data are retained.
 func (l *live) Retention() config.Retention { return *l.retention.Load() }
 
 func rateLimit(cfg *config.Piped) control.RateLimit {

@@ -172,7 +172,7 @@ func TestLiveStateOfAProviderThatIsGone(t *testing.T) {
 	if _, err := st.PutApplication(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
-	l := liveStates{st, newClusters(nil, Options{}.withDefaults()), newTenants(nil), time.Now}
+	l := liveStates{st, newClusters(clusterConfig{}, Options{}.withDefaults()), newTenants(nil), time.Now}
 	if state, err := l.LiveState(t.Context(), app, true); err != nil || state.Health != "" || state.Incomplete != "" {
 		t.Errorf("without anything applied: %+v, %v", state, err)
 	}

@@ -77,7 +77,7 @@ func scrape(t *testing.T, url string) map[string]float64 {
 func collecting(t *testing.T, st *store.Store) (*metrics, *live) {
 	t.Helper()
 	m := newMetrics(slog.New(slog.DiscardHandler))
-	l := newLive("", m.counted, Options{Logger: slog.New(slog.DiscardHandler), Now: time.Now})
+	l := newLive("", clusterConfig{requests: m.requests}, m.git, Options{Logger: slog.New(slog.DiscardHandler), Now: time.Now})
 	stored := m.collect(st, l, time.Now)
 	t.Cleanup(func() {
 		if err := stored.Close(); err != nil {

@@ -142,21 +142,22 @@ func namesOf[To, From ~string](list []From) []To {
 // stopGrace is how long what is due is still told when the agent stops.
 const stopGrace = time.Second
 
-// addNotifications makes the component that tells what happens.
-func (a *App) addNotifications(cfg *config.Piped, o Options, st *store.Store) *notify.Courier {
+// addNotifications adds the component that sends notifications. It returns the courier and
+// a function that replaces the receivers.
+func (a *App) addNotifications(cfg *config.Piped, o Options, st *store.Store) (courier *notify.Courier, setReceivers func(*notifications)) {
 	log := o.Logger.With("component", "notifications")
-	courier := notify.New(notify.Config{Store: st, Metrics: a.metrics.notifications, Grace: stopGrace, Logger: log, Now: o.Now})
+	courier = notify.New(notify.Config{Store: st, Metrics: a.metrics.notifications, Grace: stopGrace, Logger: log, Now: o.Now})
 	a.metrics.registry.MustRegister(notify.Backlog{Status: courier.Status, Now: o.Now})
 	live := a.live
 	agent := cfg.ProjectID + "/" + cfg.PipedID
-	live.tell = func(n *notifications) {
+	setReceivers = func(n *notifications) {
 		courier.SetReceivers(append(n.receivers(st, o.Now), live.gitHostReceivers(st, agent)...)...)
 	}
 	who := func() deploy.PipedIdentity {
 		return deploy.PipedIdentity{ID: cfg.PipedID, Name: *live.name.Load(), Version: o.Version, ProjectID: cfg.ProjectID}
 	}
 	a.parts.add("notifications", (&teller{courier: courier, store: st, who: who, run: o.NewID(), now: o.Now, log: log}).Run)
-	return courier
+	return courier, setReceivers
 }
 
 // teller is the component that runs the courier, and tells that the agent has started

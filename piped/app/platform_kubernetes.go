@@ -37,7 +37,7 @@ func openKubernetes(env platformEnv) platform {
 		comparedClusters: comparedClusters{live.clusters, live.tenants},
 		liveStates:       liveStates{env.store, live.clusters, live.tenants, env.options.Now},
 		connected:        live.clusters,
-		renderer:         sourcekube.New(sourcekube.Config{Charts: live.charts, Capabilities: env.sources.serves.For, Remotes: live.remotes}),
+		renderer:         sourcekube.New(sourcekube.Config{Charts: env.sources.charts, Capabilities: env.sources.serves.For, Remotes: env.sources.remotes}),
 	}
 }
 

@@ -28,29 +28,24 @@ type sources struct {
 	serves    *capabilities.Reader
 	loader    *source.Loader
 	concealed *source.Loader // with a name in place of each secret
+	remotes   *git.Remotes
+	charts    *helm.Renderer
 }
 
 // openSources opens what repositories, remotes and charts are kept in, and plans
 // what the configuration asks for.
 func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st *store.Store) (s sources, err error) {
 	live := a.live
-	storeID, err := st.Identity(ctx)
-	if err != nil {
-		return sources{}, err
-	}
-	live.clusters.lease = leaseSpec{cfg.PipedID, storeID, o.LeaseEvery}
-	live.clusters.permit = st.Owned
-	live.clusters.store = st
 	a.parts.onClose("repositories", live.repositories.Close)
-	live.remotes, err = git.OpenRemotes(git.RemotesConfig{
+	s.remotes, err = git.OpenRemotes(git.RemotesConfig{
 		Dir: filepath.Join(cfg.DataDir, "remotes"), Logger: o.Logger.With("component", "git"), Now: o.Now, Metrics: a.metrics.git,
 		Public: outbound.NotPrivate, Known: outbound.NotMetadata,
 	})
 	if err != nil {
 		return s, err
 	}
-	a.parts.onClose("remote repositories", live.remotes.Close)
-	live.charts, err = helm.New(helm.Config{Git: live.remotes, Dir: filepath.Join(cfg.DataDir, "charts")})
+	a.parts.onClose("remote repositories", s.remotes.Close)
+	s.charts, err = helm.New(helm.Config{Git: s.remotes, Dir: filepath.Join(cfg.DataDir, "charts")})
 	if err != nil {
 		return s, err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 	"github.com/c785c783/piped/piped/observe/capabilities"
 	"github.com/c785c783/piped/piped/store"
-	"github.com/c785c783/piped/planner"
 	"github.com/c785c783/piped/trigger"
 )
 
@@ -24,10 +23,10 @@ type agentStatus struct {
 	started         time.Time
 
 	store   *store.Store
-	planner *planner.Planner
+	phases  phases
 	serves  *capabilities.Reader
 	live    *live
-	told    *notify.Courier
+	courier *notify.Courier
 	disk    *writable
 }
 
@@ -41,7 +40,7 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	pending, commands, waitingErr := s.store.Waiting(ctx)
 	syncStates, statesErr := s.store.SyncStates(ctx)
 	record, recordErr := s.store.Agent(ctx)
-	receivers, receiversErr := s.told.Status(ctx)
+	receivers, receiversErr := s.courier.Status(ctx)
 	out.Name, out.Disabled = cmp.Or(record.Name, out.Name), record.Disabled
 	if err = cmp.Or(err, waitingErr, statesErr, recordErr, receiversErr); err != nil && out.Store.Error == "" {
 		out.Store.Error = err.Error()
@@ -49,14 +48,14 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	if problem := s.disk.Problem(); problem != nil && out.Store.Error == "" {
 		out.Store.Error = said(problem)
 	}
-	busy, limit := s.planner.Busy()
+	busy, limit := s.phases.planner.Busy()
 	out.Queues = append([]deploy.QueueState{
 		{Name: "commands", Waiting: commands.Count, OldestWaiting: commands.Since},
 		{Name: "planner", Waiting: pending.Count, Active: busy, Limit: limit, OldestWaiting: pending.Since},
-	}, s.live.scheduler.Queues()...)
+	}, s.phases.scheduler.Queues()...)
 	out.Repositories = s.live.repositories.states(applications, s.live.follower.Problem)
 	out.SyncStates, out.Receivers = syncStates, receivers
-	out.Scripts = s.live.scripts.State()
+	out.Scripts = s.phases.scripts.State()
 	out.Clusters = s.live.clusters.states(s.serves.Versions())
 	return out
 }
