@@ -6,7 +6,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// sameAnalysisProviders reports whether both say the same.
+// sameAnalysisProviders reports whether both configure the same providers.
 func sameAnalysisProviders(a, b []config.AnalysisProvider) bool {
 	return slices.EqualFunc(a, b, func(a, b config.AnalysisProvider) bool {
 		return a.Name == b.Name && a.Type == b.Type && sameAnalysisConfig(a.Config, b.Config)

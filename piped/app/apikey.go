@@ -12,13 +12,13 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// APIKeyCreator stands for the creator of keys that CreateAPIKey made.
+// APIKeyCreator is the creator of keys from CreateAPIKey.
 const APIKeyCreator = "piped apikey create"
 
-// CreateAPIKey makes an API key and returns it; subject may be "" for the name. It
-// needs no key, but the data directory and the store of an agent, which may be
-// running: for when nobody has a key any more. It changes nothing else, and refuses
-// a store that this version did not write.
+// CreateAPIKey creates an API key and returns it; subject may be "" for the name. It
+// needs no key, but the data directory and the store of an agent, which may be running:
+// for when no key is left. It changes nothing else, and rejects a store with another
+// schema version.
 func CreateAPIKey(ctx context.Context, cfg *config.Piped, name, subject string, role deploy.Role) (key string, err error) {
 	if subject == "" {
 		subject = name

@@ -111,10 +111,10 @@ func TestCertificateOfASecretIsRotated(t *testing.T) {
 	}
 	third := loadPair(t, next)
 	move("tls.crt")
-	agent.awaitLog("is refused, the one before stays", "private key does not match public key")
+	agent.awaitLog("is rejected, the former one stays", "private key does not match public key")
 	mustShow("with half of a pair", second)
 	agent.signal <- os.Interrupt // any signal makes it look at once
-	agent.awaitLog("told to reload")
+	agent.awaitLog("reloading the configuration after a signal")
 	move("tls.key")
 	agent.awaitLog("changed=\"api certificate\"")
 	mustShow("with the whole pair", third)

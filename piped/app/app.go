@@ -36,49 +36,48 @@ import (
 	"github.com/c785c783/piped/trigger"
 )
 
-// Options are what New needs beside the configuration. The zero value is what
-// production uses.
+// Options configure New in addition to the configuration file. The zero value is for
+// production.
 type Options struct {
 	Version string
-	Commit  string           // that the program was built from; "" when unknown
+	Commit  string           // of the build; "" if unknown
 	Logger  *slog.Logger     // default slog.Default()
 	Now     func() time.Time // default time.Now
 	NewID   func() string    // default random UUIDs
 
-	// ConfigFile is the file the configuration was read from: when it, or a file
-	// it names, changes, the agent follows. "" means that it never does.
+	// ConfigFile is the file of the configuration. It is reloaded when it, or a file that
+	// it names, changes. "" disables reloads.
 	ConfigFile  string
-	ReloadEvery time.Duration    // between two looks at these files; default 2 s
-	Reload      <-chan os.Signal // each signal makes the agent follow at once
+	ReloadEvery time.Duration    // poll interval of these files; default 2 s
+	Reload      <-chan os.Signal // each signal reloads at once
 
-	// Launcher starts the scripts of stages: what sandbox.Main returned. Without it they
-	// run only where scripts.isolation is none.
+	// Launcher starts the scripts of stages; sandbox.Main returns it. Without it they run
+	// only if scripts.isolation is none.
 	Launcher sandbox.Launcher
 
-	// Grace bounds how long Run waits for everything to stop; default 30 s.
+	// Grace bounds how long Run waits for components to stop; default 30 s.
 	Grace time.Duration
 
-	// RolloutPolicy holds the thresholds by which rollouts are judged, where an
-	// application does not set its own; zero values are the defaults.
+	// RolloutPolicy contains the thresholds for rollouts that applications do not set;
+	// zero values are the defaults.
 	RolloutPolicy rollout.Policy
 
-	// SweepEvery is how often every object is compared with Git although nothing was
-	// heard of it; default 6 h.
+	// SweepEvery is the interval of comparisons of every object with Git, also without a
+	// watch event; default 6 h.
 	SweepEvery time.Duration
 
-	// LeaseEvery is how often the Lease of a cluster is renewed, which keeps agents of other
-	// stores from it; default 15 s. A negative value uses clusters without one.
+	// LeaseEvery is the interval in which the Lease of a cluster is renewed, which excludes
+	// agents of other stores; default 15 s. With a negative value there are no Leases.
 	LeaseEvery time.Duration
 
-	// RemoveAfter is how soon after the start what is old is removed for the first time;
-	// default 5 min.
+	// RemoveAfter is the delay of the first run of retention; default 5 min.
 	RemoveAfter time.Duration
 
 	// platforms are further kinds of application.
 	platforms []entry
 
-	// DataCheckEvery is between two checks that the data directory is still the one it
-	// was; default 15 s.
+	// DataCheckEvery is the interval of checks that the data directory was not replaced;
+	// default 15 s.
 	DataCheckEvery time.Duration
 }
 
@@ -155,8 +154,8 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	return a, nil
 }
 
-// openState takes the data directory for this agent and opens the store. It
-// returns the path of the owner's key, too.
+// openState locks the data directory and opens the store. It also returns the path of the
+// owner key.
 func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *store.Store, ownerKey string, err error) {
 	unlock, err := lockDataDir(ctx, cfg.DataDir)
 	if err != nil {
@@ -183,7 +182,7 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 		return nil, "", err
 	}
 	a.parts.add("data directory", watch.Run)
-	if _, err := st.UpdateAgent(ctx, func(*deploy.AgentRecord) {}); err != nil { // it exists from its first start on
+	if _, err := st.UpdateAgent(ctx, func(*deploy.AgentRecord) {}); err != nil { // creates the record at the first start
 		return nil, "", err
 	}
 	ownerKey, err = ensureOwnerKey(ctx, st, cfg.DataDir, o.Now())
@@ -228,7 +227,7 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 	return p, nil
 }
 
-// addRequests makes the components that do what is asked for beside deployments.
+// addRequests adds the components that handle requests other than deployments.
 func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sources, plans *planner.Planner) *kubernetes.Remover {
 	live := a.live
 	a.parts.add("plan previews", preview.New(preview.Config{
@@ -236,7 +235,7 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
 	}).Run)
 	a.parts.add("events", event.New(event.Config{
-		Store: st, Settings: live.eventSettings, Kinds: o.kinds(), Tenancy: live.tenants, Poll: live.follower.Look,
+		Store: st, Settings: live.eventSettings, Kinds: o.kinds(), Tenancy: live.tenants, Poll: live.follower.Poll,
 		Logger: o.Logger.With("component", "events"), Now: o.Now,
 	}).Run)
 	remover := kubernetes.NewRemover(kubernetes.RemoverConfig{
@@ -250,7 +249,7 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 	return remover
 }
 
-// executors makes what runs the stages, by stage name.
+// executors returns the executors of the stages, by stage name.
 func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *source.Loader, scripts *script.Executor) map[string]scheduler.Executor {
 	analyses := analysis.New(analysis.Config{
 		Store: st, Tree: a.live.repositories.Tree, Sources: loader, Providers: provider.Counted{Set: a.live.analysis, Queries: a.metrics.queries},
@@ -295,7 +294,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.parts.onClose("control API", a.api.Close)
 	a.parts.add("control API", a.api.Run)
 	a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), Poll: a.live.follower.Look, Deliveries: a.metrics.webhooks,
+		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), Poll: a.live.follower.Poll, Deliveries: a.metrics.webhooks,
 		Preview: proposals{a.live, st, o.NewID}.preview, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {
@@ -339,11 +338,11 @@ func (a *App) APIAddr() string { return a.api.Addr() }
 func (a *App) WebAddr() string { return a.web.Addr() }
 
 // Run runs every component until ctx ends or one fails, waits for all of them
-// and releases what New acquired. It returns nil after a stop that was asked
-// for. What has not stopped after Options.Grace is named in the error and left.
+// and releases what New acquired. It returns nil after a requested stop. The error names the
+// components that have not stopped after Options.Grace.
 func (a *App) Run(ctx context.Context) error { return a.parts.run(ctx) }
 
-// beReady is the component that makes the agent ready for as long as all run.
+// beReady is the component that makes the agent ready while components run.
 func (a *App) beReady(ctx context.Context) error {
 	a.ready.Store(true)
 	<-ctx.Done()
@@ -351,5 +350,5 @@ func (a *App) beReady(ctx context.Context) error {
 	return nil
 }
 
-// Close releases what New acquired, in reverse order. Run does it, too.
+// Close releases what New acquired, in reverse order. Run calls it, too.
 func (a *App) Close() error { return a.parts.close() }

@@ -19,12 +19,12 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// keptFiles are the files of the data directory that cannot be made again. Mirrors,
-// charts and the directories of scripts are; a trace that was not sent is no loss.
+// keptFiles are the files of the data directory that cannot be recreated. Mirrors, charts and
+// the directories of scripts can; an unsent trace is no loss.
 var keptFiles = []string{storeKeyFile, ownerKeyFile}
 
-// Backup writes all that an agent keeps to w, as it is at one moment. The agent may be
-// running. What was written is of no use when it returns an error.
+// Backup writes a consistent snapshot of all state of an agent to w. The agent may be
+// running. The output is invalid if Backup returns an error.
 func Backup(ctx context.Context, cfg *config.Piped, version string, now time.Time, w io.Writer) (c backup.Contents, err error) {
 	if err := hasRun(cfg.DataDir); err != nil {
 		return c, err
@@ -32,7 +32,7 @@ func Backup(ctx context.Context, cfg *config.Piped, version string, now time.Tim
 	src := backup.Source{Files: map[string][]byte{}, Version: version, At: now}
 	for _, name := range keptFiles {
 		data, err := os.ReadFile(filepath.Join(cfg.DataDir, name))
-		if errors.Is(err, fs.ErrNotExist) { // the owner's key may have been removed
+		if errors.Is(err, fs.ErrNotExist) { // the owner key may have been removed
 			continue
 		}
 		if err != nil {
@@ -49,10 +49,10 @@ func Backup(ctx context.Context, cfg *config.Piped, version string, now time.Tim
 	return backup.Write(ctx, w, src)
 }
 
-// Restore brings back what Backup wrote, read from in, into an empty store and a data
-// directory without other keys, which no agent uses. Everything in the backup is checked
-// before anything is changed. Whatever ends it early, no agent starts on what it leaves,
-// and another Restore goes on in its place.
+// Restore restores a backup, read from in, into an empty store and a data directory
+// without other keys that no agent uses. The whole backup is checked before anything
+// changes. After an interruption no agent starts on the incomplete state, and Restore
+// can be repeated.
 func Restore(ctx context.Context, cfg *config.Piped, in io.ReadSeeker) (c backup.Contents, err error) {
 	if c, err = backup.Read(ctx, in, func(store.Table, []any) error { return nil }); err != nil {
 		return c, err
@@ -80,8 +80,8 @@ func Restore(ctx context.Context, cfg *config.Piped, in io.ReadSeeker) (c backup
 	})
 }
 
-// missingFiles returns which files of a backup the data directory lacks. One that is
-// there has to be the same: it may be all that opens another store.
+// missingFiles returns the files of a backup that the data directory lacks. Existing ones must
+// be equal: they may be the only keys of another store.
 func missingFiles(dataDir string, files map[string][]byte) (missing []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !slices.Contains(keptFiles, name) {
@@ -101,7 +101,7 @@ func missingFiles(dataDir string, files map[string][]byte) (missing []string, er
 	return missing, nil
 }
 
-// hasRun refuses a data directory in which no agent has run.
+// hasRun rejects a data directory in which no agent has run.
 func hasRun(dataDir string) error {
 	_, err := os.Stat(filepath.Join(dataDir, storeKeyFile))
 	if errors.Is(err, fs.ErrNotExist) {

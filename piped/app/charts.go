@@ -6,14 +6,14 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// charts are where Helm charts come from. Chart repositories in Git are remotes.
+// charts are the sources of Helm charts. Chart repositories in Git are remotes.
 type charts struct {
 	repositories []config.ChartRepository
 	registries   []config.ChartRegistry
 	allowed      []string // hosts that may have private addresses
 }
 
-// same reports whether both name the same places and credentials.
+// same reports whether both have the same sources and credentials.
 func (c charts) same(o charts) bool {
 	return slices.Equal(c.allowed, o.allowed) && slices.EqualFunc(c.repositories, o.repositories, func(a, b config.ChartRepository) bool {
 		return a.Type == b.Type && a.Name == b.Name && a.Address == b.Address && a.Insecure == b.Insecure &&

@@ -25,16 +25,15 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// clusters are the clusters of the platform providers. They may change while
-// stages run:
+// clusters are the clusters of the platform providers. They may change while stages run:
 //
-//   - one that is replaced serves the stages that hold it to their ends, and
-//     later stages get the new one;
-//   - one that is removed serves the deployments that run on it to their ends,
-//     and nothing new starts there;
-//   - one that cannot be used is known, with the reason.
+//   - a replaced one is used by the stages that hold it until their end; later stages
+//     get the new one;
+//   - a removed one is used by its running deployments until their end; no others start
+//     there;
+//   - one that cannot be used is listed with the reason.
 //
-// It is a component, which runs the clusters' caches, and safe for concurrent use.
+// It is a component that runs the caches of the clusters, and safe for concurrent use.
 type clusters struct {
 	userAgent string
 	logger    *slog.Logger
@@ -45,8 +44,8 @@ type clusters struct {
 
 	mu         sync.Mutex
 	configured map[string]*connection // by provider
-	removed    map[string]*connection // by provider: no longer configured, and kept for what runs
-	pending    []*connection          // to be served by Run
+	removed    map[string]*connection // by provider: no longer configured, with running deployments
+	pending    []*connection          // not yet served by Run
 	added      chan struct{}
 }
 
@@ -65,17 +64,17 @@ type connection struct {
 	controller *watch.Controller
 	observer   *workloads.Observer
 	members    *clusterlive.Members
-	lease      *cluster.StoreLease // nil: the cluster is used without one
-	problem    error               // why it cannot be used; then there is no cluster
+	lease      *cluster.StoreLease // nil if there are no Leases
+	problem    error               // why it cannot be used; then cluster is unset
 
 	problemSince time.Time
 
 	users int                     // stages that hold it
-	gone  bool                    // no further stage gets it
-	stop  context.CancelCauseFunc // ends its caches; nil until they run
+	gone  bool                    // not available to further stages
+	stop  context.CancelCauseFunc // stops its caches; nil until they run
 }
 
-// clusterSpec is all that a connection depends on.
+// clusterSpec is the configuration of a connection.
 type clusterSpec struct {
 	name, kubeconfig, masterURL string
 
@@ -109,9 +108,9 @@ func (c *clusters) changed(applicationID string) {
 	}
 }
 
-// plan returns the connections that providers ask for: those there are where
-// nothing has changed. The error joins why some of them cannot be used, unless
-// that is so already. Nothing happens before use.
+// plan returns the connections for providers: the existing ones where nothing has changed. The
+// error joins why some of them cannot be used, unless that is known already. Nothing changes
+// before use.
 func (c *clusters) plan(providers []config.PlatformProvider) (map[string]*connection, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +133,7 @@ func (c *clusters) plan(providers []config.PlatformProvider) (map[string]*connec
 	return next, errors.Join(problems...)
 }
 
-// connect prepares access to a cluster, which is not asked for anything yet.
+// connect prepares the access to a cluster without a request.
 func (c *clusters) connect(spec clusterSpec) *connection {
 	access, err := cluster.NewCluster(cluster.ClusterConfig{
 		Name: spec.name, KubeConfigPath: spec.kubeconfig, MasterURL: spec.masterURL, UserAgent: c.userAgent, Logger: c.logger, Now: c.now,
@@ -152,7 +151,7 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 	}
 }
 
-// use makes the planned connections those that are configured.
+// use replaces the configured connections.
 func (c *clusters) use(next map[string]*connection) {
 	defer c.changed("")
 	c.mu.Lock()
@@ -182,14 +181,14 @@ func (c *clusters) use(next map[string]*connection) {
 	}
 }
 
-// anyRemoved reports whether there are connections that dropRemoved could end.
+// anyRemoved reports whether there are connections for dropRemoved.
 func (c *clusters) anyRemoved() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.removed) > 0
 }
 
-// dropRemoved ends the connections of removed providers on which nothing runs.
+// dropRemoved ends the connections of removed providers without running deployments.
 func (c *clusters) dropRemoved(busy map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,8 +219,8 @@ func (c *clusters) unusable() bool {
 	return false
 }
 
-// Hold returns a provider's cluster as the executors' Clusters do. It is refused while
-// another agent manages the cluster.
+// Hold implements the Clusters of the executors. It returns an error while another agent
+// manages the cluster.
 func (c *clusters) Hold(provider string) (kubernetes.Cluster, func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,14 +240,14 @@ func (c *clusters) known(provider string) *connection {
 	return c.removed[provider]
 }
 
-// hold is Hold for a caller that waits where it may not write. clusters.mu is held.
+// hold is Hold without the check of the Lease. clusters.mu is held.
 func (c *clusters) hold(provider string) (kubernetes.Cluster, func(), error) {
 	conn := c.known(provider)
 	if conn == nil {
 		return kubernetes.Cluster{}, nil, fmt.Errorf("the platform provider %q is not configured; there are: %v", provider, slices.Sorted(maps.Keys(c.configured)))
 	}
 	if conn.problem != nil {
-		return kubernetes.Cluster{}, nil, fmt.Errorf("the platform provider %q cannot be used: %w; once that is mended, sync the application again", provider, conn.problem)
+		return kubernetes.Cluster{}, nil, fmt.Errorf("the platform provider %q cannot be used: %w; fix that and sync the application again", provider, conn.problem)
 	}
 	conn.users++
 	return conn.cluster, sync.OnceFunc(func() {
@@ -269,7 +268,7 @@ func (c *clusters) Capabilities(ctx context.Context, provider string) (deploy.Ca
 	return held.Cluster.Capabilities(ctx)
 }
 
-// Run serves the connections there are and those that come, until ctx ends.
+// Run serves present and future connections until ctx ends.
 func (c *clusters) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -289,7 +288,7 @@ func (c *clusters) Run(ctx context.Context) error {
 	}
 }
 
-// serve runs the caches of a connection until it is retired and nobody holds it.
+// serve runs the caches of a connection until it is retired and no stage holds it.
 func (c *clusters) serve(ctx context.Context, conn *connection) {
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -297,9 +296,9 @@ func (c *clusters) serve(ctx context.Context, conn *connection) {
 	conn.stop = stop
 	conn.stopIfIdle()
 	c.mu.Unlock()
-	beside := c.besides(run, conn)
+	observers := c.observe(run, conn)
 	err := conn.controller.Run(run)
-	beside.Wait()
+	observers.Wait()
 	conn.cluster.Close()
 	switch {
 	case err != nil:
@@ -309,10 +308,10 @@ func (c *clusters) serve(ctx context.Context, conn *connection) {
 	}
 }
 
-// besides runs what goes on in a connection's cluster beside the stages, until ctx ends:
-// rollouts that nobody here began are recorded, pods are told of their changed
-// configuration, and others how applications are.
-func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGroup {
+// observe runs until ctx ends what works on a connection next to the stages: it records
+// external rollouts and scalings, notifies pods of changed configuration, and reports the
+// health of applications.
+func (c *clusters) observe(ctx context.Context, conn *connection) *sync.WaitGroup {
 	var running sync.WaitGroup
 	if c.store == nil {
 		return &running
@@ -337,7 +336,7 @@ func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGrou
 	})
 	running.Go(func() {
 		if err := nudger.Run(ctx); err != nil {
-			log.Error("pods are not told of their configuration until the agent is restarted", "error", err)
+			log.Error("pods are not notified of changed configuration until the agent is restarted", "error", err)
 		}
 	})
 	if conn.lease != nil {
@@ -348,7 +347,7 @@ func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGrou
 	return &running
 }
 
-// redact takes the secrets of an application out of a text.
+// redact removes the secrets of an application from a text.
 func (c *clusters) redact(ctx context.Context, app deploy.Application, text string) (string, error) {
 	kept, err := liveStates{store: c.store}.kept(ctx, app)
 	for _, one := range kept {
@@ -357,7 +356,7 @@ func (c *clusters) redact(ctx context.Context, app deploy.Application, text stri
 	return text, err
 }
 
-// retire has the connection end with its last user. clusters.mu is held.
+// retire ends the connection after its last user. clusters.mu is held.
 func (c *connection) retire() {
 	c.gone = true
 	c.stopIfIdle()

@@ -13,10 +13,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// lockFile is the file in the data directory that the agent holds a lock on.
+// lockFile is the file in the data directory that the agent locks.
 const lockFile = "lock"
 
-// announce says in the data directory where the control API is, for clients on this
+// announce writes the address of the control API into the data directory, for clients on this
 // machine.
 func announce(cfg *config.Piped, address, ownerKey string) error {
 	e := endpoint.Endpoint{Address: endpoint.Local(address), CertFile: cfg.API.TLSCertFile, OwnerKeyFile: ownerKey}
@@ -31,17 +31,17 @@ func announce(cfg *config.Piped, address, ownerKey string) error {
 		*file = absolute
 	}
 	if err := endpoint.Write(cfg.DataDir, e); err != nil {
-		return deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): say where the control API is: %w", err)
+		return deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): write the address of the control API: %w", err)
 	}
 	return nil
 }
 
-// lockPatience is how long the lock of an agent that has ended may be held still: by the
-// copies of its file that programs have which it was starting.
+// lockPatience is how long the lock of an ended agent may remain: processes that it was
+// starting have copies of its file descriptor.
 const lockPatience = 5 * time.Second
 
-// lockDataDir makes the data directory and takes it for this process: two
-// agents on one directory would destroy each other's mirrors.
+// lockDataDir creates the data directory and locks it for this process: two agents on one
+// directory would destroy each other's mirrors.
 func lockDataDir(ctx context.Context, dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w", err)

@@ -16,30 +16,30 @@ import (
 )
 
 const (
-	// dataWatchEvery is how often the data directory is checked. What is gone is noticed
-	// within a minute also when a check fails for another reason.
+	// dataWatchEvery is the interval of checks of the data directory. A loss is detected
+	// within a minute, also if a check fails for another reason.
 	dataWatchEvery = 15 * time.Second
-	// dataWatchFailures is how many checks in a row may fail for another reason.
+	// dataWatchFailures is how many consecutive checks may fail for another reason.
 	dataWatchFailures = 3
 )
 
-// dataWatch ends the agent when its data directory, the lock in it or the file of its
-// store is gone or another one: what the agent writes from then on would be lost, and
-// another agent could begin on the same path.
+// dataWatch stops the agent if its data directory, the lock in it or the file of its store is
+// deleted or replaced: further writes would be lost, and another agent could start on the same
+// path.
 type dataWatch struct {
 	dir      string
 	every    time.Duration
 	files    []watchedFile
-	failures int // checks in a row that could not be made
+	failures int // consecutive failed checks
 }
 
-// watchedFile is a path and what was there at the start.
+// watchedFile is a path and its file at the start.
 type watchedFile struct {
 	what, path string
 	info       os.FileInfo
 }
 
-// newDataWatch notes what is there now.
+// newDataWatch records the present files.
 func newDataWatch(cfg *config.Piped, every time.Duration) (*dataWatch, error) {
 	w := &dataWatch{dir: cfg.DataDir, every: every, files: []watchedFile{
 		{what: "the data directory", path: cfg.DataDir}, {what: "the lock of the data directory", path: filepath.Join(cfg.DataDir, lockFile)},
@@ -56,7 +56,7 @@ func newDataWatch(cfg *config.Piped, every time.Duration) (*dataWatch, error) {
 	return w, nil
 }
 
-// Run checks until ctx ends; it returns an error once something is gone or another one.
+// Run checks until ctx ends. It returns an error if a file is deleted or replaced.
 func (w *dataWatch) Run(ctx context.Context) error {
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()

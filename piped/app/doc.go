@@ -1,23 +1,24 @@
-// Package app is the agent as one object: New builds every component in one
-// straight line, Run runs them until its context ends. It is the only package
-// that knows all others, and holds no logic of its own but how the
-// configuration is followed while the agent runs.
+// Package app is the agent as one object: New builds and connects all components, Run
+// runs them until its context ends. It is the only package that imports all others. Its
+// own logic is the life cycle of components and the reload of the configuration.
 //
-//	app.go           the agent: what it is built of, in order
-//	parts.go         running, stopping and releasing what it is built of
-//	datadir.go       the data directory, which one agent has for itself
+//	app.go           builds the components in order
+//	parts.go         runs, stops and releases them
+//	datadir.go       the data directory, used by one agent at a time
 //	secrets.go       the keys in it
-//	backup.go        all that is kept, written into one file and brought back
-//	live.go          what the configuration decides and a reload changes:
+//	backup.go        backup and restore of all state
+//	metrics.go       the registry of all metrics
+//	live.go          the state that a reload of the configuration changes:
+//	settings.go        the table of settings with their effects
 //	clusters.go        the clusters of the platform providers
 //	repositories.go    the mirrors of the repositories
-//	credentials.go     how Git remotes are authenticated to
-//	follower.go        the trigger, stopped and made anew
+//	credentials.go     the credentials for Git remotes
+//	follower.go        the trigger, which is replaced
 //	webhooks.go        the receivers of pushes
-//	reload.go        when that happens: the files changed, or a signal came
-//	running.go       what runs in the clusters, for the trigger
-//	preview.go       what a sync would do, for the control API
+//	reload.go        detects changed files and reloads
+//	running.go       live commits and foreign objects, for the trigger
+//	preview.go       previews of a sync, for the control API
 //
-// To test with it, build an agent in the test's process with New, on a data
-// directory of the test's own and addresses with port 0.
+// Tests build an agent in their process with New, with their own data directory and
+// addresses with port 0.
 package app

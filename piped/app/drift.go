@@ -15,7 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// addDrift makes the component that compares the clusters with Git.
+// addDrift adds the drift detector.
 func (a *App) addDrift(cfg *config.Piped, o Options, st *store.Store, src sources) {
 	live := a.live
 	a.drift = drift.New(drift.Config{
@@ -26,7 +26,7 @@ func (a *App) addDrift(cfg *config.Piped, o Options, st *store.Store, src source
 	a.parts.add("drift", a.drift.Run)
 }
 
-// expectation is what the detector expects, as the stages keep it.
+// expectation converts the stored state of the stages for the detector.
 func expectation(set deploy.AppliedSet, d deploy.Deployment, inventory []deploy.InventoryItem) (drift.Expected, error) {
 	e, err := kubernetes.Expected(set, d, inventory)
 	return drift.Expected{
@@ -34,7 +34,7 @@ func expectation(set deploy.AppliedSet, d deploy.Deployment, inventory []deploy.
 	}, err
 }
 
-// comparedClusters are the clusters as the detector sees them.
+// comparedClusters adapts clusters to the detector.
 type comparedClusters struct {
 	clusters *clusters
 	tenants  *tenants
@@ -57,7 +57,7 @@ func (c comparedClusters) Members(provider string) (drift.Members, time.Time, er
 	return followed{conn.members, conn.observer, c.clusters.logger}, time.Time{}, nil
 }
 
-// followed has the rollouts watched where the members are.
+// followed also watches rollouts where members are watched.
 type followed struct {
 	*clusterlive.Members
 	observer *workloads.Observer
@@ -68,7 +68,7 @@ type followed struct {
 func (f followed) Follow(objects []deploy.ObjectRef) {
 	f.Members.Follow(objects)
 	if err := f.observer.Follow(objects); err != nil {
-		f.log.Warn("cannot follow workloads", "error", err)
+		f.log.Warn("cannot watch workloads", "error", err)
 	}
 }
 
@@ -81,14 +81,14 @@ func (c comparedClusters) Hold(provider string, app deploy.Application) (drift.C
 	return held.Cluster, release, nil
 }
 
-// holdFor returns a provider's cluster as the account of an application sees it.
+// holdFor returns a provider's cluster with the account of an application.
 func holdFor(c *clusters, t *tenants, provider string, app deploy.Application) (held kubernetes.Cluster, release func(), err error) {
 	held, release, err = c.Hold(provider)
 	if err != nil {
 		return held, nil, deploy.Errorf(deploy.Unavailable, "%w", err)
 	}
 	account, err := t.Tenant(app.Git).Account()
-	if err != nil { // it is the rules that have to be changed, not the request
+	if err != nil { // the rules must change, not the request
 		release()
 		return held, nil, &deploy.Error{Kind: deploy.Illegal, Err: err}
 	}

@@ -47,7 +47,7 @@ func TestSecretsAreDecrypted(t *testing.T) {
 	mustContain(t, d.GetStatusReason(), "spec.encryption.encryptedSecrets.password: cannot be decrypted with the agent's identity")
 
 	replaceFile(t, file, own.String())
-	agent.awaitLog("is refused, the one before stays", "it does not belong to the identity")
+	agent.awaitLog("is rejected, the former one stays", "it does not belong to the identity")
 	s.more = management(own)
 	agent.write(s, inEffect, "changed=secretManagement")
 	commit = repo.Push(t, "and again", map[string]string{"web/a": "2"})

@@ -11,8 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/githost"
 )
 
-// events are what a configuration says of writing events into Git. They are not
-// changed once made.
+// events are the settings for writing events into Git. They are immutable.
 type events struct {
 	watcher       config.EventWatcher
 	author, email string
@@ -37,8 +36,7 @@ func (e *events) sameRules(o *events) bool {
 	return reflect.DeepEqual(e.watcher, o.watcher) && slices.EqualFunc(e.hosts, o.hosts, gitHost.same)
 }
 
-// eventSettings returns what the event watcher is to know of the configuration in
-// effect.
+// eventSettings returns the present settings of the event watcher.
 func (l *live) eventSettings() event.Settings {
 	e := l.events.Load()
 	out := event.Settings{Author: e.author, Email: e.email}
@@ -53,7 +51,7 @@ func (l *live) eventSettings() event.Settings {
 	return out
 }
 
-// host returns what is configured of a remote's host, nil when nothing is.
+// host returns the configuration of a remote's host, nil if there is none.
 func (e *events) host(remote string) *gitHost {
 	for i := range e.hosts {
 		if e.hosts[i].api.Serves(remote) {

@@ -51,8 +51,8 @@ func (f *follower) get() *trigger.Trigger {
 	return f.current
 }
 
-// Look makes the trigger poll a repository now.
-func (f *follower) Look(repoID string) { f.get().Look(repoID) }
+// Poll makes the trigger poll a repository now.
+func (f *follower) Poll(repoID string) { f.get().Look(repoID) }
 
 // Problem returns why a repository cannot be watched, nil if it can.
 func (f *follower) Problem(repoID string) *trigger.Problem { return f.get().Problem(repoID) }

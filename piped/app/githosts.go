@@ -13,8 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// gitHost is one configured Git host with its token, or the private key of its App,
-// read.
+// gitHost is a configured Git host with its token, or the private key of its App.
 type gitHost struct {
 	config     config.GitHost
 	credential strict.Secret
@@ -34,7 +33,7 @@ func (h gitHost) same(o gitHost) bool {
 	return reflect.DeepEqual(h.open(), o.open()) && h.credential.Equal(o.credential)
 }
 
-// open returns the configuration without secrets, which only compare by themselves.
+// open returns the configuration without secrets, which need their own comparison.
 func (h gitHost) open() config.GitHost {
 	out := h.config
 	if out.Token = (strict.Secret{}); out.App != nil {
@@ -44,8 +43,8 @@ func (h gitHost) open() config.GitHost {
 	return out
 }
 
-// gitHostReceivers returns what tells the Git hosts of the configuration in effect what
-// becomes of their commits. Agent is by which the agent knows its own comments.
+// gitHostReceivers returns receivers that report deployments to the present Git hosts. agent
+// marks the comments of this agent.
 func (l *live) gitHostReceivers(st *store.Store, agent string) []notify.Receiver {
 	var out []notify.Receiver
 	for _, h := range l.events.Load().hosts {
@@ -54,7 +53,7 @@ func (l *live) gitHostReceivers(st *store.Store, agent string) []notify.Receiver
 	return out
 }
 
-// remoteOf returns where a watched repository is fetched from, "" for any other.
+// remoteOf returns the remote of a watched repository, "" for any other.
 func (l *live) remoteOf(repoID string) string {
 	watched, _ := l.repositories.watchable()
 	for _, r := range watched {
@@ -65,18 +64,18 @@ func (l *live) remoteOf(repoID string) string {
 	return ""
 }
 
-// maxProposals bounds how many pull requests wait for their preview.
+// maxProposals bounds the pull requests that wait for a preview.
 const maxProposals = 100
 
-// proposals have pull requests previewed that webhooks announce.
+// proposals requests previews of the pull requests in webhooks.
 type proposals struct {
 	live  *live
 	store *store.Store
 	newID func() string
 }
 
-// preview asks for the preview of a pull request whose host is to be told in a comment,
-// unless that was asked for before. The comment follows when there is an answer.
+// preview requests the preview of a pull request, unless that is open already, if comments are
+// enabled for its host. The result is reported in a comment.
 func (p proposals) preview(ctx context.Context, repoID string, of githost.Proposal) error {
 	host := p.live.events.Load().host(p.live.remoteOf(repoID))
 	if host == nil || !host.config.Comments {

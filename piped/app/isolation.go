@@ -11,11 +11,10 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// serviceAccountToken is the file with the agent's credentials for the cluster it runs in.
+// serviceAccountToken is the file with the agent's credentials for its own cluster.
 const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// ScriptIsolation returns how the configuration, read from a file, permits to isolate
-// scripts.
+// ScriptIsolation returns the isolation of scripts by the configuration in a file.
 func ScriptIsolation(cfg *config.Piped, file string) sandbox.Settings {
 	s := sandbox.Settings{Modes: []sandbox.Mode{sandbox.Mode(cfg.Scripts.Isolation)}, Allow: cfg.Scripts.AllowPaths}
 	user := cfg.Scripts.User
@@ -34,8 +33,8 @@ func ScriptIsolation(cfg *config.Piped, file string) sandbox.Settings {
 	return s
 }
 
-// scriptDir returns the directory for scripts of other users below a directory that all
-// users can enter; "" means that of temporary files. Each data directory has its own.
+// scriptDir returns the directory for scripts of other users below a directory that all users
+// can enter, "" for that of temporary files. Each data directory has its own.
 func scriptDir(below, dataDir string) string {
 	return filepath.Join(cmp.Or(below, os.TempDir()), fmt.Sprintf("piped-scripts-%.8x", sha256.Sum256([]byte(dataDir))))
 }

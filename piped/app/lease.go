@@ -9,13 +9,13 @@ import (
 	"github.com/c785c783/piped/piped/cluster"
 )
 
-// leaseSpec is who an agent is to the others of its piped ID.
+// leaseSpec identifies an agent among those with its piped ID.
 type leaseSpec struct {
 	pipedID, storeID string
 	every            time.Duration // negative: no Leases
 }
 
-// newLease returns the Lease of a cluster, nil if clusters are used without.
+// newLease returns the Lease of a cluster, nil if there are no Leases.
 func (c *clusters) newLease(access *cluster.Cluster) *cluster.StoreLease {
 	if c.lease.storeID == "" || c.lease.every < 0 {
 		return nil
@@ -30,8 +30,8 @@ func (c *clusters) newLease(access *cluster.Cluster) *cluster.StoreLease {
 	})
 }
 
-// Managed returns why this agent does not manage the cluster of a provider: another one
-// does. It waits briefly for the first answer of the cluster.
+// Managed returns an error if another agent manages the cluster of a provider. It waits briefly
+// for the first answer of the cluster.
 func (c *clusters) Managed(ctx context.Context, provider string) error {
 	c.mu.Lock()
 	conn := c.configured[provider]
@@ -42,11 +42,11 @@ func (c *clusters) Managed(ctx context.Context, provider string) error {
 	return conn.lease.Problem(ctx)
 }
 
-// refused is Managed as far as it is known now.
+// refused is Managed without waiting.
 func (c *connection) refused() error { return c.lease.Known() }
 
-// stageClusters are the clusters as stages use them: those that another agent manages, too.
-// They can be read, and what a stage writes waits.
+// stageClusters are the clusters for stages, including those that another agent manages: they
+// can be read, while writes of a stage wait.
 type stageClusters struct{ *clusters }
 
 // Hold implements the executors' Clusters.
@@ -56,7 +56,7 @@ func (c stageClusters) Hold(provider string) (kubernetes.Cluster, func(), error)
 	return c.hold(provider)
 }
 
-// managed is Managed as far as it is known now.
+// managed is Managed without waiting.
 func (c *clusters) managed(provider string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,9 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// liveStates reads what of an application is live. It is the control API's Live.
+// liveStates reads the live state of applications. It implements control.Live here, because it
+// joins the cluster connections and tenancy rules of this package with the sets that package
+// executor/kubernetes stores.
 type liveStates struct {
 	store    *store.Store
 	clusters *clusters
@@ -23,11 +25,10 @@ type liveStates struct {
 	now      func() time.Time
 }
 
-// LiveState implements control.Live. Objects are looked for where the inventory says
-// that they were applied, which is more than one cluster after the application got
-// another provider and until what is left in the earlier one is pruned.
+// LiveState implements control.Live. It reads objects in the clusters of the inventory: more
+// than one after a change of the provider, until the objects in the former one are pruned.
 func (l liveStates) LiveState(ctx context.Context, app deploy.Application, children bool) (deploy.LiveState, error) {
-	ctx, stop := context.WithTimeout(ctx, lookTimeout)
+	ctx, stop := context.WithTimeout(ctx, liveTimeout)
 	defer stop()
 	state := deploy.LiveState{ApplicationID: app.ID, ReadAt: l.now()}
 	items, err := l.store.Inventory(ctx, app.ID)
@@ -50,7 +51,7 @@ func (l liveStates) LiveState(ctx context.Context, app deploy.Application, child
 		if err != nil && name == app.Provider {
 			return state, kept.redact(err)
 		}
-		if err != nil { // what is left in an earlier cluster
+		if err != nil { // a former cluster
 			unread = append(unread, err.Error())
 		}
 		state.Objects, problems = append(state.Objects, found...), append(problems, unread...)
@@ -73,17 +74,17 @@ func (l liveStates) read(ctx context.Context, app deploy.Application, provider s
 	return clusterlive.Read(ctx, held.Cluster, req)
 }
 
-// firstOf tells the first few problems.
+// firstOf joins the first few problems.
 func firstOf(problems []string) string {
-	const told = 3
-	if more := len(problems) - told; more > 0 {
-		problems = append(slices.Clone(problems[:told]), "and more")
+	const shown = 3
+	if more := len(problems) - shown; more > 0 {
+		problems = append(slices.Clone(problems[:shown]), "and more")
 	}
 	return strings.Join(problems, "; ")
 }
 
-// keptSets are what is kept of what the application's running deployment applied, and
-// of the one that is under way: none if nothing is.
+// keptSets are the stored sets of the application's last successful deployment and of the
+// active one, if any.
 type keptSets []kubernetes.Kept
 
 func (l liveStates) kept(ctx context.Context, app deploy.Application) (kept keptSets, err error) {
@@ -97,7 +98,7 @@ func (l liveStates) kept(ctx context.Context, app deploy.Application) (kept kept
 		}
 		set, err := l.store.AppliedSet(ctx, ref.DeploymentID)
 		if deploy.IsKind(err, deploy.NotFound) || deploy.IsKind(err, deploy.Invalid) {
-			continue // there is none, or its key is lost
+			continue // not stored, or its key is lost
 		}
 		if err != nil {
 			return nil, err
@@ -118,7 +119,7 @@ func (k keptSets) checks() (checks []config.HealthCheck) {
 	return checks
 }
 
-// redact takes the secrets of the sets out of an error.
+// redact removes the secrets of the sets from an error.
 func (k keptSets) redact(err error) error {
 	for _, one := range k {
 		err = one.Redactor.Error(err)
@@ -126,8 +127,8 @@ func (k keptSets) redact(err error) error {
 	return err
 }
 
-// mark says which objects are declared, leaves out those that are neither that nor
-// live, takes the secrets out of what is said, and judges the whole.
+// mark marks declared objects, removes those that are neither declared nor live, redacts
+// secrets, and sets the health of the application.
 func (k keptSets) mark(state *deploy.LiveState) {
 	declared := map[string]bool{}
 	for _, one := range k {

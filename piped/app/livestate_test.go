@@ -73,7 +73,7 @@ func TestLiveState(t *testing.T) {
 	proxy.Silence()
 	began := time.Now()
 	_, err = agent.control.GetLiveState(agent.ctx, &controlv1.GetLiveStateRequest{ApplicationId: web})
-	if took := time.Since(began); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "cannot be reached") || took > lookTimeout+time.Minute {
+	if took := time.Since(began); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "cannot be reached") || took > liveTimeout+time.Minute {
 		t.Errorf("of a silent cluster after %s: %v", took, err)
 	}
 }

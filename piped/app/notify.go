@@ -19,12 +19,12 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// notifications are what a configuration says of who is told what, with the secrets
-// read. They are not changed once made.
+// notifications are the configured receivers and routes with their secrets. They are
+// immutable.
 type notifications struct {
 	config             config.Notifications
 	secrets            []strict.Secret // in the order of the receivers
-	signing            []strict.Secret // likewise: what webhooks are signed with
+	signing            []strict.Secret // likewise: the keys that sign webhooks
 	export             config.RolloutExport
 	exportSecret       strict.Secret // of BigQuery
 	pipedID, projectID string
@@ -67,8 +67,7 @@ func (n *notifications) same(o *notifications) bool {
 		slices.EqualFunc(n.secrets, o.secrets, strict.Secret.Equal) && slices.EqualFunc(n.signing, o.signing, strict.Secret.Equal)
 }
 
-// open returns the receivers and routes without secrets, which only compare by
-// themselves.
+// open returns the receivers and routes without secrets, which need their own comparison.
 func (n *notifications) open() config.Notifications {
 	out := n.config
 	out.Receivers = slices.Clone(out.Receivers)
@@ -88,8 +87,7 @@ func (n *notifications) open() config.Notifications {
 	return out
 }
 
-// receivers makes the configured receivers. One that no route leads to is told
-// nothing.
+// receivers returns the configured receivers. One without a route receives nothing.
 func (n *notifications) receivers(st *store.Store, now func() time.Time) []notify.Receiver {
 	var out []notify.Receiver
 	for i, r := range n.config.Receivers {
@@ -115,7 +113,7 @@ func (n *notifications) receivers(st *store.Store, now func() time.Time) []notif
 	return out
 }
 
-// routes returns the routes that lead to a receiver.
+// routes returns the routes to a receiver.
 func (n *notifications) routes(receiver string) []notify.Route {
 	var out []notify.Route
 	for _, r := range n.config.Routes {
@@ -139,7 +137,7 @@ func namesOf[To, From ~string](list []From) []To {
 	return out
 }
 
-// stopGrace is how long what is due is still told when the agent stops.
+// stopGrace is how long pending notifications are flushed when the agent stops.
 const stopGrace = time.Second
 
 // addNotifications adds the component that sends notifications. It returns the courier and
@@ -156,47 +154,47 @@ func (a *App) addNotifications(cfg *config.Piped, o Options, st *store.Store) (c
 	who := func() deploy.PipedIdentity {
 		return deploy.PipedIdentity{ID: cfg.PipedID, Name: *live.name.Load(), Version: o.Version, ProjectID: cfg.ProjectID}
 	}
-	a.parts.add("notifications", (&teller{courier: courier, store: st, who: who, run: o.NewID(), now: o.Now, log: log}).Run)
+	a.parts.add("notifications", (&lifecycle{courier: courier, store: st, who: who, run: o.NewID(), now: o.Now, log: log}).Run)
 	return courier, setReceivers
 }
 
-// teller is the component that runs the courier, and tells that the agent has started
-// and that it stops.
-type teller struct {
+// lifecycle is the component that runs the courier, and publishes the start and the stop of
+// the agent.
+type lifecycle struct {
 	courier *notify.Courier
 	store   *store.Store
 	who     func() deploy.PipedIdentity
-	run     string // names this run of the agent
+	run     string // ID of this run of the agent
 	now     func() time.Time
 	log     *slog.Logger
 }
 
-// Run tells what happens until ctx ends, then that the agent stops. What cannot be told
-// within a moment is told after the next start.
-func (t *teller) Run(ctx context.Context) error {
+// Run delivers notifications until ctx ends, then publishes the stop. What is not delivered
+// within stopGrace is delivered after the next start.
+func (l *lifecycle) Run(ctx context.Context) error {
 	courierCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- t.courier.Run(courierCtx) }()
+	go func() { ended <- l.courier.Run(courierCtx) }()
 	select {
-	case <-t.courier.Ready():
-		t.announce(ctx, deploy.EventPipedStarted)
+	case <-l.courier.Ready():
+		l.announce(ctx, deploy.EventPipedStarted)
 		<-ctx.Done()
-		t.announce(context.WithoutCancel(ctx), deploy.EventPipedStopped)
+		l.announce(context.WithoutCancel(ctx), deploy.EventPipedStopped)
 	case <-ctx.Done():
 	}
 	stop()
 	return <-ended
 }
 
-func (t *teller) announce(ctx context.Context, kind deploy.EventType) {
+func (l *lifecycle) announce(ctx context.Context, kind deploy.EventType) {
 	ctx, done := context.WithTimeout(ctx, stopGrace)
 	defer done()
-	who := t.who()
-	err := t.store.Announce(ctx, deploy.Event{
-		Key: t.run + "/" + string(kind), Type: kind, Payload: deploy.EventPayload{Piped: &who}.JSON(), At: t.now(),
+	who := l.who()
+	err := l.store.Announce(ctx, deploy.Event{
+		Key: l.run + "/" + string(kind), Type: kind, Payload: deploy.EventPayload{Piped: &who}.JSON(), At: l.now(),
 	})
 	if err != nil && ctx.Err() == nil {
-		t.log.Warn("cannot tell that the agent starts or stops", "event", kind, "error", err)
+		l.log.Warn("cannot publish that the agent starts or stops", "event", kind, "error", err)
 	}
 }

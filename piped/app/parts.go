@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// parts are the components of an agent and what must be released after them.
+// parts are the components of an agent and the resources to release after them.
 type parts struct {
 	components []part[func(context.Context) error]
 	cleanups   []part[func() error] // in the order of construction; run in reverse
-	grace      time.Duration        // for everything to stop
+	grace      time.Duration        // for components to stop
 
 	mu       sync.Mutex
-	stopping map[string]bool // what runs or is being released, by name
+	stopping map[string]bool // running components and releases, by name
 }
 
 type part[F any] struct {
@@ -28,19 +28,19 @@ type part[F any] struct {
 	run  F
 }
 
-// add makes run, which ends when its context does, a component.
+// add adds a component: run ends with its context.
 func (p *parts) add(name string, run func(context.Context) error) {
 	p.components = append(p.components, part[func(context.Context) error]{name, run})
 }
 
-// onClose has run release one thing that was acquired.
+// onClose adds a function that releases a resource.
 func (p *parts) onClose(name string, run func() error) {
 	p.cleanups = append(p.cleanups, part[func() error]{name, run})
 }
 
-// run runs every component until ctx ends or one fails, and then stops and
-// releases everything. What does not come to its end within the grace is named
-// in the error and left behind: the process is about to end.
+// run runs every component until ctx ends or one fails, and then stops and releases
+// everything. The error names what has not stopped within the grace and is abandoned: the
+// process is about to end.
 func (p *parts) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range p.components {
@@ -58,7 +58,7 @@ func (p *parts) run(ctx context.Context) error {
 		stopped <- errors.Join(err, p.close())
 	}()
 	select {
-	case err := <-stopped: // every component ended by itself
+	case err := <-stopped: // every component has ended
 		return err
 	case <-ctx.Done():
 	}
@@ -70,7 +70,7 @@ func (p *parts) run(ctx context.Context) error {
 	}
 }
 
-// close releases what was acquired, in reverse order, once.
+// close releases the resources in reverse order, once.
 func (p *parts) close() error {
 	var errs []error
 	for _, c := range slices.Backward(p.cleanups) {
@@ -84,7 +84,7 @@ func (p *parts) close() error {
 	return errors.Join(errs...)
 }
 
-// mark notes that something is under way until done is called.
+// mark records that something runs until done is called.
 func (p *parts) mark(name string) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *parts) mark(name string) (done func()) {
 	}
 }
 
-// stuck names what is under way.
+// stuck names what runs.
 func (p *parts) stuck() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,13 +9,12 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// placeTimeout is how long a plan waits for a cluster to say which kinds have
-// namespaces.
+// placeTimeout is how long a plan waits for the discovery of namespaced kinds.
 const placeTimeout = 3 * time.Second
 
-// placed returns what an application's source brings out with the namespace of
-// spec.input.namespace, as a deployment applies it. Those of a cluster that does not
-// answer stay as they are rendered.
+// placed returns the objects of an application's source with the namespace of
+// spec.input.namespace, as a deployment applies them. If the cluster does not answer, they
+// stay as rendered.
 func (c *clusters) placed(ctx context.Context, provider string, src *source.Source) []manifest.Object {
 	spec, ok := src.Config.Platform.(*kubeconfig.Spec)
 	if !ok || spec.Input.Namespace == "" {

@@ -12,11 +12,12 @@ import (
 	"github.com/c785c783/piped/trigger"
 )
 
-// previews tells what a sync would do. It is the control API's Planner.
+// previews returns the effects of a sync. It implements control.Planner here, because it joins
+// the planner with the repositories and clusters of this package.
 type previews struct {
 	planner      *planner.Planner
 	repositories *repositories
-	// concealed renders without secrets what is shown.
+	// concealed renders without secrets, for display.
 	concealed *source.Loader
 	platforms platforms
 }
@@ -50,8 +51,8 @@ func (p previews) Changes(ctx context.Context, d deploy.Deployment) ([]deploy.Pl
 	return platform.Changes(ctx, d, running, target), nil
 }
 
-// running loads what runs before a deployment, nil if nothing does. One that is not
-// planned yet comes after the application's last success.
+// running loads the source that runs before a deployment, nil if there is none. Before an
+// unplanned deployment that is the application's last success.
 func (p previews) running(ctx context.Context, d deploy.Deployment) (*source.Source, error) {
 	at, commit := d.RunningGit(), d.RunningCommit
 	if d.Status == deploy.Pending {
@@ -68,12 +69,12 @@ func (p previews) running(ctx context.Context, d deploy.Deployment) (*source.Sou
 	}
 	running, err := p.concealed.Load(ctx, at, commit)
 	if err != nil {
-		return nil, fmt.Errorf("load what ran before, commit %s, to compare with it: %w", deploy.ShortHash(commit), err)
+		return nil, fmt.Errorf("load the running commit %s to compare with it: %w", deploy.ShortHash(commit), err)
 	}
 	return running, nil
 }
 
-// commit returns a commit of a repository, "" for the head that was last seen.
+// commit returns a commit of a repository; hash "" is the last known head.
 func (p previews) commit(ctx context.Context, repoID, hash string) (deploy.Commit, error) {
 	mirror, err := p.repositories.mirror(repoID)
 	if err != nil {
@@ -89,14 +90,14 @@ func (p previews) commit(ctx context.Context, repoID, hash string) (deploy.Commi
 	return head, nil
 }
 
-// planOf is the plan previews' way to the planner.
+// planOf adapts the planner to plan previews.
 func planOf(plans *planner.Planner) preview.Plan {
 	return func(ctx context.Context, app deploy.Application, d deploy.Deployment, target func(context.Context) (*source.Source, error), sources preview.Sources) (deploy.Deployment, *source.Source, error) {
 		return plans.PreviewOf(ctx, app, d, target, sources)
 	}
 }
 
-// mergeable are the repositories as plan previews see them.
+// mergeable adapts repositories to plan previews. It joins them with the trigger.
 type mergeable struct{ live *live }
 
 // Merge implements preview.Repositories.

@@ -17,78 +17,78 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// retryLooks is after how many looks what is configured and cannot be used is
-// tried again.
-const retryLooks = 15
+// retryPolls is the number of polls after which unusable providers and repositories are
+// retried.
+const retryPolls = 15
 
-// reloader is the component that follows the configuration: when the content of
-// its file, or of a file it names, changes, what it decides is put into effect.
-// One that cannot be read or had is refused as a whole, with the reasons in the
-// log, and the one before stays.
+// reloader is the component that reloads the configuration when the content of its file,
+// or of a file that it names, changes. A configuration that is invalid, or names something
+// unusable, is rejected as a whole; the reasons are logged and the former one stays in
+// effect.
 //
-// Contents are compared, not times or names, so that a ConfigMap's or Secret's
-// exchanged link is noticed. A change counts once two looks saw the same: a
-// file that is just being written is left alone.
+// Contents are compared, not times or names, so that the replaced link of a ConfigMap or
+// Secret is detected. A change counts when two consecutive polls read the same, so that
+// incomplete writes are ignored.
 type reloader struct {
 	path  string // of the configuration
 	every time.Duration
-	ask   <-chan os.Signal // asks for a reload at once
+	ask   <-chan os.Signal // each signal reloads at once
 	store *store.Store
 	live  *live
 	kinds config.Kinds
 	now   func() time.Time
 	log   *slog.Logger
 
-	started *config.Piped // what of it only a restart changes is still in effect
-	files   []string      // that the last configuration names
+	started *config.Piped // settings that need a restart are those of this one
+	files   []string      // named by the last configuration
 	seen    [sha256.Size]byte
-	done    [sha256.Size]byte // what was put into effect or refused
-	said    map[string]string // what was logged last, by its kind
+	done    [sha256.Size]byte // of the last applied or rejected configuration
+	said    map[string]string // the last logged text by key
 }
 
 func newReloader(path string, started *config.Piped, live *live, st *store.Store, o Options) *reloader {
-	_, warnings, _ := o.kinds().LoadPiped(path) // said at the start already; errors are those of the first look
+	_, warnings, _ := o.kinds().LoadPiped(path) // logged at the start already; errors are found by the first poll
 	return &reloader{
 		path: path, every: o.ReloadEvery, ask: o.Reload, store: st, live: live, kinds: o.kinds(), now: o.Now, log: o.Logger.With("component", "configuration"),
 		started: started, files: started.Files(), said: map[string]string{"warning": strings.Join(warnings, "; ")},
 	}
 }
 
-// Run follows the configuration until ctx ends.
+// Run reloads the configuration until ctx ends.
 func (r *reloader) Run(ctx context.Context) error {
-	poll := time.NewTicker(r.every)
-	defer poll.Stop()
-	for looks := 0; ; {
+	ticker := time.NewTicker(r.every)
+	defer ticker.Stop()
+	for polls := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-poll.C:
-			r.look(ctx)
-			if looks++; looks%retryLooks == 0 && r.live.unusable() {
+		case <-ticker.C:
+			r.poll(ctx)
+			if polls++; polls%retryPolls == 0 && r.live.unusable() {
 				r.reload(ctx)
 			}
 		case <-r.ask:
-			r.log.Info("told to reload the configuration")
+			r.log.Info("reloading the configuration after a signal")
 			r.reload(ctx)
 		}
 		if err := r.dropRemoved(ctx); err != nil && ctx.Err() == nil {
-			r.log.Warn("cannot see what runs on platform providers that were removed; trying again", "error", err)
+			r.log.Warn("cannot list the deployments on removed platform providers; trying again", "error", err)
 		}
 	}
 }
 
-// look reloads what has changed and come to rest. At the first look that is
-// everything: it may have changed since it was read.
-func (r *reloader) look(ctx context.Context) {
+// poll reloads a change that two consecutive polls have read. The first configuration is
+// reloaded, too: it may have changed since it was read.
+func (r *reloader) poll(ctx context.Context) {
 	digest := r.digest()
-	settled := digest == r.seen
+	stable := digest == r.seen
 	r.seen = digest
-	if settled && digest != r.done {
+	if stable && digest != r.done {
 		r.reload(ctx)
 	}
 }
 
-// digest is that of all files the configuration consists of.
+// digest returns the digest of all files of the configuration.
 func (r *reloader) digest() (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for _, path := range append([]string{r.path}, r.files...) {
@@ -100,9 +100,9 @@ func (r *reloader) digest() (sum [sha256.Size]byte) {
 	return sum
 }
 
-// reload reads the configuration and puts it into effect, or refuses it.
+// reload reads the configuration and applies or rejects it.
 func (r *reloader) reload(ctx context.Context) {
-	r.done = r.digest() // read before the files are: what changes meanwhile is seen by the next look
+	r.done = r.digest() // before the files are read: later changes are found by the next poll
 	cfg, warnings, err := r.kinds.LoadPiped(r.path)
 	var next setup
 	if err == nil {
@@ -113,7 +113,7 @@ func (r *reloader) reload(ctx context.Context) {
 	}
 	if err != nil {
 		r.live.configuration.refuse(err)
-		r.say(slog.LevelError, "the changed configuration is refused, the one before stays; mend it, no restart is needed", "error", err.Error())
+		r.say(slog.LevelError, "the changed configuration is rejected, the former one stays in effect; fix it, no restart is needed", "error", err.Error())
 		return
 	}
 	r.say(slog.LevelWarn, "changes that take effect only after a restart of the agent", "fields", strings.Join(needRestart(r.started, cfg), ", "))
@@ -123,12 +123,12 @@ func (r *reloader) reload(ctx context.Context) {
 	if len(changed) > 0 {
 		r.log.Info("the changed configuration is in effect", "changed", strings.Join(changed, ", "))
 	} else if r.said["error"] != "" {
-		r.log.Info("the configuration is again the one in effect")
+		r.log.Info("the configuration is the one in effect again")
 	}
 	r.said["error"] = ""
 }
 
-// say logs what is to be said under a key, once until it changes; "" is nothing.
+// say logs a text under a key, once until it changes; "" logs nothing.
 func (r *reloader) say(level slog.Level, message, key, text string) {
 	if text != "" && r.said[key] != text {
 		r.log.Log(context.Background(), level, message, key, text)
@@ -136,7 +136,7 @@ func (r *reloader) say(level slog.Level, message, key, text string) {
 	r.said[key] = text
 }
 
-// dropRemoved ends the connections to removed providers on which nothing runs.
+// dropRemoved ends the connections to removed providers without running deployments.
 func (r *reloader) dropRemoved(ctx context.Context) error {
 	if !r.live.clusters.anyRemoved() {
 		return nil
@@ -166,7 +166,7 @@ func (r *reloader) dropRemoved(ctx context.Context) error {
 	return nil
 }
 
-// needRestart names the fields that differ and that a running agent cannot change.
+// needRestart returns the changed fields that take effect only after a restart.
 func needRestart(was, now *config.Piped) []string {
 	differs := map[string]bool{
 		"dataDir":       was.DataDir != now.DataDir,

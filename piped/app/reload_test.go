@@ -52,8 +52,8 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bad := good
 			c.change(&bad)
-			agent.write(bad, append(c.want, "is refused, the one before stays")...)
-			agent.write(good, "the configuration is again the one in effect")
+			agent.write(bad, append(c.want, "is rejected, the former one stays")...)
+			agent.write(good, "the configuration is the one in effect again")
 			if strings.Contains(agent.log.String(), "is refused") {
 				t.Errorf("told twice:\n%s", agent.log)
 			}
@@ -330,7 +330,7 @@ func TestSignalReloadsAtOnce(t *testing.T) {
 	s.more = "  limits: {deployments: 2, perCluster: 1}\n  retention: {keepPerApplication: 3}\n"
 	replaceFile(t, agent.path, s.text())
 	agent.signal <- syscall.SIGHUP
-	agent.awaitLog("told to reload", inEffect, "changed=\"limits, retention\"")
+	agent.awaitLog("reloading the configuration after a signal", inEffect, "changed=\"limits, retention\"")
 	if got := agent.app.live.Retention().KeepPerApplication; got != 3 {
 		t.Errorf("%d deployments of each application are kept, want 3", got)
 	}
@@ -354,7 +354,7 @@ func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
 			replaceFile(t, agent.path, text)
 		}
 		told.Reset()
-		r.look(t.Context())
+		r.poll(t.Context())
 		if log := told.String(); want == "" && log != "" || !strings.Contains(log, want) {
 			t.Errorf("after a look the log tells %q, want %q", log, want)
 		}

@@ -11,15 +11,15 @@ import (
 	"github.com/c785c783/piped/piped/git"
 )
 
-// remotes are which repositories kustomizations and charts may refer to, and how
-// they are reached. It is not changed once made.
+// remotes are the repositories that kustomizations and charts may refer to, and their
+// credentials. It is immutable.
 type remotes struct {
-	hosts     []string          // as git.Remotes.Allow wants them
+	hosts     []string          // for git.Remotes.Allow
 	access    map[string]access // by host
-	otherwise access            // without credentials
+	otherwise access            // of other hosts: without credentials
 }
 
-// access is how a host is reached, or why it cannot be.
+// access contains the credentials for a host, or why there are none.
 type access struct {
 	auth git.Auth
 	err  error
@@ -27,8 +27,8 @@ type access struct {
 
 // planRemotes returns the remotes that cfg allows: those on hosts of its
 // repositories, of its chart repositories in Git, and of git.remoteHosts. The
-// credentials of spec.git are only for the first and the host that git.host
-// names: that a host may be asked does not mean that it may see them.
+// credentials of spec.git are only for the first and for git.host: an allowed host need not
+// get them.
 func planRemotes(cfg *config.Piped) *remotes {
 	r := &remotes{hosts: slices.Clone(cfg.Git.RemoteHosts), access: map[string]access{}}
 	own := []string{cfg.Git.Host, cfg.Git.HostName}
@@ -62,8 +62,8 @@ func accessTo(host string, g config.Git) access {
 	return access{auth, err}
 }
 
-// allowedHost returns the host of a remote with its port, and with http:// in
-// front if that is how it is reached; "" for a path.
+// allowedHost returns the host of a remote with its port, prefixed with http:// for
+// unencrypted remotes; "" for a path.
 func allowedHost(remote string) string {
 	u, err := url.Parse(remote)
 	switch {

@@ -19,10 +19,10 @@ import (
 	"github.com/c785c783/piped/trigger"
 )
 
-// repositories are the mirrors of the configured repositories. A mirror once
-// open stays open until Close, even if its repository is no longer configured:
-// what runs may still read from it, and two may never be open on one directory.
-// It is safe for concurrent use, but for plan and use, which have one caller.
+// repositories are the mirrors of the configured repositories. A mirror stays open until
+// Close, even if its repository is no longer configured: running deployments may still read
+// from it, and a directory must not be opened twice. It is safe for concurrent use, except
+// plan and use, which have one caller.
 type repositories struct {
 	dir     string
 	logger  *slog.Logger
@@ -42,7 +42,7 @@ type repository struct {
 	problem error // why it cannot be watched
 }
 
-// same reports whether r and o are watched alike.
+// same reports whether r and o have the same configuration and problem.
 func (r repository) same(o repository) bool {
 	return reflect.DeepEqual(r.config, o.config) && reflect.DeepEqual(r.auth, o.auth) && fmt.Sprint(r.problem) == fmt.Sprint(o.problem)
 }
@@ -53,9 +53,8 @@ func newRepositories(dataDir string, m git.Metrics, o Options) *repositories {
 	}
 }
 
-// plan returns the repositories that cfg asks for, their mirrors open. The error
-// joins why some of them cannot be watched, unless that is so already. Mirrors
-// that are watched are left alone.
+// plan returns the repositories of cfg with open mirrors. The error joins why some of them
+// cannot be watched, unless that is known already. Watched mirrors do not change.
 func (r *repositories) plan(cfg *config.Piped) ([]repository, error) {
 	var out []repository
 	var problems []error
@@ -71,8 +70,7 @@ func (r *repositories) plan(cfg *config.Piped) ([]repository, error) {
 	return out, errors.Join(problems...)
 }
 
-// prepare opens the mirror of a repository, or checks that the one which is
-// open can follow it.
+// prepare opens the mirror of a repository, or checks that the open one can follow it.
 func (r *repositories) prepare(c config.Repository, g config.Git) repository {
 	out := repository{config: c}
 	if out.auth, out.problem = gitAuth(g, c.Remote); out.problem != nil {
@@ -100,8 +98,7 @@ func (r *repositories) opened(repoID string) *git.Repo {
 	return r.mirrors[repoID]
 }
 
-// use makes the planned repositories those that are configured. Nobody may be
-// watching one of them.
+// use replaces the configured repositories. No trigger may run.
 func (r *repositories) use(ctx context.Context, next []repository) {
 	for i := range next {
 		n := &next[i]
@@ -117,8 +114,8 @@ func (r *repositories) use(ctx context.Context, next []repository) {
 	r.mu.Unlock()
 }
 
-// watchable returns the repositories that can be watched, and why others cannot
-// by their IDs.
+// watchable returns the repositories that can be watched, and for the others the reason by
+// ID.
 func (r *repositories) watchable() (out []trigger.Repository, problems map[string]error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,16 +130,16 @@ func (r *repositories) watchable() (out []trigger.Repository, problems map[strin
 	return out, problems
 }
 
-// How what goes on after a start waits for mirrors that hold nothing.
+// Limits of the wait for empty mirrors after a start.
 const (
 	mirrorPatience = time.Minute // for all of them
 	mirrorRetry    = 2 * time.Second
 )
 
-// fetched returns run, begun when the mirrors are filled that deployments need which were
-// begun: after a restore, or in place of a damaged one, a mirror begins with nothing, and
-// what goes on could not read its commit. Remotes that do not answer are not waited for
-// longer than mirrorPatience, for other deployments wait with those.
+// fetched returns run, delayed until the mirrors that active deployments need are filled: after
+// a restore, or in place of a damaged one, a mirror is empty, and a resumed deployment could
+// not read its commit. It waits at most mirrorPatience for remotes, because other deployments
+// wait, too.
 func (r *repositories) fetched(st *store.Store, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		begun, err := st.DeploymentsIn(ctx, deploy.Planned, deploy.Running, deploy.RollingBack)
@@ -166,7 +163,7 @@ func (r *repositories) fetched(st *store.Store, run func(context.Context) error)
 	}
 }
 
-// fill reads a repository into its mirror, and tries again until ctx ends.
+// fill fetches a repository into its mirror, with retries until ctx ends.
 func (r *repositories) fill(ctx context.Context, repoID string, mirror *git.Repo) {
 	for {
 		_, _, err := mirror.Sync(ctx)
@@ -186,7 +183,7 @@ func (r *repositories) fill(ctx context.Context, repoID string, mirror *git.Repo
 	}
 }
 
-// hasBeenRead reports whether a mirror holds anything.
+// hasBeenRead reports whether a mirror is not empty.
 func hasBeenRead(mirror *git.Repo) bool {
 	_, ok := mirror.Head()
 	return ok
@@ -203,8 +200,7 @@ func (r *repositories) describe() []deploy.AgentRepository {
 	return out
 }
 
-// Tree returns the files of a commit in the mirror of its repository. It is the
-// agent's source.Tree.
+// Tree implements source.Tree: the files of a commit in the mirror of its repository.
 func (r *repositories) Tree(repoID, commit string) (fs.FS, error) {
 	mirror, err := r.read(repoID)
 	if err != nil {
@@ -213,8 +209,8 @@ func (r *repositories) Tree(repoID, commit string) (fs.FS, error) {
 	return mirror.At(commit)
 }
 
-// Changed returns the paths that differ between two commits of an application's
-// repository. It is the scheduler's Changes.
+// Changed implements scheduler.Changes: the paths that differ between two commits of an
+// application's repository.
 func (r *repositories) Changed(ctx context.Context, p deploy.GitPath, from, to string) ([]string, error) {
 	mirror, err := r.read(p.RepoID)
 	if err != nil {
@@ -233,12 +229,12 @@ func (r *repositories) CommitObject(repoID, commit string) ([]byte, error) {
 	return mirror.CommitObject(commit)
 }
 
-// read returns the mirror of a repository. Unavailable while it holds nothing: no commit
-// is missing in it for good.
+// read returns the mirror of a repository. The error is Unavailable while the mirror is empty,
+// so that no commit counts as missing.
 func (r *repositories) read(repoID string) (*git.Repo, error) {
 	mirror, err := r.mirror(repoID)
 	if err == nil && !hasBeenRead(mirror) {
-		return nil, deploy.Errorf(deploy.Unavailable, "repository %q has not been read yet: see in the log why", repoID)
+		return nil, deploy.Errorf(deploy.Unavailable, "repository %q has not been read yet: the log says why", repoID)
 	}
 	return mirror, err
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/c785c783/piped/trigger"
 )
 
-// lookTimeout bounds how long a cluster may take to tell what runs in it.
-const lookTimeout = 10 * time.Second
+// liveTimeout bounds the requests to a cluster for the live state of an application.
+const liveTimeout = 10 * time.Second
 
-// running tells what of an application runs in the cluster of its provider. It
-// is the trigger's Live.
+// running reads what runs of an application in the cluster of its provider. It implements
+// trigger.Live here, because it joins sources with the cluster connections and tenancy rules
+// of this package.
 type running struct {
 	sources  *source.Loader
 	clusters *clusters
@@ -24,12 +25,12 @@ type running struct {
 	pipedID  string
 }
 
-// RunningCommits returns the commits that the live objects of an application, as
-// it is at the given commit, name as theirs. An application that cannot be
-// rendered as it is in Git, or whose account may not look, has none: the deployment
-// that follows says why, and no other application waits for it.
+// RunningCommits returns the commits in the annotations of the live objects of an application,
+// as it is at the given commit. An application that cannot be rendered, or whose account may
+// not read, has none: the deployment that follows reports why, and no other application waits
+// for it.
 func (r running) RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) (commits []string, err error) {
-	err = r.look(ctx, provider, git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
+	err = r.read(ctx, provider, git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
 		commits, err = c.RunningCommits(ctx, src.Objects, kubeconfig.SpecOf(src.Config.Platform).Input.Namespace)
 		return err
 	})
@@ -39,12 +40,11 @@ func (r running) RunningCommits(ctx context.Context, provider string, git deploy
 	return commits, err
 }
 
-// Foreign returns the live objects that stand where those of an application belong, as
-// it is at the given commit, and are not its own. The error is Invalid or NotFound when
-// the application cannot be rendered, or its account may not look: what is not seen may
-// be anybody's.
+// Foreign returns the live objects at the names of an application's objects, as it is at the
+// given commit, that do not belong to it. The error is Invalid or NotFound if the application
+// cannot be rendered or its account may not read: unknown objects may be foreign.
 func (r running) Foreign(ctx context.Context, provider string, app deploy.Application, commit string) (objects []deploy.AdoptedObject, err error) {
-	err = r.look(ctx, provider, app.Git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
+	err = r.read(ctx, provider, app.Git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
 		label := kubeconfig.SpecOf(src.Config.Platform).VariantLabel
 		objects, err = c.Foreign(ctx, cluster.ForeignRequest{
 			ApplicationID: app.ID, PipedID: r.pipedID, VariantKey: label.Key, VariantValue: label.PrimaryValue,
@@ -56,11 +56,10 @@ func (r running) Foreign(ctx context.Context, provider string, app deploy.Applic
 	return objects, err
 }
 
-// look asks the cluster of a provider about an application, in the name of the
-// application's account. The error is a *trigger.SourceError when the application
-// cannot be rendered, Invalid or NotFound when the question cannot be asked of it, and
-// Unavailable when the cluster does not answer.
-func (r running) look(ctx context.Context, provider string, git deploy.GitPath, commit string, ask func(context.Context, *cluster.Cluster, *source.Source) error) error {
+// read calls ask with the cluster of a provider, with the account of the application. The error
+// is a *trigger.SourceError if the application cannot be rendered, Invalid or NotFound if the
+// request is not possible, and Unavailable if the cluster does not answer.
+func (r running) read(ctx context.Context, provider string, git deploy.GitPath, commit string, ask func(context.Context, *cluster.Cluster, *source.Source) error) error {
 	src, err := r.load(ctx, git, commit)
 	if err != nil {
 		return &trigger.SourceError{Err: err}
@@ -79,17 +78,17 @@ func (r running) look(ctx context.Context, provider string, git deploy.GitPath, 
 			return err
 		}
 	}
-	limited, stop := context.WithTimeout(ctx, lookTimeout)
+	limited, stop := context.WithTimeout(ctx, liveTimeout)
 	defer stop()
 	err = ask(limited, held.Cluster, src)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Invalid) && !deploy.IsKind(err, deploy.Unavailable) {
-		return deploy.Errorf(deploy.Unavailable, "%s does not answer within %s: %w", held, lookTimeout, err)
+		return deploy.Errorf(deploy.Unavailable, "%s does not answer within %s: %w", held, liveTimeout, err)
 	}
 	return err
 }
 
-// load loads the application. A panic on what a commit holds is not the end of
-// the agent: the planner meets the same one, and the deployment says so.
+// load loads the application. It recovers from a panic caused by the content of a commit: the
+// planner does so, too, and the deployment reports it.
 func (r running) load(ctx context.Context, git deploy.GitPath, commit string) (src *source.Source, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -99,8 +98,8 @@ func (r running) load(ctx context.Context, git deploy.GitPath, commit string) (s
 	return r.sources.Load(ctx, git, commit)
 }
 
-// propagationMode is what an application says of changed ConfigMaps and Secrets, "" if
-// nothing.
+// propagationMode returns the mode of an application for changed ConfigMaps and Secrets, "" for
+// the default.
 func propagationMode(c *config.Application) kubeconfig.PropagationMode {
 	if p := kubeconfig.SpecOf(c.Platform).ConfigPropagation; p != nil {
 		return p.Mode

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	storeKeyFile = "store.key" // encrypts what the store keeps of applied objects
+	storeKeyFile = "store.key" // encrypts applied objects in the store
 	ownerKeyFile = "owner.key" // the first API key
 )
 
-// storeKey returns the key of the data directory; at the first start one that was just
-// made, which is to be kept once the store is open: a directory without a key is one that
-// a backup may be restored into.
+// storeKey returns the key of the data directory. At the first start it creates one, which the
+// caller stores after the store is open: a backup can be restored only into a directory
+// without a key.
 func storeKey(dataDir string) (key []byte, made bool, err error) {
 	path := filepath.Join(dataDir, storeKeyFile)
 	key, err = os.ReadFile(path)
@@ -49,8 +49,8 @@ func keepStoreKey(dataDir string, key []byte) error {
 	return nil
 }
 
-// ensureOwnerKey writes the owner's API key at the first start. After the
-// database was lost, the key in the file is made valid again.
+// ensureOwnerKey creates the owner's API key at the first start. After a loss of the database
+// it registers the key of the file again.
 func ensureOwnerKey(ctx context.Context, s *store.Store, dataDir string, now time.Time) (path string, err error) {
 	path = filepath.Join(dataDir, ownerKeyFile)
 	text, err := os.ReadFile(path)
@@ -61,7 +61,7 @@ func ensureOwnerKey(ctx context.Context, s *store.Store, dataDir string, now tim
 		return path, fmt.Errorf("owner key: %w", err)
 	}
 	keys, err := s.APIKeys(ctx)
-	if err != nil || len(keys) > 0 { // removed on purpose: other keys may still be in use
+	if err != nil || len(keys) > 0 { // deleted on purpose: other keys may be in use
 		return path, err
 	}
 	record, key, err := control.NewAPIKey("owner", "owner", deploy.ReadWrite, now, rand.Reader)
@@ -74,7 +74,7 @@ func ensureOwnerKey(ctx context.Context, s *store.Store, dataDir string, now tim
 	return path, s.CreateAPIKey(ctx, record)
 }
 
-// readmit makes sure that the store knows the key written in the owner file.
+// readmit registers the key of the owner file in the store.
 func readmit(ctx context.Context, s *store.Store, path, key string, now time.Time) error {
 	record, err := control.RecordOf(key, "owner", "owner", deploy.ReadWrite, now)
 	if err != nil {
@@ -85,14 +85,14 @@ func readmit(ctx context.Context, s *store.Store, path, key string, now time.Tim
 		return err
 	}
 	err = s.CreateAPIKey(ctx, record)
-	if deploy.IsKind(err, deploy.Exists) { // the key that was in the file before is enabled
+	if deploy.IsKind(err, deploy.Exists) { // the former key of the file is enabled
 		record.Name += " " + record.ID
 		err = s.CreateAPIKey(ctx, record)
 	}
 	return err
 }
 
-// writeSecret writes a file only its owner may read, whole or not at all.
+// writeSecret writes a file that only its owner may read, atomically.
 func writeSecret(path string, data []byte) error {
 	file, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

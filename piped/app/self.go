@@ -6,8 +6,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// self is the agent as it tells of itself, by the configuration in effect. It is
-// the control API's Agent.
+// self describes the agent by the present configuration. It implements control.Agent.
 type self struct {
 	live    *live
 	version string

@@ -14,26 +14,25 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// sourceCacheBytes bounds the memory of sources that were loaded lately: the
-// planner and the stages of a deployment load the same one.
+// sourceCacheBytes bounds the cache of loaded sources: the planner and the stages of a
+// deployment load the same one.
 const sourceCacheBytes = 8 << 20
 
-// concealedCacheBytes bounds the memory of sources that were rendered without
-// secrets, to be shown.
+// concealedCacheBytes bounds the cache of sources that were rendered without secrets, for
+// display.
 const concealedCacheBytes = 2 << 20
 
-// sources are what applications are read with.
+// sources contains what loads applications.
 type sources struct {
-	setup     setup // what the configuration asks for
+	setup     setup // of the configuration
 	serves    *capabilities.Reader
 	loader    *source.Loader
-	concealed *source.Loader // with a name in place of each secret
+	concealed *source.Loader // with placeholders for secrets
 	remotes   *git.Remotes
 	charts    *helm.Renderer
 }
 
-// openSources opens what repositories, remotes and charts are kept in, and plans
-// what the configuration asks for.
+// openSources opens repositories, remotes and charts, and plans the first setup.
 func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st *store.Store) (s sources, err error) {
 	live := a.live
 	a.parts.onClose("repositories", live.repositories.Close)
@@ -55,7 +54,7 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 		return s, err
 	}
 	if problems != nil {
-		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", problems)
+		a.log.Error("parts of the configuration cannot be used and are retried; everything else works", "error", problems)
 	}
 	if s.serves, err = capabilities.New(ctx, st, live.clusters, o.Logger.With("component", "capabilities"), o.Now); err != nil {
 		return s, err
@@ -69,8 +68,7 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 	return s, nil
 }
 
-// registeredName returns what an application is called whose configuration does not
-// say so.
+// registeredName returns the name of an application whose configuration has none.
 func registeredName(st *store.Store) func(context.Context, deploy.GitPath) string {
 	return func(ctx context.Context, at deploy.GitPath) string {
 		known, err := st.ApplicationAt(ctx, at)

@@ -17,7 +17,7 @@ import (
 	"github.com/c785c783/piped/trigger"
 )
 
-// agentStatus asks the parts of the agent how they are. It is the control API's Status.
+// agentStatus collects the state of all components. It implements control.Status.
 type agentStatus struct {
 	version, commit string
 	started         time.Time
@@ -30,7 +30,7 @@ type agentStatus struct {
 	disk    *writable
 }
 
-// State returns what the parts knew last.
+// State returns the last known state of the components.
 func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	out := deploy.AgentState{
 		Name: *s.live.name.Load(), Version: s.version, BuildCommit: s.commit, GoVersion: runtime.Version(), StartedAt: s.started, Store: s.store.State(ctx),
@@ -60,8 +60,8 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	return out
 }
 
-// states returns how the configured repositories are; applications are counted by
-// repository ID. What follow tells matters where the repository itself is sound.
+// states returns the states of the configured repositories; applications counts by repository
+// ID. The problem of follow counts if the repository itself has none.
 func (r *repositories) states(applications map[string]int, follow func(repoID string) *trigger.Problem) []deploy.RepositoryState {
 	r.mu.Lock()
 	configured := r.configured
@@ -87,8 +87,8 @@ func (r *repositories) states(applications map[string]int, follow func(repoID st
 	return out
 }
 
-// states returns how the configured clusters are, by name; versions are those that
-// they said last.
+// states returns the states of the configured clusters, by name; versions are the last known
+// ones.
 func (c *clusters) states(versions map[string]string) []deploy.ClusterState {
 	c.mu.Lock()
 	configured := maps.Clone(c.configured)
@@ -101,7 +101,7 @@ func (c *clusters) states(versions map[string]string) []deploy.ClusterState {
 			contact := conn.cluster.Contact()
 			state.Reachable, state.Error, state.FailingSince = contact.Answered, said(contact.Err), contact.FailingSince
 			state.WatchedKinds, state.WatchedObjects = conn.controller.Watched()
-			if state.Reachable { // else all of them fail
+			if state.Reachable { // otherwise all of them fail
 				state.WatchProblems = conn.members.Problems()
 			}
 			if err := conn.refused(); err != nil {
@@ -120,8 +120,8 @@ func said(err error) string {
 	return err.Error()
 }
 
-// configuration is when the one in effect was loaded, and why a newer one was
-// refused. It is safe for concurrent use.
+// configuration records when the configuration in effect was loaded, and why a newer one was
+// rejected. It is safe for concurrent use.
 type configuration struct {
 	mu      sync.Mutex
 	loaded  time.Time

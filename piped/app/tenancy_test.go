@@ -46,7 +46,7 @@ func TestOnlySignedCommitsAreDeployed(t *testing.T) {
 	mustContain(t, refused.GetMetadata()[deploy.MetaReason], `tenancy "signed"`)
 
 	s.more = fmt.Sprintf("  tenancy: [{name: signed, paths: [web], verifyCommits: {ssh: [%q], openPGP: [%q]}}]\n", annKeys, bobKeys)
-	agent.write(s, "the changed configuration is refused", `tenancy \"signed\": read the OpenPGP keys in`)
+	agent.write(s, "the changed configuration is rejected", `tenancy \"signed\": read the OpenPGP keys in`)
 	replaceFile(t, bobKeys, bob.Public)
 	agent.awaitLog(inEffect, "changed=tenancy", "the head counts again")
 	d := agent.mustEnd(web, second, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)

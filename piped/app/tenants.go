@@ -11,24 +11,23 @@ import (
 	"github.com/c785c783/piped/piped/git/signature"
 )
 
-// tenants tells what the tenancy rules in effect say of applications. It is the
-// Tenancy of the planner and of the stages, and the Signatures of the trigger; it is
-// safe for concurrent use.
+// tenants applies the present tenancy rules. It implements Tenancy of the planner and of the
+// stages and Signatures of the trigger, and is safe for concurrent use.
 type tenants struct {
 	object func(repoID, commit string) ([]byte, error) // the bytes of a commit object
 	rules  atomic.Pointer[tenancy]
 }
 
-// tenancy is what one configuration says.
+// tenancy contains the rules of one configuration.
 type tenancy struct {
 	rules config.Tenancy
-	keys  map[string]*signature.Keys // by the name of the rule that gives them
+	keys  map[string]*signature.Keys // by the name of their rule
 
 	mu    sync.Mutex
 	known map[signed]verdict
 }
 
-// signed is a question about a commit, and verdict its answer, which never changes.
+// signed is a commit to verify, and verdict the result, which never changes.
 type (
 	signed  struct{ rule, repoID, commit string }
 	verdict struct {
@@ -37,8 +36,7 @@ type (
 	}
 )
 
-// maxVerdicts bounds the answers that are remembered: the applications of a
-// repository ask for the same ones.
+// maxVerdicts bounds the cache of verdicts, which the applications of a repository share.
 const maxVerdicts = 4096
 
 func newTenants(object func(repoID, commit string) ([]byte, error)) *tenants {
@@ -63,7 +61,7 @@ func planTenancy(rules config.Tenancy) (*tenancy, error) {
 	return t, nil
 }
 
-// same reports whether t and o say the same.
+// same reports whether t and o have the same rules and keys.
 func (t *tenancy) same(o *tenancy) bool {
 	if !reflect.DeepEqual(t.rules, o.rules) {
 		return false
@@ -76,15 +74,14 @@ func (t *tenancy) same(o *tenancy) bool {
 	return true
 }
 
-// use makes next the rules in effect.
+// use replaces the rules.
 func (t *tenants) use(next *tenancy) { t.rules.Store(next) }
 
 // Tenant returns the rules for the application configured at a place.
 func (t *tenants) Tenant(at deploy.GitPath) config.Tenant { return t.rules.Load().rules.Of(at) }
 
-// Signer returns who signed a commit for an application, "" when no rule asks.
-// The error is of kind deploy.Invalid when a rule does not allow the commit; then
-// it is the same at each call.
+// Signer returns the signer of a commit of an application, "" if no rule requires one. The
+// error is of kind deploy.Invalid if a rule rejects the commit; then it is permanent.
 func (t *tenants) Signer(ctx context.Context, at deploy.GitPath, commit string) (signer string, err error) {
 	rules := t.rules.Load()
 	for _, r := range rules.rules.Of(at) {
@@ -101,9 +98,8 @@ func (t *tenants) Signer(ctx context.Context, at deploy.GitPath, commit string) 
 	return signer, nil
 }
 
-// MustDescend returns the name of the first rule by which a head counts for the
-// application configured at a place only if it descends from the one before, "" if
-// there is none.
+// MustDescend returns the name of the first rule that requires each head of the application at
+// a place to descend from the former one, "" if there is none.
 func (t *tenants) MustDescend(at deploy.GitPath) (rule string) {
 	for _, r := range t.rules.Load().rules.Of(at) {
 		if r.VerifyCommits != nil && r.VerifyCommits.RequireDescendant {
@@ -113,7 +109,7 @@ func (t *tenants) MustDescend(at deploy.GitPath) (rule string) {
 	return ""
 }
 
-// verify answers whether a commit is signed with a key of a rule.
+// verify checks that a commit is signed with a key of a rule.
 func (t *tenancy) verify(q signed, object func(repoID, commit string) ([]byte, error)) (string, error) {
 	t.mu.Lock()
 	v, ok := t.known[q]
@@ -126,7 +122,7 @@ func (t *tenancy) verify(q signed, object func(repoID, commit string) ([]byte, e
 		return "", err
 	}
 	if v.signer, v.err = t.keys[q.rule].Verify(raw); v.err != nil {
-		v.err = deploy.Errorf(deploy.Invalid, "tenancy %q does not allow commit %s: %w; sign it with a key that the rule names, or ask those who run the agent to add yours",
+		v.err = deploy.Errorf(deploy.Invalid, "tenancy %q does not allow commit %s: %w; sign it with a key that the rule names, or ask the operators of the agent to add yours",
 			q.rule, deploy.ShortHash(q.commit), v.err)
 	}
 	t.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/web"
 )
 
-// webhook is one configured webhook with its secret read.
+// webhook is a configured webhook with its secret.
 type webhook struct {
 	name     string
 	kind     config.WebhookType
@@ -40,7 +40,7 @@ func planWebhooks(configured []config.Webhook) ([]webhook, error) {
 	return out, errors.Join(errs...)
 }
 
-// served returns what the web server is to know of them.
+// served returns the webhooks for the web server.
 func served(hooks []webhook, watched []repository) web.Webhooks {
 	out := web.Webhooks{Receivers: map[string]*githost.Receiver{}}
 	for _, h := range hooks {

@@ -13,15 +13,15 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Bounds of a probe: how often it writes, how much, and how long the store may take.
+// Bounds of a probe: its interval, its size, and the time that the store may take.
 const (
 	probeEvery   = 10 * time.Second
 	probeBytes   = 64 << 10
 	probeTimeout = 10 * time.Second
 )
 
-// writable finds out, by writing, whether the agent can store anything: on a full
-// disk reads succeed. It is safe for concurrent use.
+// writable checks by writing whether the agent can store data: on a full disk reads succeed.
+// It is safe for concurrent use.
 type writable struct {
 	dir   string                      // the data directory
 	store func(context.Context) error // writes to the store
@@ -46,7 +46,7 @@ func (w *writable) Run(ctx context.Context) error {
 	}
 }
 
-// Problem says why nothing can be stored, nil as long as the last write succeeded.
+// Problem returns why no data can be stored, nil if the last write succeeded.
 func (w *writable) Problem() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *writable) Problem() error {
 func (w *writable) check(ctx context.Context) {
 	err := w.write(ctx)
 	if ctx.Err() != nil {
-		return // the end of the agent is no problem of its disk
+		return // the stop of the agent is no problem of its disk
 	}
 	w.mu.Lock()
 	before := w.problem
@@ -64,9 +64,9 @@ func (w *writable) check(ctx context.Context) {
 	w.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		w.log.Error("the agent cannot store anything", "error", err)
+		w.log.Error("the agent cannot store data", "error", err)
 	case err == nil && before != nil:
-		w.log.Info("the agent can store again")
+		w.log.Info("the agent can store data again")
 	}
 }
 

@@ -34,7 +34,7 @@ func TestWritable(t *testing.T) {
 	if w.check(t.Context()); !errors.Is(w.Problem(), broken) {
 		t.Errorf("with a full database: %v", w.Problem())
 	}
-	if said := log.String(); strings.Count(said, "cannot store anything") != 2 || strings.Count(said, "can store again") != 1 {
+	if said := log.String(); strings.Count(said, "cannot store data") != 2 || strings.Count(said, "can store data again") != 1 {
 		t.Errorf("the log says\n%s", said)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
