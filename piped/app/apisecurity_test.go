@@ -81,8 +81,9 @@ func loadPair(t *testing.T, dir string) tls.Certificate {
 	return pair
 }
 
-// TestCertificateOfASecretIsRotated: by an exchanged link, and by files of which
-// one comes before the other; between these the old pair stays, which is told once.
+// TestCertificateOfASecretIsRotated replaces a certificate by a new link, and by files
+// that are written one after the other; between these the old pair stays in effect,
+// which is logged once.
 func TestCertificateOfASecretIsRotated(t *testing.T) {
 	t.Parallel()
 	mount := newCertificates(t)
@@ -176,7 +177,7 @@ func TestRateLimitIsReloaded(t *testing.T) {
 	}
 }
 
-// TestKeysAreMadeWithoutOne: for whoever has the files of an agent, whether it runs
+// TestKeysAreMadeWithoutOne creates keys with access to the files of an agent, running
 // or not.
 func TestKeysAreMadeWithoutOne(t *testing.T) {
 	t.Parallel()

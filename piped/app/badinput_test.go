@@ -30,8 +30,8 @@ func (c *client) awaitEvaluated(app, commit string) {
 	c.t.Fatalf("commit %s was not evaluated: %v", commit, c.application(app))
 }
 
-// TestOneBadApplicationSpoilsNoOther has applications with every kind of mistake
-// beside a good one, and mends one of them.
+// TestOneBadApplicationSpoilsNoOther has applications with every kind of mistake next to
+// a valid one, and fixes one of them.
 func TestOneBadApplicationSpoilsNoOther(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)

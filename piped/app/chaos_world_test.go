@@ -299,7 +299,7 @@ func (w *chaosWorld) scriptSize() int64 {
 // finish lets the agent live until nothing is left to do. What has never
 // succeeded, and so was never rolled back, gets a revision that will.
 func (w *chaosWorld) finish(t *testing.T) {
-	w.settle(t)
+	w.awaitQuiet(t)
 	var never []*chaosApp
 	for _, a := range w.apps {
 		response, err := w.agent.API.GetApplication(t.Context(), &apiservice.GetApplicationRequest{ApplicationId: appID(a.dir)})
@@ -312,12 +312,12 @@ func (w *chaosWorld) finish(t *testing.T) {
 	}
 	if len(never) > 0 {
 		w.commit(t, never, func(*chaosApp) flaw { return sound })
-		w.settle(t)
+		w.awaitQuiet(t)
 	}
 }
 
-// settle waits until nothing is left to do.
-func (w *chaosWorld) settle(t *testing.T) {
+// awaitQuiet waits until no work is open.
+func (w *chaosWorld) awaitQuiet(t *testing.T) {
 	const calm = 3 * time.Minute
 	answered := 0 // of the commands; to ask for all of them each time would exceed the API's rate limit
 	err := w.agent.Await(t.Context(), "everything to end", calm, func(ctx context.Context) (bool, error) {

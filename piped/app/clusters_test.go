@@ -16,8 +16,8 @@ import (
 	"github.com/c785c783/piped/piped/config/kubernetes"
 )
 
-// nobody is a kubeconfig of a cluster that is never asked for anything.
-const nobody = `apiVersion: v1
+// unreached is the kubeconfig of a cluster that gets no request.
+const unreached = `apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
 contexts: [{name: c, context: {cluster: c, user: u}}]
@@ -35,7 +35,7 @@ type clusterLab struct {
 
 func newClusterLab(t *testing.T) (l *clusterLab, stop func()) {
 	l = &clusterLab{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	replaceFile(t, l.kubeconfig, nobody)
+	replaceFile(t, l.kubeconfig, unreached)
 	l.clusters = newClusters(clusterConfig{}, Options{Logger: slog.New(slog.NewTextHandler(&l.log, nil))}.withDefaults())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -99,9 +99,9 @@ func TestClustersAreHeldByTheirUsers(t *testing.T) {
 		releaseAgain()
 		l.wantEnded()
 
-		replaceFile(t, l.kubeconfig, nobody+"# rotated\n")
+		replaceFile(t, l.kubeconfig, unreached+"# rotated\n")
 		must(l.configure("one", "two"))
-		l.wantEnded("two") // nobody held it
+		l.wantEnded("two") // no stage held it
 		second, releaseSecond, err := l.Hold("one")
 		must(err)
 		if second.Cluster == first.Cluster {
@@ -136,9 +136,9 @@ func TestClustersAreHeldByTheirUsers(t *testing.T) {
 	})
 }
 
-// TestUnusableProviderIsToldOnce: its problem is that of the plan which finds it,
-// not of later ones, and it can be used once the file is there.
-func TestUnusableProviderIsToldOnce(t *testing.T) {
+// TestUnusableProviderIsReportedOnce: the problem of a provider is reported by the plan
+// that finds it, not by later ones, and the provider can be used once its file exists.
+func TestUnusableProviderIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, stop := newClusterLab(t)
 		defer stop()
@@ -154,7 +154,7 @@ func TestUnusableProviderIsToldOnce(t *testing.T) {
 		if _, _, err := l.Hold("one"); err == nil || !strings.Contains(err.Error(), "cannot be used") || !l.unusable() {
 			t.Errorf("hold of an unusable provider: %v", err)
 		}
-		replaceFile(t, l.kubeconfig, nobody)
+		replaceFile(t, l.kubeconfig, unreached)
 		if err := l.configure("one"); err != nil {
 			t.Errorf("the third plan: %v", err)
 		}

@@ -50,11 +50,10 @@ func quietFor(t *testing.T) time.Duration {
 	return d
 }
 
-// TestQuietFleet leaves applications alone whose autoscalers flap, whose ConfigMaps a
+// TestQuietFleet observes applications whose autoscalers flap, whose ConfigMaps a
 // mutating webhook rewrites at every write, and whose statuses and annotations a
-// controller writes. Nothing is reported as drift. What nobody writes costs no
-// request, and each write of somebody at most one; the API server is never asked what
-// an apply would change.
+// controller writes. No drift is reported. Unchanged objects cost no request, each
+// foreign write at most one; there is no dry run.
 func TestQuietFleet(t *testing.T) {
 	t.Parallel()
 	clustertest.Shared(t).Define(t, documents(t, "testdata/drift/definitions-of-custom-kinds.yaml")...)

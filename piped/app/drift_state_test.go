@@ -117,8 +117,8 @@ const (
 	lasts     = modelv1.DriftEnd_DRIFT_END_UNSPECIFIED
 )
 
-// TestDriftIsTold changes an object by hand and changes it back.
-func TestDriftIsTold(t *testing.T) {
+// TestDriftIsReported changes an object by hand and changes it back.
+func TestDriftIsReported(t *testing.T) {
 	t.Parallel()
 	w := newPeriodWorld(t)
 	commit := w.deploy("v1", "", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
@@ -222,9 +222,9 @@ func TestDriftOverRestarts(t *testing.T) {
 	w.wantPeriods(3, lasts)
 }
 
-// TestDriftOverAnAPIServersRestart: while the API server is away nothing is known, and
-// afterwards the period that lasted goes on, and the next change is told. The cluster
-// is its own: its controllers do not survive so long an outage.
+// TestDriftOverAnAPIServersRestart: during an outage of the API server the state is
+// unknown; afterwards the open period goes on, and the next change is reported. It uses
+// its own cluster, because controllers do not survive so long an outage.
 func TestDriftOverAnAPIServersRestart(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Own(t)
@@ -315,8 +315,8 @@ func (w *periodWorld) awaitPeriods(n int, end modelv1.DriftEnd) {
 	}
 }
 
-// TestSelfHealEndsAPeriod: drift is healed at once, and the period says so; what Git
-// does not have any more is told and left alone.
+// TestSelfHealEndsAPeriod: drift is healed at once, and the period ends as such; objects
+// that are no longer in Git are reported but not deleted.
 func TestSelfHealEndsAPeriod(t *testing.T) {
 	t.Parallel()
 	w := newPeriodWorld(t)

@@ -18,8 +18,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// gitHubLines returns lines of the agent's configuration that have it tell a GitHub
-// of repositories on 127.0.0.1, and take its webhooks.
+// gitHubLines returns configuration lines that make the agent report to a GitHub of
+// repositories on 127.0.0.1, and accept its webhooks.
 func gitHubLines(apiURL, credential string) string {
 	return fmt.Sprintf("  gitHosts: [{host: 127.0.0.1, type: GITHUB, apiURL: %q, %s, deployments: true, comments: true}]\n", apiURL, credential) +
 		"  webhooks: [{name: github, type: GITHUB, secret: webhook-secret}]\n"
@@ -46,11 +46,11 @@ func stateOf(g *githosttest.GitHub, commit, name string) (states []string, says 
 	return slices.Compact(states), says
 }
 
-// TestAGitHubIsTold pushes a pull request and its merge: GitHub announces the pull
-// request, is told in a comment what it would deploy, and once it is merged in the
-// status of the commit, in a deployment and in the same comment where it is live. The
-// agent authenticates as a GitHub App.
-func TestAGitHubIsTold(t *testing.T) {
+// TestGitHubIsNotified pushes a pull request and its merge. GitHub announces the pull
+// request and gets a comment with the preview. After the merge it gets commit statuses,
+// a deployment, and in the same comment where the commit is live. The agent
+// authenticates as a GitHub App.
+func TestGitHubIsNotified(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, repo := cluster.Namespace(t), newRepo(t)
@@ -138,10 +138,10 @@ func pathOf(remote string) string {
 	return strings.TrimSuffix(path, ".git")
 }
 
-// TestKilledWhileAGitHubIsTold kills the agent with SIGKILL when GitHub has a comment
-// and the agent does not know it yet, and tells it after the restart what it missed:
-// nothing is said twice, nothing is missing, and nothing pending follows the end.
-func TestKilledWhileAGitHubIsTold(t *testing.T) {
+// TestKilledWhileGitHubIsNotified kills the agent with SIGKILL when GitHub has a comment
+// that the agent has not recorded. After the restart nothing is reported twice, nothing
+// is missing, and no pending status follows the final one.
+func TestKilledWhileGitHubIsNotified(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
 	repo := newRepo(t)

@@ -138,9 +138,9 @@ func (c *client) wantRollouts(app string, want ...string) {
 	c.t.Fatalf("rollouts (-want +got):\n%s", diff)
 }
 
-// TestLiveStateTellsNoSecret: what was decrypted for the objects is not told, even
-// if the cluster repeats it.
-func TestLiveStateTellsNoSecret(t *testing.T) {
+// TestLiveStateIsRedacted: decrypted secrets are redacted, even if the cluster repeats
+// them.
+func TestLiveStateIsRedacted(t *testing.T) {
 	t.Parallel()
 	ref := deploy.ObjectRef{Group: "example.com", Version: "v1", Kind: "Database", Namespace: "shop", Name: "main"}
 	kept := keptSets{{Objects: []deploy.ObjectRef{ref}, Redactor: secret.NewRedactor(map[string]string{"password": "correct-horse-battery"})}}
@@ -155,8 +155,8 @@ func TestLiveStateTellsNoSecret(t *testing.T) {
 	}
 }
 
-// TestLiveStateOfAProviderThatIsGone: what is left in a cluster that the application
-// is not deployed to any more does not keep the rest from being told.
+// TestLiveStateOfAProviderThatIsGone: objects in a removed cluster do not prevent a
+// report of the others.
 func TestLiveStateOfAProviderThatIsGone(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "piped.db"), store.Options{Key: make([]byte, 32)})

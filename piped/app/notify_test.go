@@ -103,10 +103,10 @@ func eventsOf(all []posted, deployment string) (events []string) {
 	return events
 }
 
-// TestNothingIsLeftUntold: a receiver fails while the agent works and is killed, and
-// again while it tells: all that happened is told once the receiver is well, in the
-// order of each deployment, and what is told again has the key it had.
-func TestNothingIsLeftUntold(t *testing.T) {
+// TestNothingIsLeftUndelivered: a receiver fails while the agent works and is killed,
+// also during deliveries. All events are delivered once the receiver works, in the order
+// of each deployment, and repeated ones have the same key.
+func TestNothingIsLeftUndelivered(t *testing.T) {
 	t.Parallel()
 	cluster, h := clustertest.Shared(t), newHook(t)
 	ns, repo := cluster.Namespace(t), newRepo(t)
@@ -204,8 +204,8 @@ func TestHangingReceiverSlowsNoDeployment(t *testing.T) {
 	}
 }
 
-// TestReceiversComeAndGo: a receiver whose address changes, and one that is added, are
-// told what happens from then on, without a restart.
+// TestReceiversComeAndGo: a receiver with a new address, and a new receiver, get later
+// events without a restart.
 func TestReceiversComeAndGo(t *testing.T) {
 	t.Parallel()
 	first, second, repo := newHook(t), newHook(t), newRepo(t)

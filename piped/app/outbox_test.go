@@ -7,8 +7,8 @@ import (
 	"github.com/c785c783/piped/piped/store/storetest"
 )
 
-// outbox returns the key and the type of all that the outbox of a store holds, told or
-// not. It asks the database, for the store gives out only what is still to be told.
+// outbox returns the keys and types of all events in the outbox, delivered or not. It
+// reads the database, because the store returns pending events only.
 func outbox(t *testing.T, dsn string) (events []deploy.Event) {
 	t.Helper()
 	rows, err := storetest.Raw(t, dsn).QueryContext(t.Context(), "SELECT event_key, type FROM outbox ORDER BY seq")

@@ -203,9 +203,9 @@ func wantNoSecret(t *testing.T, said, secret string) {
 	}
 }
 
-// TestGetPlanTellsDifferences: what a sync would change, and what a deployment
-// changes, object by object and without secrets.
-func TestGetPlanTellsDifferences(t *testing.T) {
+// TestGetPlanReturnsDifferences: the differences of a sync and of a deployment are
+// returned object by object and without secrets.
+func TestGetPlanReturnsDifferences(t *testing.T) {
 	t.Parallel()
 	const password = "hunter2-hunter2"
 	cluster := clustertest.Shared(t)

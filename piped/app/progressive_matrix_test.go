@@ -146,7 +146,7 @@ func (m *matrix) begin(t *testing.T) {
 func (m *matrix) drive(t *testing.T, what string, done func(*matrixCell) bool) {
 	t.Helper()
 	err := m.agent.Await(t.Context(), what, 6*time.Minute, func(ctx context.Context) (bool, error) {
-		if err := m.look(ctx); err != nil {
+		if err := m.readDeployments(ctx); err != nil {
 			return false, err
 		}
 		if err := m.readyPods(ctx); err != nil {
@@ -166,8 +166,8 @@ func (m *matrix) drive(t *testing.T, what string, done func(*matrixCell) bool) {
 	}
 }
 
-// look reads the deployments of the present commit.
-func (m *matrix) look(ctx context.Context) error {
+// readDeployments reads the deployments of the present commit.
+func (m *matrix) readDeployments(ctx context.Context) error {
 	resp, err := m.agent.API.ListDeployments(ctx, &apiservice.ListDeploymentsRequest{Limit: 1000})
 	if err != nil {
 		return err

@@ -28,8 +28,8 @@ var (
 	deploymentResource     = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 )
 
-// record is what happened to an application's traffic and to its workloads, as a watch
-// of the API tells it.
+// record contains the changes of an application's traffic and workloads, as reported by
+// watches.
 type record struct {
 	describe func(route map[string]any) string
 
@@ -39,11 +39,11 @@ type record struct {
 	floor  time.Duration     // the longest that a single write took since begin
 }
 
-// recorded is one change. The versions of all objects of a cluster count together, and
-// so tell in which order they were written.
+// recorded is one change. Resource versions are common to all objects of a cluster, and
+// so show the order of writes.
 type recorded struct {
 	version uint64
-	at      time.Time // when the watch told it
+	at      time.Time // when the watch reported it
 	text    string
 }
 

@@ -105,8 +105,8 @@ func (w *configWorld) answered(resp *http.Response) {
 	}
 }
 
-// taken returns the writes to pods and workloads since the last call, and the values
-// that each pod was told.
+// taken returns the writes to pods and workloads since the last call, and the values of
+// which each pod was notified.
 func (w *configWorld) taken() (patches []string, told map[string][]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,9 +173,9 @@ func (w *configWorld) pods(deployment string) map[string]string {
 	return out
 }
 
-// wantReached waits until the pods that mount the ConfigMap, and ran before, were told
-// twice of the change that a deployment has brought, and fails unless that was all that
-// happened to them, its log says so, and the other Deployment has rolled out.
+// wantReached waits until the older pods that mount the ConfigMap were notified twice of
+// the change of a deployment. It fails if anything else was written to them, if the log
+// does not say so, or if the other Deployment has not rolled out.
 func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before map[string]string) {
 	w.t.Helper()
 	eventually(w.t, "the pods are told for the second time", func() bool {
@@ -242,8 +242,8 @@ func (w *configWorld) wantSynced(agent *client) {
 }
 
 // TestChangedConfigurationReachesPods: in one sync, the pods that mount a changed
-// ConfigMap are told, and those that have it in their environment are replaced. An agent
-// that starts again writes to none of them, nor does a sync of what is there.
+// ConfigMap are notified, and those with it in their environment are replaced. A
+// restarted agent writes to none of them, nor does a sync without changes.
 func TestChangedConfigurationReachesPods(t *testing.T) {
 	t.Parallel()
 	w := newConfigWorld(t, 100*time.Millisecond)
@@ -281,10 +281,10 @@ func TestChangedConfigurationReachesPods(t *testing.T) {
 	}
 }
 
-// TestKilledBeforePodsAreTold kills the agent with SIGKILL when it has written the
-// ConfigMap and has told no pod: before it knows that it was written, and while the
-// nudge waits. Each pod is told once of each value all the same.
-func TestKilledBeforePodsAreTold(t *testing.T) {
+// TestKilledBeforePodsAreNotified kills the agent with SIGKILL when it has written the
+// ConfigMap and has notified no pod: before the write is recorded, and during the delay
+// of the nudge. Each pod is notified once of each value nevertheless.
+func TestKilledBeforePodsAreNotified(t *testing.T) {
 	t.Parallel()
 	binary := buildAgent(t)
 	for _, c := range []struct {
@@ -341,8 +341,8 @@ func (w *configWorld) killUnanswered(_ *client, p *agenttest.Agent) (commit stri
 	return commit
 }
 
-// killWaiting kills the agent when it has stored what the pods are to be told, before
-// the nudge's delay is over.
+// killWaiting kills the agent when it has stored the pending notifications of pods,
+// before the delay of the nudge is over.
 func (w *configWorld) killWaiting(agent *client, p *agenttest.Agent) (commit string) {
 	w.t.Helper()
 	commit = w.push("good-evening")

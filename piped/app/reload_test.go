@@ -20,8 +20,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestBadConfigurationIsRefused: the reason is told once, what ran before goes
-// on, and a mended file is taken.
+// TestBadConfigurationIsRefused: the reason is logged once, the former configuration
+// stays in effect, and a fixed file is applied.
 func TestBadConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -322,7 +322,7 @@ func TestCertificateIsRotated(t *testing.T) {
 	mustShow(load())
 }
 
-// TestSignalReloadsAtOnce: nothing is waited for, not even a second look.
+// TestSignalReloadsAtOnce: a signal reloads without a second poll.
 func TestSignalReloadsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := spec{dataDir: t.TempDir()}
@@ -336,8 +336,7 @@ func TestSignalReloadsAtOnce(t *testing.T) {
 	}
 }
 
-// TestHalfWrittenFileIsLeftAlone: what differs from one look to the next is
-// still being written.
+// TestHalfWrittenFileIsLeftAlone: a file that differs between two polls is not applied.
 func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := spec{dataDir: t.TempDir()}

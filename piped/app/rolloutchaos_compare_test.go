@@ -7,8 +7,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRolloutChaosFindsFaults: what the chaos of rollouts looks for it finds, and
-// it finds nothing where all is well.
+// TestRolloutChaosFindsFaults: the comparison finds every kind of fault, and none in
+// correct records.
 func TestRolloutChaosFindsFaults(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -23,12 +23,11 @@ type rolloutChaosSize struct{ rollouts, applications int }
 // rolloutChaosLimit bounds the time in which rollouts begin.
 const rolloutChaosLimit = 15 * time.Minute
 
-// TestRolloutChaos rolls out again and again, by commits of which some are made
-// to fail, while the agent is killed every few seconds, its watches are cut or
-// told that they have to read everything again, its requests are delayed, and
-// autoscalers flap the replicas. An oracle of the test's own watches the pods.
-// Every rollout it saw must have one end in the agent's records, and none that
-// the pods do not bear out.
+// TestRolloutChaos rolls out commits, some of which fail by design, while the agent is
+// killed every few seconds, its watches are closed or expire, its requests are delayed,
+// and autoscalers flap the replicas. An oracle watches the pods independently. Every
+// rollout that it saw must have exactly one end in the records of the agent, and none
+// that contradicts the pods.
 func TestRolloutChaos(t *testing.T) {
 	t.Parallel()
 	size := rolloutChaosSize{rollouts: 40, applications: 12}
@@ -41,7 +40,7 @@ func TestRolloutChaos(t *testing.T) {
 	t.Logf("seed %d (PIPED_CHAOS_SEED), %+v", seed, size)
 	c := startRolloutChaos(t, size, seed)
 	c.torment(t)
-	c.settle(t)
+	c.awaitQuiet(t)
 	c.rest()
 	if err := c.agent.Stop(); err != nil {
 		t.Fatal(err)
@@ -214,9 +213,9 @@ func (c *rolloutChaos) kill(t *testing.T) {
 	c.downs = append(c.downs, down)
 }
 
-// settle lets the agent live until nothing is left to do. Watches are still cut
+// awaitQuiet lets the agent run until no work is open. Watches are still closed
 // and replicas still flap.
-func (c *rolloutChaos) settle(t *testing.T) {
+func (c *rolloutChaos) awaitQuiet(t *testing.T) {
 	err := c.agent.Await(t.Context(), "everything to end", 5*time.Minute, func(ctx context.Context) (bool, error) {
 		apps, err := c.agent.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1000})
 		if err != nil {

@@ -15,10 +15,10 @@ import (
 type rolloutEvidence struct {
 	rollouts    []deploy.Rollout // the oldest first
 	deployments map[string]deploy.Deployment
-	ended       map[string]int // by rollout: the events that tell of its end
+	ended       map[string]int // by rollout: the events of its end
 }
 
-// rolloutFaults are what must not be, each told by one line.
+// rolloutFaults are the found faults, one line each.
 type rolloutFaults struct{ lost, duplicate, wrong []string }
 
 // verify holds the agent's records against what the oracle saw and prints the
@@ -39,7 +39,7 @@ func (c *rolloutChaos) verify(t *testing.T, dataDir string) {
 func (e rolloutEvidence) compare(seen map[string]*oracleDeployment, commits map[string]rolloutCommit) (f rolloutFaults, byEpoch map[*epoch][]deploy.Rollout) {
 	byEpoch = map[*epoch][]deploy.Rollout{}
 	for _, r := range e.rollouts {
-		if epoch := f.judge(r, seen[r.Workload.Name], e.deployments[r.DeploymentID], commits); epoch != nil {
+		if epoch := f.check(r, seen[r.Workload.Name], e.deployments[r.DeploymentID], commits); epoch != nil {
 			byEpoch[epoch] = append(byEpoch[epoch], r)
 		}
 		if n := e.ended[r.ID]; n > 1 {
@@ -87,15 +87,15 @@ func readRollouts(t *testing.T, dataDir string) rolloutEvidence {
 	return e
 }
 
-// judge holds one record against what was seen of its Deployment and returns the
-// epoch it is about, nil if it is about none.
-func (f *rolloutFaults) judge(r deploy.Rollout, seen *oracleDeployment, d deploy.Deployment, commits map[string]rolloutCommit) *epoch {
+// check compares a record with the observed Deployment and returns the
+// epoch of the record, nil if there is none.
+func (f *rolloutFaults) check(r deploy.Rollout, seen *oracleDeployment, d deploy.Deployment, commits map[string]rolloutCommit) *epoch {
 	wrong := func(format string, args ...any) {
 		f.wrong = append(f.wrong, fmt.Sprintf("%s, %s at %s (%s): %s", r.ID, r.Phase, r.CompletedAt.Format(time.StampMilli), r.Reason, fmt.Sprintf(format, args...)))
 	}
 	switch {
 	case r.External():
-		wrong("nobody but the agent changed a template")
+		wrong("only the agent changed a template")
 		return nil
 	case r.Phase == deploy.RolloutIntent, r.Generation == 0 && r.Phase.Terminal():
 		return nil // not applied; if it was, that shows in the count

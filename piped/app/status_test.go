@@ -13,8 +13,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestStatus: the agent tells what it knows of its repositories, clusters and store,
-// and since when what does not.
+// TestStatus: the status contains the state of repositories, clusters and store, and
+// since when they fail.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	began := time.Now().UnixMilli()

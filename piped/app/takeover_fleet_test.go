@@ -174,8 +174,8 @@ func substance(live map[string]*unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// settle waits until every Deployment has rolled out and nothing moves.
-func (f *fleet) settle(t *testing.T) {
+// awaitQuiet waits until every Deployment has rolled out and nothing changes any more.
+func (f *fleet) awaitQuiet(t *testing.T) {
 	t.Helper()
 	var why string
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {

@@ -62,7 +62,7 @@ func TestLostDatabaseIsMadeGood(t *testing.T) {
 // takeOverFleet runs an agent that has never seen the fleet, whose head is the
 // commit that is live: it takes it over and changes nothing. Then it deploys.
 func takeOverFleet(t *testing.T, f *fleet, repo *gittest.Repo, commit string, wantWrites int) {
-	f.settle(t)
+	f.awaitQuiet(t)
 	before := f.live(t)
 	kubeconfig := f.kubeconfig(t)
 	f.taken()
@@ -72,7 +72,7 @@ func takeOverFleet(t *testing.T, f *fleet, repo *gittest.Repo, commit string, wa
 		mustContain(t, d.GetSummary(), "Taking over what runs")
 		mustContain(t, agent.logs(d.GetId()), "Deployment "+f.ns+"/"+name+": nothing to roll out")
 	}
-	f.settle(t)
+	f.awaitQuiet(t)
 	f.wantTaken(t, before)
 	writes, conflicts := f.taken()
 	objects := 0

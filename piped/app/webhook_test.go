@@ -16,9 +16,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestPushWebhookWakesTheAgent: a signed delivery leads to a deployment though
-// the branch is looked at once an hour, one signed otherwise to nothing, and a
-// secret that is changed counts from then on.
+// TestPushWebhookWakesTheAgent: a signed delivery leads to a deployment although the
+// branch is polled once an hour; one with a wrong signature does not; a changed secret
+// takes effect at once.
 func TestPushWebhookWakesTheAgent(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)

@@ -30,7 +30,7 @@ func TestHeadOfARepositoryIsReadWhereItLies(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRepositoryOrHasNoCommitIsTold(t *testing.T) {
+func TestOpenHeadErrors(t *testing.T) {
 	if _, err := OpenHead(t.TempDir()); !deploy.IsKind(err, deploy.NotFound) {
 		t.Errorf("got %v, want an error of kind not found", err)
 	}

@@ -14,7 +14,7 @@ import (
 
 // What is known of a remote: nothing, that it answers, since when it does not, and
 // again that it does.
-func TestStateTellsHowTheRemoteIs(t *testing.T) {
+func TestStateShowsTheRemote(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	start := now
 	up := gittest.New(t)

@@ -11,13 +11,13 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// application is one that a change concerns.
+// application is an application that a change concerns.
 type application struct {
 	deploy.AffectedApplication
 	asked     deploy.PlanPreviewRequest
 	merge     *git.Merge
 	commander string
-	load      func(context.Context) (*source.Source, error) // what it would be; nil: from the merge
+	load      func(context.Context) (*source.Source, error) // its source after the change; nil: from the merge
 }
 
 const (
@@ -25,8 +25,8 @@ const (
 	removed   = "The change removes the configuration of the application: nothing is deployed any more, and what it has in the cluster stays"
 )
 
-// application returns what would become of an application; what goes wrong stands in
-// it and is told of no other.
+// application returns the preview of an application. It contains the errors of this
+// application.
 func (p *Previewer) application(ctx context.Context, a application) deploy.ApplicationPreview {
 	out := p.describe(a)
 	err := a.Problem
@@ -42,7 +42,7 @@ func (p *Previewer) application(ctx context.Context, a application) deploy.Appli
 	return out
 }
 
-// describe returns the preview of an application of which nothing is known yet.
+// describe returns the preview of an application before planning.
 func (p *Previewer) describe(a application) deploy.ApplicationPreview {
 	app := a.Application
 	return deploy.ApplicationPreview{
@@ -51,7 +51,7 @@ func (p *Previewer) describe(a application) deploy.ApplicationPreview {
 	}
 }
 
-// plan fills in how the application would be deployed, and what that changes.
+// plan adds how the application would be deployed, and what that changes.
 func (p *Previewer) plan(ctx context.Context, a application, out *deploy.ApplicationPreview) (err error) {
 	app := a.Application
 	defer p.survive(app, &err)
@@ -63,7 +63,7 @@ func (p *Previewer) plan(ctx context.Context, a application, out *deploy.Applica
 	}
 	planned, target, err := p.Plan(ctx, app, deploy.Deployment{
 		ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Provider: app.Provider, Labels: app.Labels, Status: deploy.Pending,
-		// Somebody asks: what the commit of the merge will say is not known.
+		// By hand, because the message of the merge commit is not known.
 		Trigger: deploy.Trigger{Kind: deploy.OnCommit, Commit: a.merge.Head, Commander: a.commander, Strategy: deploy.StrategyAuto, At: p.Now()},
 	}, load, p.Sources)
 	if err != nil {
@@ -89,7 +89,7 @@ func (p *Previewer) plan(ctx context.Context, a application, out *deploy.Applica
 	return err
 }
 
-// undone says which live changes the deployment would undo, "" if none are known.
+// undone describes the live changes that the deployment would undo, "" if none are known.
 func (p *Previewer) undone(ctx context.Context, appID string) (string, error) {
 	report, err := p.Store.DriftReport(ctx, appID)
 	if err != nil && !deploy.IsKind(err, deploy.NotFound) {
@@ -105,8 +105,7 @@ func (p *Previewer) undone(ctx context.Context, appID string) (string, error) {
 	return "; it also undoes the live changes of " + strings.Join(objects, ", "), nil
 }
 
-// running returns the objects of the application's last success, none if there was
-// none.
+// running returns the objects of the application's last success, if any.
 func (p *Previewer) running(ctx context.Context, app deploy.Application) ([]manifest.Object, error) {
 	last := app.LastSuccessful
 	if last == nil {
@@ -116,7 +115,7 @@ func (p *Previewer) running(ctx context.Context, app deploy.Application) ([]mani
 	at.ConfigFile = last.ConfigFile
 	running, err := p.Sources.Load(ctx, at, last.Trigger.Commit.Hash)
 	if err != nil {
-		return nil, fmt.Errorf("load what runs, commit %s, to compare with it: %w", last.Trigger.Commit.Short(), err)
+		return nil, fmt.Errorf("load the running commit %s to compare with it: %w", last.Trigger.Commit.Short(), err)
 	}
 	return p.Place(ctx, app.Provider, running), nil
 }

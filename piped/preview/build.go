@@ -13,14 +13,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// atOnce bounds how many applications of one preview are rendered at once.
+// atOnce bounds concurrent rendering of applications of one preview.
 const atOnce = 4
 
-// errTimeout ends a preview that takes too long.
+// errTimeout is the error of a preview that takes too long.
 var errTimeout = errors.New("timed out before the plan preview was built")
 
-// answer builds the preview that a command asks for, unless it was answered
-// already, and stores it. An error means that it is to be tried again.
+// answer builds and stores the preview that a command requests, unless that was answered
+// already. After an error it is retried.
 func (p *Previewer) answer(ctx context.Context, id string) error {
 	c, err := p.Store.Command(ctx, id)
 	if err != nil || c.Status != deploy.CommandOpen {
@@ -48,11 +48,11 @@ func (p *Previewer) answer(ctx context.Context, id string) error {
 	return err
 }
 
-// buildInTime is build for as long as the command has time, since it was given.
+// buildInTime calls build within the timeout of the command, which begins at its creation.
 func (p *Previewer) buildInTime(ctx context.Context, c deploy.Command) ([]deploy.ApplicationPreview, error) {
 	asked := c.PlanPreview
 	if asked == nil {
-		return nil, deploy.Errorf(deploy.Invalid, "the command says nothing of a change to preview")
+		return nil, deploy.Errorf(deploy.Invalid, "the command names no change to preview")
 	}
 	left := cmp.Or(asked.Timeout, p.Timeout) - p.Now().Sub(c.CreatedAt)
 	if left <= 0 {
@@ -68,7 +68,7 @@ func (p *Previewer) buildInTime(ctx context.Context, c deploy.Command) ([]deploy
 }
 
 func timedOut(asked *deploy.PlanPreviewRequest, otherwise time.Duration) error {
-	return fmt.Errorf("%w, in %s: ask again with more time, or see the agent's log for what holds it up", errTimeout, cmp.Or(asked.Timeout, otherwise))
+	return fmt.Errorf("%w, in %s: repeat it with more time, or see the agent's log for the cause", errTimeout, cmp.Or(asked.Timeout, otherwise))
 }
 
 // build merges the change and previews every application that it concerns.
@@ -86,9 +86,9 @@ func (p *Previewer) build(ctx context.Context, asked deploy.PlanPreviewRequest, 
 	return results, context.Cause(ctx)
 }
 
-// applications previews those that a change concerns, of which common says what they have
-// in common. One that waits for a server keeps no other from being rendered, and in the
-// last tenth of the time it is answered without it.
+// applications returns the previews of the applications that a change concerns; common has
+// their common values. One that waits for a server does not block the others, and the preview
+// is completed without it in the last tenth of the time.
 func (p *Previewer) applications(ctx context.Context, common application, affected []deploy.AffectedApplication) []deploy.ApplicationPreview {
 	config := background.Config{AtOnce: atOnce}
 	if end, ok := ctx.Deadline(); ok {
@@ -114,8 +114,8 @@ func (p *Previewer) applications(ctx context.Context, common application, affect
 	return out
 }
 
-// survive makes a panic on what the change holds an error of its application. It is
-// to be deferred.
+// survive converts a panic caused by the content of the change into an error of its
+// application. It must be deferred.
 func (p *Previewer) survive(app deploy.Application, err *error) {
 	if cause := recover(); cause != nil {
 		p.Logger.Error("a plan preview panicked", "app", app.Name, "panic", cause, "stack", string(debug.Stack()))

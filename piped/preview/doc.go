@@ -1,19 +1,18 @@
-// Package preview answers plan previews: what would be deployed if a branch, of a
-// pull request mostly, were merged into the one that is watched.
+// Package preview builds plan previews: what would be deployed if a branch, mostly of a
+// pull request, were merged into the watched one.
 //
-//	preview.go      the component: what wakes it, and its workers
-//	build.go        from a command to its answer
-//	application.go  what becomes of one application
-//	size.go         how much of it is told
+//	preview.go      the component with its workers
+//	build.go        handles a command
+//	application.go  the preview of one application
+//	size.go         limits the size of results
 //
-// A preview merges the branch beside the repository's mirror, asks which
-// applications that concerns, renders each as it would be and as it runs by its last
-// success, has the planner decide how it would be deployed, and compares both. It
-// is stored with the answer to its command, so that one that was interrupted is
-// built again.
+// A preview merges the branch next to the repository's mirror and finds the applications
+// that the merge concerns. It renders each of them after the merge and at its last
+// success, lets the planner decide how it would be deployed, and compares both. The
+// result is stored together with the answer to the command, so that an interrupted
+// preview is built again.
 //
-// It never asks a cluster, runs nothing of what was pushed, and writes nothing but
-// answers. The branch may be anybody's: secrets are not rendered but by names that
-// stand for them, so that no template can bring one to light, and the limits of
-// rendering hold as for what is deployed.
+// The package sends no request to a cluster, executes nothing of the branch, and writes
+// only results. The branch is not trusted: secrets are replaced by placeholders, so that
+// no template can reveal one, and the limits of rendering apply.
 package preview

@@ -14,53 +14,52 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// KeepFor is how long what a preview told can be asked for.
+// KeepFor is how long results are stored.
 const KeepFor = 24 * time.Hour
 
 // Repositories are the watched repositories.
 type Repositories interface {
 	// Merge merges a commit of a branch into the watched branch of a repository,
-	// which must be base. Errors are of kind Invalid when that cannot be done.
+	// which must be base. Errors are of kind Invalid if that is not possible.
 	Merge(ctx context.Context, repoID, base, branch, commit string) (*git.Merge, error)
 	// Foresee returns the applications that the merge would concern, by directory.
 	Foresee(ctx context.Context, repoID string, m *git.Merge) ([]deploy.AffectedApplication, error)
 }
 
-// Sources render applications, with names in the place of decrypted secrets. A
-// *source.Loader whose keys are concealed does.
+// Sources render applications with placeholders for secrets. A *source.Loader with concealed
+// keys implements it.
 type Sources interface {
 	Load(ctx context.Context, at deploy.GitPath, commit string) (*source.Source, error)
 	LoadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (*source.Source, error)
 }
 
-// Plan returns a deployment that is not made as it would be planned, and what it
-// would bring out, which target loads once the application may be deployed at all.
-// What runs is loaded from sources.
+// Plan returns a planned deployment without creating it, and its source. It calls target to
+// load that, if the application may be deployed, and sources to load the running commit.
 type Plan func(ctx context.Context, app deploy.Application, d deploy.Deployment, target func(context.Context) (*source.Source, error), sources Sources) (deploy.Deployment, *source.Source, error)
 
-// Config is what a Previewer needs.
+// Config holds the dependencies and settings of a Previewer.
 type Config struct {
 	Store        *store.Store
 	Repositories Repositories
 	Sources      Sources
 	Plan         Plan
-	// Place returns what a source brings out as it is applied on a platform provider, with the
-	// namespace of spec.input.namespace; nil: as it is rendered.
+	// Place returns the objects of a source as they are applied on a platform provider, with
+	// the namespace of spec.input.namespace. Optional: otherwise they stay as rendered.
 	Place     func(ctx context.Context, provider string, src *source.Source) []manifest.Object
-	Workers   int           // how many previews are built at once; default 3
-	Timeout   time.Duration // of one that does not say so itself; default 5 minutes
-	ScanEvery time.Duration // the safety net behind the change feed; default 30 s
+	Workers   int           // concurrent previews; default 3
+	Timeout   time.Duration // of a command without one; default 5 minutes
+	ScanEvery time.Duration // fallback for missed changes; default 30 s
 	Logger    *slog.Logger
 	Now       func() time.Time
 }
 
-// Previewer is a component: call Run once.
+// Previewer builds plan previews. Call Run once.
 type Previewer struct {
 	Config
 	queue background.Queue // of IDs of open commands
 }
 
-// New returns a previewer that has not started.
+// New returns a stopped Previewer.
 func New(c Config) *Previewer {
 	if c.Workers == 0 {
 		c.Workers = 3
@@ -77,8 +76,8 @@ func New(c Config) *Previewer {
 	return &Previewer{Config: c}
 }
 
-// Run answers plan previews until ctx ends, and returns when none is being built.
-// What is open then is built after the next start.
+// Run answers plan previews until ctx ends. It returns after the workers have stopped. Open
+// previews are built after the next start.
 func (p *Previewer) Run(ctx context.Context) error {
 	p.queue = background.NewQueue()
 	background.Loop{
@@ -91,7 +90,7 @@ func (p *Previewer) Run(ctx context.Context) error {
 	return nil
 }
 
-// scan enqueues every open preview, and removes what nobody can ask for any more.
+// scan enqueues every open preview, and deletes old results.
 func (p *Previewer) scan(ctx context.Context) {
 	p.enqueue(ctx)
 	if err := p.Store.RemovePlanPreviews(ctx, p.Now().Add(-KeepFor)); err != nil && ctx.Err() == nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Bounds of what one preview tells, in bytes: clients take no message of 4 MiB.
+// Bounds of a preview in bytes: clients reject messages of 4 MiB.
 const (
 	maxAll    = 3 << 20
 	maxText   = 32 << 10 // of an error or a summary
 	perResult = 1 << 10  // around the texts: IDs, branch, commit
 )
 
-// bounded cuts the texts of results so that all of them can be told: the longest
-// details first, each with a line that says how much is missing. What is left over
-// of too many applications is dropped, and said in place of the first of them.
+// bounded truncates the texts of results so that they fit in one message: the longest details
+// first, each with a line that says how much is missing. Of too many applications the rest is
+// omitted; the first omitted one is replaced by an error that says so.
 func bounded(results []deploy.ApplicationPreview) []deploy.ApplicationPreview {
 	left := maxAll
 	for i := range results {
@@ -37,7 +37,7 @@ func bounded(results []deploy.ApplicationPreview) []deploy.ApplicationPreview {
 	return results
 }
 
-// fixed is what a result takes however much of its details is told.
+// fixed returns the size of a result without its details.
 func fixed(r deploy.ApplicationPreview) int {
 	n := perResult + len(r.Name) + len(r.Dir) + len(r.Error) + len(r.Summary) + min(len(r.Details), cutRoom)
 	for key, value := range r.Labels {
@@ -46,8 +46,8 @@ func fixed(r deploy.ApplicationPreview) int {
 	return n
 }
 
-// share returns how much of each one's details may be told beyond cutRoom, so that
-// all together are not above total.
+// share returns the limit for the details of each result beyond cutRoom, so that the sum does
+// not exceed total.
 func share(results []deploy.ApplicationPreview, total int) int {
 	var lengths []int
 	for _, r := range results {
@@ -63,10 +63,10 @@ func share(results []deploy.ApplicationPreview, total int) int {
 	return maxAll // all of them
 }
 
-// cutRoom is what the line takes that says how much is missing.
+// cutRoom is the size of the line that says how much is missing.
 const cutRoom = 100
 
-// cut returns a text of at most limit bytes, whole lines where it has some.
+// cut truncates a text to at most limit bytes, if possible at the end of a line.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text

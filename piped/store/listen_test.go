@@ -83,7 +83,7 @@ func TestOtherProcessesChangesArrive(t *testing.T) {
 }
 
 // Another process learns that a key was disabled, also when it did not listen then.
-func TestDisabledKeysAreToldToOthers(t *testing.T) {
+func TestDisabledKeysReachOtherProcesses(t *testing.T) {
 	dsn := postgres.NewDSN(t)
 	mine, theirs := storetest.Open(t, dsn, nil), storetest.Open(t, dsn, nil)
 	w := mine.Watch(deploy.TopicAPIKey)
