@@ -160,7 +160,7 @@ func TestMirrorsAreTriedAgain(t *testing.T) {
 	obstacle := filepath.Join(s.dataDir, "git")
 	replaceFile(t, obstacle, "a file where the directory of the mirrors belongs")
 	agent := runReloading(t, s, 10*time.Millisecond)
-	agent.awaitLog("tried again; everything else goes on", "not a directory")
+	agent.awaitLog("retried; everything else works", "not a directory")
 	commit := repo.Push(t, "add web", webApp(ns, "v1", ""))
 	if err := os.Remove(obstacle); err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestUnusableRepositoriesAreTakenUp(t *testing.T) {
 		providers:    map[string]string{"local": cluster.Kubeconfig()},
 		more:         fmt.Sprintf("  git: {host: 127.0.0.1, sshKeyFile: %s, knownHostsFile: %s}\n", key, server.KnownHostsFile(t)),
 	}, 10*time.Millisecond)
-	agent.awaitLog("tried again; everything else goes on", key, tooLong, "file name too long")
+	agent.awaitLog("retried; everything else works", key, tooLong, "file name too long")
 	other := deploy.ApplicationID(deploy.GitPath{RepoID: "sound", Dir: "web", ConfigFile: "app.pipecd.yaml"})
 	agent.mustEnd(other, sound.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/trigger"
 )
 
@@ -37,7 +38,7 @@ func liveSettings() []setting {
 		{"analysisProviders", func(_ *live, was, next *setup) bool { return sameAnalysisProviders(was.analysis, next.analysis) },
 			func(_ context.Context, l *live, next *setup) { l.analysis.Use(next.analysis) }},
 		{"platformProviders", func(_ *live, was, next *setup) bool {
-			return maps.Equal(was.connections, next.connections) && reflect.DeepEqual(was.providers, next.providers)
+			return maps.Equal(was.connections, next.connections) && was.sameProviders(next)
 		}, func(_ context.Context, l *live, next *setup) {
 			l.clusters.use(next.connections)
 			l.platforms.use(next.providers)
@@ -102,6 +103,18 @@ func liveSettings() []setting {
 }
 
 func (s *setup) sameKeys(o *setup) bool { return s.keys.Fingerprint() == o.keys.Fingerprint() }
+
+// sameProviders compares the platform providers; their order does not matter.
+func (s *setup) sameProviders(o *setup) bool {
+	byName := func(all []config.PlatformProvider) map[string]config.PlatformProvider {
+		out := map[string]config.PlatformProvider{}
+		for _, p := range all {
+			out[p.Name] = p
+		}
+		return out
+	}
+	return reflect.DeepEqual(byName(s.providers), byName(o.providers))
+}
 
 func (s *setup) sameRepositories(o *setup) bool {
 	return slices.EqualFunc(s.repositories, o.repositories, repository.same)
