@@ -119,7 +119,7 @@ func TestCertificateOfASecretIsRotated(t *testing.T) {
 	move("tls.key")
 	agent.awaitLog("changed=\"api certificate\"")
 	mustShow("with the whole pair", third)
-	if strings.Contains(agent.log.String(), "is refused") {
+	if strings.Contains(agent.log.String(), "is rejected") {
 		t.Errorf("told twice:\n%s", agent.log)
 	}
 }

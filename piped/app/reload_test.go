@@ -364,7 +364,7 @@ func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
 	look("", inEffect)
 	look("", "")
 	look("kind: {", "")
-	look("", "is refused")
+	look("", "is rejected")
 	look("", "")
 }
 

@@ -67,7 +67,7 @@ func TestChartsThatAreRefused(t *testing.T) {
 // TestVersionOfKustomize: the label of buildMetadata names the release that the
 // library belongs to; v5.8 came with v0.21 of it.
 func TestVersionOfKustomize(t *testing.T) {
-	mod, err := os.ReadFile("../../../go.mod")
+	mod, err := os.ReadFile("../../../../go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}
