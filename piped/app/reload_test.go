@@ -54,19 +54,19 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 			c.change(&bad)
 			agent.write(bad, append(c.want, "is rejected, the former one stays")...)
 			agent.write(good, "the configuration is the one in effect again")
-			if strings.Contains(agent.log.String(), "is refused") {
+			if strings.Contains(agent.log.String(), "is rejected") {
 				t.Errorf("told twice:\n%s", agent.log)
 			}
 		})
 	}
 
 	replaceFile(t, agent.path, "kind: [")
-	agent.awaitLog("is refused")
+	agent.awaitLog("is rejected")
 	agent.mustEnd(web, repo.Push(t, "web v2", webApp(ns, "v2", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	if err := os.Remove(agent.path); err != nil {
 		t.Fatal(err)
 	}
-	agent.awaitLog("is refused", "no such file")
+	agent.awaitLog("is rejected", "no such file")
 	mended := good
 	mended.more = "  limits: {deployments: 3}\n"
 	agent.write(mended, inEffect, "changed=limits")
