@@ -66,6 +66,7 @@ type Controller struct {
 	mu      sync.Mutex
 	watches map[string]*Watch
 	pending []func(context.Context) // to be started by Run
+	ended   context.Context         // that of Run, when it has ended
 	added   chan struct{}
 }
 
@@ -86,17 +87,36 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			for _, start := range c.end(ctx) { // they release what they hold
+				running.Go(func() { start(ctx) })
+			}
 			return nil
 		case <-c.added:
 		}
 	}
 }
 
-// Go adds f to what Run runs.
+// end returns what Run has not run. Go calls later functions itself, with ctx.
+func (c *Controller) end(ctx context.Context) []func(context.Context) {
+	c.mu.Lock()
+	c.ended = ctx
+	c.mu.Unlock()
+	return c.takePending()
+}
+
+// Go adds f to what Run runs. After Run has ended, f is called with a context that has ended,
+// too, so that it releases what it holds.
 func (c *Controller) Go(f func(context.Context)) {
 	c.mu.Lock()
-	c.pending = append(c.pending, f)
+	ended := c.ended
+	if ended == nil {
+		c.pending = append(c.pending, f)
+	}
 	c.mu.Unlock()
+	if ended != nil {
+		go f(ended)
+		return
+	}
 	select {
 	case c.added <- struct{}{}:
 	default:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -387,5 +388,33 @@ func TestAnEndedWatchIsStartedAnew(t *testing.T) {
 	}
 	if kinds, _ := l.Watched(); kinds != 1 {
 		t.Errorf("%d kinds are watched", kinds)
+	}
+}
+
+// TestNothingIsLeftOfAnEndedController: handlers that are added when Run is about to end, or
+// has ended, leave no goroutine.
+func TestNothingIsLeftOfAnEndedController(t *testing.T) {
+	l := newEnv(t)
+	w, err := l.Watch(Resource{GroupVersionResource: configMaps, Namespace: l.ns, Metadata: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := goleak.IgnoreCurrent()
+	nothing := func(context.Context, types.NamespacedName) error { return nil }
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if err := w.Handle("before Run", nothing); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	later, err := l.Watch(Resource{GroupVersionResource: secrets, Namespace: l.ns, Metadata: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = later.Handle("after Run", nothing) // an error if its informer has ended already
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
 	}
 }
