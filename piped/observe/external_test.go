@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -74,20 +73,7 @@ func (l *env) watch(t *testing.T) (stop func()) {
 	externals := NewExternalRollouts(ExternalConfig{
 		Observer: workloads.NewObserver(l.Cluster, controller), Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
-	go func() { ended <- controller.Run(ctx) }()
-	go func() { ended <- externals.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		for range cap(ended) {
-			if err := <-ended; err != nil {
-				t.Errorf("Run: %v", err)
-			}
-		}
-	})
-	t.Cleanup(stop)
-	return stop
+	return clustertest.Run(t, controller.Run, externals.Run)
 }
 
 // external returns the external records, the oldest revision first.

@@ -91,16 +91,11 @@ func TestAnUnwatchableObjectDelaysNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- controller.Run(ctx) }()
+	stop := clustertest.Run(t, controller.Run)
 	if err := w.Filled(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cancel()
-	if err := <-ended; err != nil { // who handles it now is refused
-		t.Fatal(err)
-	}
+	stop() // handlers that are added from now on are refused
 	l.naming(t, "web", "files", "1")
 	rows, err := l.store.Propagations(t.Context(), store.PropagationQuery{Named: true})
 	if err != nil || len(rows) != 1 {

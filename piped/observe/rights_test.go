@@ -1,8 +1,6 @@
 package observe
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -28,16 +26,7 @@ func TestRolloutsAreWatchedWithRightsInNamespacesOnly(t *testing.T) {
 	controller := watch.New(as)
 	l.Observer = workloads.NewObserver(as, controller)
 	externals := NewExternalRollouts(ExternalConfig{Observer: l.Observer, Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
-	go func() { ended <- controller.Run(ctx) }()
-	go func() { ended <- externals.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-ended, <-ended); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	clustertest.Run(t, controller.Run, externals.Run)
 
 	rec := l.Wait(t, l.Apply(t, "a", workloadstest.Text(rollout.KindDeployment, "web:1", "replicas: 2")), nil)
 	if rec.Phase != deploy.RolloutComplete {
@@ -46,7 +35,7 @@ func TestRolloutsAreWatchedWithRightsInNamespacesOnly(t *testing.T) {
 	if strings.Contains(l.Progress(), "cannot ask the cluster") {
 		t.Errorf("the caches were of no use:\n%s", l.Progress())
 	}
-	if s, err := l.Observer.Cached(ctx, rec); err != nil || s.Workload == nil || len(s.Revisions) != 1 {
+	if s, err := l.Observer.Cached(t.Context(), rec); err != nil || s.Workload == nil || len(s.Revisions) != 1 {
 		t.Errorf("cached: %+v, %v", s, err)
 	}
 	l.setImage(t, "web:2")
@@ -54,7 +43,7 @@ func TestRolloutsAreWatchedWithRightsInNamespacesOnly(t *testing.T) {
 
 	there := rec
 	there.Workload.Namespace = other.Namespace
-	if _, err := l.Observer.Cached(ctx, there); !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "a Role in namespace "+other.Namespace) {
+	if _, err := l.Observer.Cached(t.Context(), there); !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "a Role in namespace "+other.Namespace) {
 		t.Errorf("where it may not: %v", err)
 	}
 }

@@ -1,10 +1,8 @@
 package observe
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,19 +30,7 @@ func (l *env) watchScalings(t *testing.T, policy rollout.ScalePolicy) (stop func
 	scalings := NewScalings(ScalingConfig{
 		Observer: workloads.NewObserver(l.Cluster, controller), Store: l.store, Policy: policy, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
-	go func() { ended <- controller.Run(ctx) }()
-	go func() { ended <- scalings.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		for range cap(ended) {
-			if err := <-ended; err != nil {
-				t.Errorf("Run: %v", err)
-			}
-		}
-	})
-	t.Cleanup(stop)
+	stop = clustertest.Run(t, controller.Run, scalings.Run)
 	clustertest.Eventually(t, "the Deployments are known", func() bool {
 		scalings.mu.Lock()
 		defer scalings.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
-	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -116,20 +115,6 @@ func (l *env) delete(t *testing.T, ref deploy.ObjectRef) {
 	if err != nil {
 		t.Errorf("delete %s: %v", ref, err)
 	}
-}
-
-// runController runs a controller until the test ends.
-func runController(t *testing.T, controller *watch.Controller) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- controller.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
 }
 
 // unreachable returns a cluster that answers which kinds it serves, and nothing else.

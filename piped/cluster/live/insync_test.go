@@ -25,7 +25,7 @@ func (l *env) members(t *testing.T, c *cluster.Cluster) (*Members, func() map[st
 	woken := newWoken()
 	controller := watch.New(c)
 	m := NewMembers(c, controller, woken.wake)
-	runController(t, controller)
+	clustertest.Run(t, controller.Run)
 	return m, woken.take
 }
 

@@ -412,7 +412,7 @@ func TestAGroupWhoseServerIsAwayHidesOnlyItsKinds(t *testing.T) {
 	controller := watch.New(c)
 	woken := newWoken()
 	m := NewMembers(c, controller, woken.wake)
-	runController(t, controller)
+	clustertest.Run(t, controller.Run)
 	settings := deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
 	metric := deploy.ObjectRef{Group: "metrics.example.com", Version: "v1", Kind: "Metric", Namespace: "shop", Name: "m"}
 	unknown := deploy.ObjectRef{Group: "none.example.com", Version: "v1", Kind: "Nothing", Namespace: "shop", Name: "n"}

@@ -74,17 +74,7 @@ func (c *watchCounter) WrappedRoundTripper() http.RoundTripper { return c.next }
 // run runs the controller; the returned function stops it and waits.
 func (l *env) run(t *testing.T) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
+	return clustertest.Run(t, l.Run)
 }
 
 func (l *env) selector() string { return "lab=" + l.ns }

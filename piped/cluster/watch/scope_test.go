@@ -54,15 +54,8 @@ func TestTheWholeClusterIsTriedAgain(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- controller.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	ctx := t.Context()
+	clustertest.Run(t, controller.Run)
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}

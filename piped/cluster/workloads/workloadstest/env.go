@@ -51,17 +51,9 @@ func NewIn(t *testing.T, control *clustertest.Cluster) *Env {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
 	controller := watch.New(c)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- controller.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("controller: %v", err)
-		}
-		c.Close()
-	})
+	clustertest.Run(t, controller.Run)
 	ns := control.Namespace(t)
 	return &Env{
 		Cluster: c, Namespace: ns, App: "app-" + ns, Observer: workloads.NewObserver(c, controller),
