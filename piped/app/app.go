@@ -15,7 +15,6 @@ import (
 	"github.com/c785c783/piped/executor/analysis"
 	"github.com/c785c783/piped/executor/analysis/provider"
 	"github.com/c785c783/piped/executor/approval"
-	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/executor/script"
 	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/executor/wait"
@@ -132,12 +131,12 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		return nil, err
 	}
 	a.addDrift(cfg, o, st, src)
-	remover := a.addRequests(cfg, o, st, src, phases.planner)
+	a.addRequests(cfg, o, st, src, phases.planner)
 	courier, setReceivers := a.addNotifications(cfg, o, st)
 	state := agentStatus{
 		version: o.Version, commit: o.Commit, started: o.Now(), store: st, phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
 	}
-	if err := a.listen(cfg, o, st, previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}, remover, state); err != nil {
+	if err := a.listen(cfg, o, st, previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}, state); err != nil {
 		return nil, err
 	}
 	if err := announce(cfg, a.api.Addr(), ownerKey); err != nil {
@@ -228,7 +227,7 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 }
 
 // addRequests adds the components that handle requests other than deployments.
-func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sources, plans *planner.Planner) *kubernetes.Remover {
+func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sources, plans *planner.Planner) {
 	live := a.live
 	a.parts.add("plan previews", preview.New(preview.Config{
 		Store: st, Repositories: mergeable{live}, Sources: src.concealed, Plan: planOf(plans), Place: live.clusters.placed, Workers: cfg.PlanPreview.WorkerNum,
@@ -238,15 +237,10 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 		Store: st, Settings: live.eventSettings, Kinds: o.kinds(), Tenancy: live.tenants, Poll: live.follower.Poll,
 		Logger: o.Logger.With("component", "events"), Now: o.Now,
 	}).Run)
-	remover := kubernetes.NewRemover(kubernetes.RemoverConfig{
-		Store: st, Clusters: live.clusters, Tenancy: live.tenants, PipedID: cfg.PipedID, Logger: o.Logger.With("component", "removal"), Now: o.Now,
-	})
-	a.parts.add("removal", remover.Run)
 	a.parts.add("retention", retention.New(retention.Config{
 		Store: st, Settings: live.Retention, Metrics: a.metrics.retention, First: o.RemoveAfter,
 		Logger: o.Logger.With("component", "retention"), Now: o.Now,
 	}).Run)
-	return remover
 }
 
 // executors returns the executors of the stages, by stage name.
@@ -281,11 +275,11 @@ func (a *App) newScripts(cfg *config.Piped, o Options) (*script.Executor, error)
 }
 
 // listen binds the addresses of the control API and of the HTTP server.
-func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previews, remover *kubernetes.Remover, state agentStatus) (err error) {
+func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previews, state agentStatus) (err error) {
 	a.api, err = control.New(control.Config{
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure,
 		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile,
-		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: a.live.platforms, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
+		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: a.live.platforms, Live: a.live.platforms, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
 		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Metrics: a.metrics.calls,
 	})
 	if err != nil {

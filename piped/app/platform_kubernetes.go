@@ -27,11 +27,18 @@ type kubernetesPlatform struct {
 
 	connected *clusters
 	renderer  *sourcekube.Renderer
+	remover   *kubernetes.Remover
 }
 
 func openKubernetes(env platformEnv) platform {
 	live := env.app.live
+	remover := kubernetes.NewRemover(kubernetes.RemoverConfig{
+		Store: env.store, Clusters: live.clusters, Tenancy: live.tenants, PipedID: env.cfg.PipedID,
+		Logger: env.options.Logger.With("component", "removal"), Now: env.options.Now,
+	})
+	env.app.parts.add("removal", remover.Run)
 	return &kubernetesPlatform{
+		remover:          remover,
 		platformEnv:      env,
 		running:          running{sources: env.sources.loader, clusters: live.clusters, tenants: live.tenants, pipedID: env.cfg.PipedID},
 		comparedClusters: comparedClusters{live.clusters, live.tenants},
@@ -75,6 +82,11 @@ func (k *kubernetesPlatform) Stages(analyses *analysis.Executor) map[string]sche
 		kubeconfig.StageBaselineClean:   exec.CleanBaseline(),
 		kubeconfig.StageTrafficRouting:  exec.TrafficRouting(),
 	}
+}
+
+// Removals implements control.Remover.
+func (k *kubernetesPlatform) Removals(ctx context.Context, app deploy.Application) ([]deploy.InventoryItem, error) {
+	return k.remover.Removals(ctx, app)
 }
 
 // Expected implements platform.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/c785c783/piped/executor/analysis"
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
 	"github.com/c785c783/piped/piped/source"
@@ -216,6 +217,20 @@ func (ps platforms) Expected(set deploy.AppliedSet, d deploy.Deployment, invento
 		return drift.Expected{}, err
 	}
 	return p.Expected(set, d, inventory)
+}
+
+// Removals implements control.Remover. Of a platform that does not, too, applications
+// can only be deleted without their objects.
+func (ps platforms) Removals(ctx context.Context, app deploy.Application) ([]deploy.InventoryItem, error) {
+	p, err := ps.of(app.Kind)
+	if err != nil {
+		return nil, err
+	}
+	remover, ok := p.(control.Remover)
+	if !ok {
+		return nil, deploy.Errorf(deploy.Invalid, "the objects of applications of kind %s cannot be deleted by the agent: delete the application without them", app.Kind)
+	}
+	return remover.Removals(ctx, app)
 }
 
 // LiveState implements control.Live.

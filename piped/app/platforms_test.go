@@ -111,6 +111,11 @@ func TestAnotherPlatform(t *testing.T) {
 	c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
 	holds("after the sync", "# three", "# four")
 
+	_, err = c.control.DeleteApplication(c.ctx, &controlv1.DeleteApplicationRequest{ApplicationId: app, Cascade: true})
+	if err == nil || !strings.Contains(err.Error(), "of kind FILES cannot be deleted") {
+		t.Errorf("deleting the application with its files: %v", err)
+	}
+
 	// A deployed application keeps its kind.
 	repo.Push(t, "change the kind", map[string]string{"notes/app.pipecd.yaml": strings.Replace(head, "FilesApp", "KubernetesApp", 1), "notes/a": "five"})
 	state = c.awaitSyncState(app, modelv1.ApplicationSyncStatus_INVALID_CONFIG)
