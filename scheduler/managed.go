@@ -30,11 +30,9 @@ func (s *Scheduler) awaitManaged(ctx context.Context, run deploy.StageRun) *depl
 			said = err.Error()
 			run.Log.Infof("Held: %v", err)
 		}
-		pause := time.NewTimer(managedInterval)
 		select {
-		case <-pause.C:
+		case <-time.After(managedInterval):
 		case <-ctx.Done():
-			pause.Stop()
 			return &deploy.StageResult{Status: deploy.Stopped(ctx).Status(), Reason: "held: " + said, NoRollback: run.First()}
 		}
 	}

@@ -73,7 +73,7 @@ func (p *filesProvider) Files() []string { return nil }
 // copyOptions are the options of FILES_COPY.
 type copyOptions struct{}
 
-// filesEntry is all that the agent is told of the platform.
+// filesEntry registers the platform with the agent; nothing else does.
 func filesEntry() entry {
 	return entry{open: openFiles, kind: config.Kind{
 		Name: filesKind, File: "FilesApp", Plugin: "files",

@@ -177,8 +177,8 @@ func TestHealthEvents(t *testing.T) {
 	}
 }
 
-// TestHealthEventsRun has the component hear by itself of a workload that breaks and of a
-// deployment that ends, upon which it tells at once.
+// TestHealthEventsRun: the running component notices a workload that breaks and a deployment
+// that ends, and reports at once.
 func TestHealthEventsRun(t *testing.T) {
 	t.Parallel()
 	l := newHealthEnv(t)
@@ -214,13 +214,13 @@ func TestHealthEventsRun(t *testing.T) {
 func TestHealthEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	l := newHealthEnv(t)
-	l.health.onWorkloadChange("nobody", rollout.Workload{Kind: rollout.KindDeployment, Replicas: 1})
+	l.health.onWorkloadChange("unknown", rollout.Workload{Kind: rollout.KindDeployment, Replicas: 1})
 	l.advance(t, 0)
-	if _, known := l.health.pulses["nobody"]; known {
+	if _, known := l.health.pulses["unknown"]; known {
 		t.Error("an application without workloads is followed")
 	}
-	l.health.track("nobody", false).See(deploy.HealthDegraded, l.now)
-	next, err := l.health.report(t.Context(), "nobody", l.health.pulses["nobody"], deploy.HealthDegraded, finding{})
+	l.health.track("unknown", false).See(deploy.HealthDegraded, l.now)
+	next, err := l.health.report(t.Context(), "unknown", l.health.pulses["unknown"], deploy.HealthDegraded, finding{})
 	if err != nil || !next.IsZero() || len(l.health.pulses) != 0 {
 		t.Errorf("an application of another agent: %v, %s, followed %v", err, next, l.health.pulses)
 	}

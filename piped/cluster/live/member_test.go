@@ -9,9 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestWhatAMemberCallsAChange: who writes the status has changed nothing; who scales
-// an object has, so that it is looked at, and is found as it was if the replicas are
-// no field of ours.
+// TestWhatAMemberCallsAChange: a write of the status is no change. A scaling is, so that the
+// object is compared, which finds no difference if replicas is not a field of ours.
 func TestWhatAMemberCallsAChange(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	object := func(version string, generation int64, scaledAt, statusAt time.Time) *metav1.PartialObjectMetadata {

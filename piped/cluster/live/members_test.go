@@ -97,8 +97,8 @@ func (l *env) patch(t *testing.T, ref deploy.ObjectRef, patch string, subresourc
 	}
 }
 
-// TestMembersTellWhatHappensToObjects: who is woken by what, and what is told of an
-// object then.
+// TestMembersTellWhatHappensToObjects: which applications a change wakes, and how the
+// member changes.
 func TestMembersTellWhatHappensToObjects(t *testing.T) {
 	l := newEnv(t)
 	items := l.apply(t, l.things()+l.thing("a")+l.thing("b")).Items
@@ -115,7 +115,7 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 		return got
 	}
 	l.patch(t, b, `{"metadata":{"labels":{"pipecd.dev/application":"other"}}}`)
-	clustertest.Eventually(t, "all is told", func() bool { return len(m.Of(l.ns)) == 0 && len(m.Of("other")) == 1 })
+	clustertest.Eventually(t, "the label of b is in the cache", func() bool { return len(m.Of(l.ns)) == 0 && len(m.Of("other")) == 1 })
 	base := member()
 	if base.Application != l.app || base.Piped != "piped-1" || base.Variant != "primary" || base.Owned || base.Ignored || base.Deleting || base.Object != a {
 		t.Errorf("told: %+v", base)
@@ -222,7 +222,7 @@ func TestKindsComeAndGo(t *testing.T) {
 		if got, found := m.Get(thing); found {
 			t.Errorf("left: %+v", got)
 		}
-		clustertest.Eventually(t, "everybody is woken", func() bool { return take()[""] > 0 })
+		clustertest.Eventually(t, "all applications are woken", func() bool { return take()[""] > 0 })
 		l.mu.Lock()
 		clear(l.inventory)
 		l.mu.Unlock()
@@ -312,7 +312,7 @@ metadata: {name: deleted}
 				before[item.Object.Name], _ = m.Get(item.Object)
 			}
 			ref := func(name string) deploy.ObjectRef { return before[name].Object }
-			clustertest.Eventually(t, "all of it was told", func() bool { woken := take(); return len(woken) == 0 })
+			clustertest.Eventually(t, "no application is woken any more", func() bool { woken := take(); return len(woken) == 0 })
 
 			began := time.Now()
 			through.Set(func() { through.Down = true })
@@ -324,7 +324,7 @@ metadata: {name: deleted}
 				return err != nil && !errors.Is(err, watch.ErrDisconnected)
 			})
 			if _, err := m.Ready(ref("same")); err != nil {
-				t.Errorf("a failure of a moment is told: %v", err)
+				t.Errorf("a failure of a moment is returned: %v", err)
 			}
 			through.Set(func() { through.Ahead = 11 * time.Second })
 			m.requestSync()
@@ -332,9 +332,9 @@ metadata: {name: deleted}
 			if !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "cannot be reached") || since.Before(began) || since.After(began.Add(5*time.Second)) {
 				t.Errorf("since %s, %v", since, err)
 			}
-			clustertest.Eventually(t, "everybody is woken", func() bool { return take()[""] > 0 })
+			clustertest.Eventually(t, "all applications are woken", func() bool { return take()[""] > 0 })
 			if got, ok := m.Get(ref("deleted")); !ok || got != before["deleted"] {
-				t.Errorf("told of what cannot be known: %+v", got)
+				t.Errorf("a change that cannot be known: %+v", got)
 			}
 
 			through.Set(func() {
@@ -352,7 +352,7 @@ metadata: {name: deleted}
 				}
 			})
 			woken := map[string]int{}
-			clustertest.Eventually(t, "all is told again", func() bool {
+			clustertest.Eventually(t, "the members are known again", func() bool {
 				for id, n := range take() {
 					woken[id] += n
 				}
@@ -425,7 +425,7 @@ func TestAGroupWhoseServerIsAwayHidesOnlyItsKinds(t *testing.T) {
 		metric:   {deploy.Unavailable, "metrics.example.com does not answer"},
 		unknown:  {deploy.NotFound, "serves no kind Nothing"},
 	} {
-		clustertest.Eventually(t, ref.Kind+" is judged", func() bool {
+		clustertest.Eventually(t, "the reason why "+ref.Kind+" is not known is returned", func() bool {
 			_, err := m.Ready(ref)
 			return deploy.IsKind(err, want.kind) && strings.Contains(err.Error(), want.text)
 		})
@@ -444,7 +444,7 @@ func TestKindsAreAskedForAgainWhileTheClusterCannotBeAsked(t *testing.T) {
 	through.Set(func() { through.Down = true })
 	m, _ := l.members(t, c)
 	m.Follow(refsOf(items))
-	clustertest.Eventually(t, "the reason is told", func() bool {
+	clustertest.Eventually(t, "the reason is returned", func() bool {
 		_, err := m.Ready(items[0].Object)
 		return deploy.IsKind(err, deploy.Unavailable) && strings.Contains(err.Error(), "connection refused")
 	})

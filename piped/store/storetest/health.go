@@ -44,7 +44,7 @@ func testHealth(t *testing.T, e *env) {
 	tell(b.ID, false, "b2", true)
 	tell(b.ID, true, "b3", true)
 	degraded(b.ID)
-	_, err = e.store.SetDegraded(ctx, "nobody", true, "", deploy.Event{Key: "n"})
+	_, err = e.store.SetDegraded(ctx, "unknown", true, "", deploy.Event{Key: "n"})
 	wantKind(t, err, deploy.NotFound, "")
 }
 
