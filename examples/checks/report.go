@@ -41,6 +41,9 @@ func report(out io.Writer, steps []*step, leftovers []string, took time.Duration
 		_ = os.WriteFile(all, []byte(strings.Join(lines, "\n")+"\n"), 0o644) // the lines above it are all in the logs, too
 		lines = append(lines[:reportLines], fmt.Sprintf("and %d more: %s", more, all))
 	}
+	if rest := moreReasons(steps); len(lines) < reportLines {
+		lines = append(lines, rest[:min(len(rest), reportLines-len(lines))]...)
+	}
 	for _, l := range lines {
 		if len(l) > lineLength {
 			l = l[:lineLength] + "…"
@@ -58,20 +61,39 @@ func report(out io.Writer, steps []*step, leftovers []string, took time.Duration
 	fmt.Fprintf(out, "tests: %d passed, %d failed, %d skipped\n", passed, failed, skipped)
 }
 
-// failures returns a line for each test that failed.
+// failures returns a line for each test that failed, with the first reason.
 func (t *tests) failures() (lines []string) {
 	for _, f := range t.failed {
-		name := strings.TrimPrefix(f.Package, module)
-		if f.Test != "" {
-			name += " " + f.Test
+		why := ""
+		if len(f.why) > 0 {
+			why = f.why[0]
 		}
-		why := f.why
 		if len(why) > lineLength/2 {
 			why = why[:lineLength/2] + "…"
 		}
-		lines = append(lines, fmt.Sprintf("FAILED %s: %s; log: %s", name, why, f.log))
+		lines = append(lines, fmt.Sprintf("FAILED %s: %s; log: %s", f.name(), why, f.log))
 	}
 	return lines
+}
+
+// moreReasons returns a line for each further reason of the tests that failed.
+func moreReasons(steps []*step) (lines []string) {
+	for _, s := range steps {
+		if s.tests == nil {
+			continue
+		}
+		for _, f := range s.tests.failed {
+			for _, why := range f.why[min(1, len(f.why)):] {
+				lines = append(lines, fmt.Sprintf("also %s: %s", f.name(), why))
+			}
+		}
+	}
+	return lines
+}
+
+// name returns the package within the module, and the test.
+func (id testID) name() string {
+	return strings.TrimSpace(strings.TrimPrefix(id.Package, module) + " " + id.Test)
 }
 
 // lastLine returns the last line of a log, or else the error.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -32,8 +34,8 @@ type testID struct{ Package, Test string }
 // failure is a test or package that failed.
 type failure struct {
 	testID
-	why string // the first line that says so
-	log string // the file with its output
+	why []string // what its output says about it, the most important first
+	log string   // the file with its output
 }
 
 // duration is how long a test took, pauses for other tests included.
@@ -127,7 +129,7 @@ func (t *tests) fail(id testID, text *bytes.Buffer) error {
 	if text == nil {
 		text = &bytes.Buffer{}
 	}
-	f := failure{testID: id, why: reason(text.String()), log: filepath.Join(t.dir, fileName(id)+".log")}
+	f := failure{testID: id, why: reasons(text.String(), strings.TrimPrefix(id.Package, module)), log: filepath.Join(t.dir, fileName(id)+".log")}
 	t.failed = append(t.failed, f)
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
 		return err
@@ -146,32 +148,51 @@ func fileName(id testID) string {
 	}, name)
 }
 
-// reason returns the line of a test's output that says why it failed: of a panic or a
-// data race, else the first message of the test with the lines of a comparison that
-// differ, else the first line there is.
-func reason(output string) string {
-	first, message := "", ""
+// reasons returns the lines of a test's output that say why it failed: that of a panic or a
+// data race, and the errors of the test, each with the lines of a comparison that differ; of
+// an output without them, what the test logged, or else the first line there is. dir is the
+// folder of the package's source.
+func reasons(output, dir string) []string {
+	var crashes, errs, logged, others []string
 	lines := strings.Split(output, "\n")
 	for i, line := range lines {
 		text := strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(text, "panic:"), strings.HasPrefix(text, "WARNING: DATA RACE"), strings.HasPrefix(text, "fatal error:"):
-			return text
+			crashes = append(crashes, text)
 		case text == "", text == "PASS", isFrame(text), strings.HasPrefix(text, "FAIL"), strings.HasPrefix(text, "exit status"):
-		case first == "":
-			first = text
-			fallthrough
+		case isMessage(text) && isLog(text, dir):
+			logged = append(logged, text)
+		case isMessage(text):
+			errs = append(errs, text+differences(lines[i+1:]))
 		default:
-			if message == "" && isMessage(text) {
-				message = text + differences(lines[i+1:])
-			}
+			others = append(others, text)
 		}
 	}
-	if message != "" {
-		return message
+	if found := append(crashes, errs...); len(found) > 0 {
+		return found
 	}
-	return first
+	return append(logged, others[:min(1, len(others))]...)
 }
+
+// isLog reports whether a message was written by t.Log, which go test does not tell from
+// t.Error: by the line of the source that wrote it.
+func isLog(message, dir string) bool {
+	name, rest, _ := strings.Cut(message, ":")
+	number, _, _ := strings.Cut(rest, ":")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return false
+	}
+	source, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return false // of a helper in another folder: rather an error too many
+	}
+	lines := strings.Split(string(source), "\n")
+	return n <= len(lines) && logCall.MatchString(lines[n-1])
+}
+
+var logCall = regexp.MustCompile(`\bt\.Logf?\(`)
 
 // differences returns the lines that differ of the comparison (-want +got) that follows a
 // test's message, each after a space.

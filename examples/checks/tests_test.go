@@ -65,21 +65,41 @@ func TestFailuresAreNamedOnce(t *testing.T) {
 	}
 }
 
-func TestReason(t *testing.T) {
-	cases := map[string]struct{ output, want string }{
-		"a message": {"=== RUN   TestX\n    x_test.go:3: log: something\n--- FAIL: TestX\n", "x_test.go:3: log: something"},
+func TestReasons(t *testing.T) {
+	dir := t.TempDir()
+	source := "package x\n\n\n\nt.Logf(`seed %d`, seed)\n"
+	if err := os.WriteFile(filepath.Join(dir, "log_test.go"), []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		output string
+		want   []string
+	}{
+		"a message": {"=== RUN   TestX\n    x_test.go:3: log: something\n--- FAIL: TestX\n", []string{"x_test.go:3: log: something"}},
 		"a comparison": {"    x_test.go:3: names (-want +got):\n          []string{\n          \t\"a\",\n        - \t\"b\",\n        + \t\"c\",\n          }\n    x_test.go:9: - more\n--- FAIL: TestX\n",
-			`x_test.go:3: names (-want +got): - "b", + "c",`},
-		"text before it":   {"2026/01/02 starting\n    x_test.go:3: wrong\n", "x_test.go:3: wrong"},
-		"a panic":          {"    x_test.go:3: wrong\npanic: runtime error: index out of range [recovered]\n", "panic: runtime error: index out of range [recovered]"},
-		"a data race":      {"==================\nWARNING: DATA RACE\nRead at 0x1 by goroutine 7:\n", "WARNING: DATA RACE"},
-		"a leak":           {"PASS\nfound unexpected goroutines:\n[Goroutine 5]\nexit status 1\nFAIL\tx\t1s\n", "found unexpected goroutines:"},
-		"nothing was said": {"--- FAIL: TestX\n", ""},
+			[]string{`x_test.go:3: names (-want +got): - "b", + "c",`, "x_test.go:9: - more"}},
+		"text before it":       {"2026/01/02 starting\n    x_test.go:3: wrong\n", []string{"x_test.go:3: wrong"}},
+		"what it logged first": {"    log_test.go:5: seed 7\n    log_test.go:4: wrong\n", []string{"log_test.go:4: wrong"}},
+		"only what it logged":  {"    log_test.go:5: seed 7\n", []string{"log_test.go:5: seed 7"}},
+		"a panic":              {"    x_test.go:3: wrong\npanic: runtime error: index out of range [recovered]\n", []string{"panic: runtime error: index out of range [recovered]", "x_test.go:3: wrong"}},
+		"a data race":          {"==================\nWARNING: DATA RACE\nRead at 0x1 by goroutine 7:\n", []string{"WARNING: DATA RACE"}},
+		"a leak":               {"PASS\nfound unexpected goroutines:\n[Goroutine 5]\nexit status 1\nFAIL\tx\t1s\n", []string{"found unexpected goroutines:"}},
+		"nothing was said":     {"--- FAIL: TestX\n", nil},
 	}
 	for name, c := range cases {
-		if got := reason(c.output); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+		if diff := cmp.Diff(c.want, reasons(c.output, dir)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestReportHasRoomForReasons: where few tests failed, all that they say is shown.
+func TestReportHasRoomForReasons(t *testing.T) {
+	ts := &tests{failed: []failure{{testID{module + "a", "TestX"}, []string{"x_test.go:3: wrong", "x_test.go:9: worse"}, "x.log"}}}
+	var out bytes.Buffer
+	report(&out, []*step{{name: "tests", err: os.ErrInvalid, tests: ts}}, nil, 0, t.TempDir())
+	if want := "FAILED a TestX: x_test.go:3: wrong; log: x.log\nalso a TestX: x_test.go:9: worse\n"; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("%s\nwant the beginning\n%s", out.String(), want)
 	}
 }
 
@@ -89,7 +109,7 @@ func TestReportEndsWithTheFailures(t *testing.T) {
 	logs := t.TempDir()
 	ts := &tests{passed: 7}
 	for range 50 {
-		ts.failed = append(ts.failed, failure{testID{module + "a", "TestX"}, strings.Repeat("long ", 100), "x.log"})
+		ts.failed = append(ts.failed, failure{testID{module + "a", "TestX"}, []string{strings.Repeat("long ", 100)}, "x.log"})
 	}
 	var out bytes.Buffer
 	report(&out, []*step{{name: "tests", err: os.ErrInvalid, tests: ts}}, []string{"process 7: sleep"}, 0, logs)
