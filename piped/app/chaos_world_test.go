@@ -318,9 +318,8 @@ func (w *chaosWorld) finish(t *testing.T) {
 
 // awaitQuiet waits until no work is open.
 func (w *chaosWorld) awaitQuiet(t *testing.T) {
-	const calm = 3 * time.Minute
 	answered := 0 // of the commands; to ask for all of them each time would exceed the API's rate limit
-	err := w.agent.Await(t.Context(), "everything to end", calm, func(ctx context.Context) (bool, error) {
+	err := w.agent.Await(t.Context(), "everything to end", patience, func(ctx context.Context) (bool, error) {
 		w.approve(t)
 		apps, err := w.agent.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1000})
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -119,13 +120,17 @@ func pipedID(o Options) string {
 	return "local-" + hex.EncodeToString(sum[:4])
 }
 
+// startTimeout bounds how long an agent may take to answer, on a machine that has far more to
+// do than it can.
+const startTimeout = 3 * time.Minute
+
 // Restart starts the agent again after Kill or Stop, on the same data and
 // addresses, and returns once the control API answers.
 func (a *Agent) Restart(ctx context.Context) error {
 	if err := a.Launch(); err != nil {
 		return err
 	}
-	err := a.Await(ctx, "the control API to answer on "+a.Address, time.Minute, func(ctx context.Context) (bool, error) {
+	err := a.Await(ctx, "the control API to answer on "+a.Address, startTimeout, func(ctx context.Context) (bool, error) {
 		_, err := a.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1})
 		return err == nil, err
 	})
@@ -186,23 +191,40 @@ func (a *Agent) authorize(ctx context.Context, method string, req, reply any, co
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// Ports of agents lie below those that the kernel gives to outgoing connections: one of
-// those would take the port of an agent that is not running for a moment.
-const firstPort, ports = 16384, 4096
+// Ports of agents lie below those of devcluster, and of outgoing connections: those would
+// take the port of an agent that is not running for a moment.
+const firstPort, ports = 16384, 20000 - 16384
 
-// FreeAddresses returns two addresses that were free a moment ago.
+// reserved keeps FreeAddresses' listeners from the garbage collector, which closes them.
+var reserved struct {
+	sync.Mutex
+	listeners []net.Listener
+}
+
+// FreeAddresses returns two addresses on which nothing listens. Until this process ends, no
+// other call returns them, in no process: an agent that is stopped for a while gets its own
+// back. What reserves a port is a listener on it at another loopback address.
 func FreeAddresses() (first, second string, err error) {
+	reserved.Lock()
+	defer reserved.Unlock()
 	var addresses []string
 	for range 100 {
-		l, listenErr := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports)))
-		if listenErr != nil {
-			err = listenErr
+		port := firstPort + rand.IntN(ports)
+		reservation, err := net.Listen("tcp", fmt.Sprintf("127.0.0.2:%d", port))
+		if err != nil {
 			continue
 		}
-		defer l.Close() // after both are chosen, so that they differ
-		if addresses = append(addresses, l.Addr().String()); len(addresses) == 2 {
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		probe, err := net.Listen("tcp", address)
+		if err != nil {
+			_ = reservation.Close() // nothing was ever sent to it
+			continue
+		}
+		_ = probe.Close()
+		reserved.listeners = append(reserved.listeners, reservation)
+		if addresses = append(addresses, address); len(addresses) == 2 {
 			return addresses[0], addresses[1], nil
 		}
 	}
-	return "", "", fmt.Errorf("find a free port: %w", err)
+	return "", "", fmt.Errorf("of 100 ports from %d to %d, all are in use", firstPort, firstPort+ports-1)
 }
