@@ -196,7 +196,7 @@ func (w *chaosWorld) sync(t *testing.T, a *chaosApp) {
 
 // cancel cancels a deployment that has not ended, if there is one.
 func (w *chaosWorld) cancel(t *testing.T) {
-	open := w.list(t.Context(), openStatuses()...)
+	open := w.listIfAnswered(t.Context(), openStatuses()...)
 	if len(open) == 0 {
 		return
 	}
@@ -208,7 +208,7 @@ func (w *chaosWorld) cancel(t *testing.T) {
 
 // approve approves every stage that waits for it.
 func (w *chaosWorld) approve(t *testing.T) {
-	for _, d := range w.list(t.Context(), modelv1.DeploymentStatus_DEPLOYMENT_RUNNING) {
+	for _, d := range w.listIfAnswered(t.Context(), modelv1.DeploymentStatus_DEPLOYMENT_RUNNING) {
 		for _, s := range d.GetStages() {
 			if s.GetName() != "WAIT_APPROVAL" || s.GetStatus() != modelv1.StageStatus_STAGE_RUNNING {
 				continue
@@ -255,25 +255,31 @@ func openStatuses() []modelv1.DeploymentStatus {
 	}
 }
 
-// list returns the deployments in some statuses; none when there is no answer.
-func (w *chaosWorld) list(ctx context.Context, statuses ...modelv1.DeploymentStatus) []*modelv1.Deployment {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+// list returns the deployments in some statuses.
+func (w *chaosWorld) list(ctx context.Context, statuses ...modelv1.DeploymentStatus) ([]*modelv1.Deployment, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	request := &apiservice.ListDeploymentsRequest{Limit: 1000}
 	for _, s := range statuses {
 		request.Statuses = append(request.Statuses, s.String())
 	}
 	response, err := w.agent.API.ListDeployments(ctx, request)
+	return response.GetDeployments(), err
+}
+
+// listIfAnswered is list that returns none when there is no answer.
+func (w *chaosWorld) listIfAnswered(ctx context.Context, statuses ...modelv1.DeploymentStatus) []*modelv1.Deployment {
+	deployments, err := w.list(ctx, statuses...)
 	if err != nil {
 		return nil
 	}
-	return response.GetDeployments()
+	return deployments
 }
 
 // count returns how many deployments there are, without those that were
 // cancelled, most of them because of a newer commit; 0 if there is no answer.
 func (w *chaosWorld) count(ctx context.Context) int {
-	return len(w.list(ctx, append(openStatuses(),
+	return len(w.listIfAnswered(ctx, append(openStatuses(),
 		modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)...))
 }
 
@@ -285,7 +291,7 @@ func (w *chaosWorld) answers(ctx context.Context) bool {
 }
 
 func (w *chaosWorld) rollingBack(ctx context.Context) bool {
-	return len(w.list(ctx, modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK)) > 0
+	return len(w.listIfAnswered(ctx, modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK)) > 0
 }
 
 func (w *chaosWorld) scriptSize() int64 {
@@ -344,7 +350,11 @@ func (w *chaosWorld) awaitQuiet(t *testing.T) {
 				return false, fmt.Errorf("not answered: %v", c.GetCommand())
 			}
 		}
-		if open := w.list(ctx, openStatuses()...); len(open) > 0 {
+		open, err := w.list(ctx, openStatuses()...)
+		if err != nil {
+			return false, err // not that there are none
+		}
+		if len(open) > 0 {
 			d := open[0]
 			return false, fmt.Errorf("%d deployments have not ended, such as %s of %s: %s (%s)", len(open), d.GetId(), d.GetApplicationName(), d.GetStatus(), d.GetStatusReason())
 		}
