@@ -79,6 +79,10 @@ func apiserverArgs(d dir, p ports) []string {
 		"--kubelet-preferred-address-types=ExternalIP",
 		"--max-requests-inflight=3000",
 		"--max-mutating-requests-inflight=1000",
+		// Its clients are one machine's: nothing to share out between them, and no network
+		// that would be slower than compression.
+		"--enable-priority-and-fairness=false",
+		"--feature-gates=APIResponseCompression=false",
 	)
 }
 

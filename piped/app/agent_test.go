@@ -178,6 +178,10 @@ func appID(dir string) string {
 	return deploy.ApplicationID(deploy.GitPath{RepoID: "apps", Dir: dir, ConfigFile: "app.pipecd.yaml"})
 }
 
+// pollInterval is between two questions to an agent: each computes in the agent, the database
+// and the test, and many tests wait at once.
+const pollInterval = 60 * time.Millisecond
+
 // deployments returns those of an application, newest first.
 func (c *client) deployments(app string) []*modelv1.Deployment {
 	c.t.Helper()
@@ -192,7 +196,7 @@ func (c *client) deployments(app string) []*modelv1.Deployment {
 func (c *client) await(app, what string, ok func(*modelv1.Deployment) bool) *modelv1.Deployment {
 	c.t.Helper()
 	var last []*modelv1.Deployment
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(pollInterval) {
 		last = c.deployments(app)
 		for _, d := range last {
 			if ok(d) {
@@ -247,7 +251,7 @@ func (c *client) application(id string) *modelv1.Application {
 // awaitSyncState waits until the application's state has a status.
 func (c *client) awaitSyncState(app string, want modelv1.ApplicationSyncStatus) *modelv1.ApplicationSyncState {
 	c.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(pollInterval) {
 		if s := c.application(app).GetSyncState(); s != nil && s.GetStatus() == want {
 			return s
 		}
@@ -284,7 +288,7 @@ func (c *client) sync(app string) *modelv1.Command {
 // answer returns a command once it has been answered.
 func (c *client) answer(id string) *modelv1.Command {
 	c.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(pollInterval) {
 		got, err := c.api.GetCommand(c.ctx, &apiservice.GetCommandRequest{CommandId: id})
 		if err != nil {
 			c.t.Fatal(err)

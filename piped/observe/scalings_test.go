@@ -53,7 +53,7 @@ func (l *env) scalings(t *testing.T) []deploy.Rollout {
 func (l *env) awaitScaling(t *testing.T, want string) (rec deploy.Rollout) {
 	t.Helper()
 	said := ""
-	for deadline := time.Now().Add(3 * time.Minute); said != want; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); said != want; time.Sleep(25 * time.Millisecond) {
 		if records := l.scalings(t); len(records) > 0 {
 			rec = records[0]
 			said = fmt.Sprintf("%d to %d by %s: %s", rec.ReplicasBefore, rec.ReplicasAfter, rec.ChangedBy, rec.Phase)

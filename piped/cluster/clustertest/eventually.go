@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Eventually polls until ok, for what a real cluster does in its own time.
+// Eventually polls until ok, for what a real cluster does in its own time. It asks no more
+// often than a cluster answers many tests at once.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(25 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 3 min: %s", what)
 		}
