@@ -26,8 +26,15 @@ const (
 // of each wait. A write that the fence holds is retried until ctx ends. When ctx ends,
 // retry returns its cause with the last error.
 func (c *Cluster) retry(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
+	return c.WhenPermitted(ctx, waiting, func(ctx context.Context) error { return c.retryAnswers(ctx, waiting, fn) })
+}
+
+// WhenPermitted calls fn, and again each time the fence has held a write of it, as soon as
+// the agent may write. Waiting, when set, is called with the reason of each wait. When ctx
+// ends first, the error is its cause with the reason.
+func (c *Cluster) WhenPermitted(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	for {
-		err := c.retryAnswers(ctx, waiting, fn)
+		err := fn(ctx)
 		held, is := isHeld(err)
 		if !is || ctx.Err() != nil {
 			return err

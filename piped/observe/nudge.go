@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -41,14 +42,14 @@ func nudge(ctx context.Context, c *cluster.Cluster, p deploy.Propagation, pace *
 		if !propagate.Told(pod, p) {
 			err := pace.wait(ctx, p.Settings.RatePerSecond)
 			if err == nil {
-				_, err = client.Patch(ctx, pod.Name, types.MergePatchType, annotating(pod.UID, propagate.Wanted(p)), metav1.PatchOptions{FieldManager: cluster.FieldManager})
+				err = annotate(ctx, c, pod, propagate.Wanted(p))
 			}
 			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 				continue
 			}
 			if err != nil {
 				out.Problem = c.Classify(fmt.Errorf("annotate pod %s/%s: %w", pod.Namespace, pod.Name, err)).Error()
-				if ctx.Err() != nil || cluster.Unreachable(err) || apierrors.IsForbidden(err) {
+				if ctx.Err() != nil || cluster.Unreachable(err) || apierrors.IsForbidden(err) || errors.Is(err, errNotPermitted) {
 					return out // the other pods would fail alike
 				}
 				continue
@@ -57,6 +58,23 @@ func nudge(ctx context.Context, c *cluster.Cluster, p deploy.Propagation, pace *
 		out.Pods, out.Names = out.Pods+1, append(out.Names, pod.Name)
 	}
 	return out
+}
+
+// permissionWait bounds how long a write waits until the agent may write: one that has just
+// started may as soon as it has renewed its Lease of the cluster.
+const permissionWait = 30 * time.Second
+
+var errNotPermitted = fmt.Errorf("the agent could not write for %s", permissionWait)
+
+// annotate writes the annotation on a pod.
+func annotate(ctx context.Context, c *cluster.Cluster, pod *metav1.PartialObjectMetadata, value string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, permissionWait, errNotPermitted)
+	defer cancel()
+	return c.WhenPermitted(ctx, nil, func(ctx context.Context) error {
+		_, err := c.Metadata().Resource(podResource).Namespace(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
+			annotating(pod.UID, value), metav1.PatchOptions{FieldManager: cluster.FieldManager})
+		return err
+	})
 }
 
 // annotating returns the patch that writes the annotation on the pod of that UID.
