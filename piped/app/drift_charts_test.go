@@ -49,6 +49,10 @@ func TestChartsStaySynced(t *testing.T) {
 	for _, app := range apps {
 		w.mustEnd(appID(app), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	}
+	clustertest.Eventually(t, "the Job with a time to live is gone", func() bool {
+		_, err := clustertest.Shared(t).Client(t).BatchV1().Jobs(w.ns).Get(w.ctx, "batch-warm-cache", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
 	w.wantSynced(apps...)
 	w.wantNoReports("as they are deployed")
 	w.wantQuiet("left alone")

@@ -66,12 +66,13 @@ func builtIn(group string) bool {
 }
 
 // Of returns the health of a live object, and why it is not Current, for a person.
-// A check for the object's kind decides alone.
+// A check for the object's kind decides alone. A Job that has ended stays what it became
+// while it is being deleted: that is what its ttlSecondsAfterFinished does.
 func Of(u *unstructured.Unstructured, checks []config.HealthCheck) (Status, string) {
-	if u.GetDeletionTimestamp() != nil {
+	gvk := u.GroupVersionKind()
+	if u.GetDeletionTimestamp() != nil && !jobEnded(u) {
 		return InProgress, "it is being deleted"
 	}
-	gvk := u.GroupVersionKind()
 	if c := find(gvk, checks); c != nil {
 		return byCheck(u, c)
 	}
@@ -131,6 +132,16 @@ func byCheck(u *unstructured.Unstructured, c *config.HealthCheck) (Status, strin
 		}
 	}
 	return Current, ""
+}
+
+// jobEnded reports whether u is a Job that is complete or has failed.
+func jobEnded(u *unstructured.Unstructured) bool {
+	if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "batch", Kind: "Job"}) {
+		return false
+	}
+	complete, _ := conditionOf(u, "Complete")
+	failed, _ := conditionOf(u, "Failed")
+	return complete.status == "True" || failed.status == "True"
 }
 
 // job is done when it is complete: one that still runs has not done its work.

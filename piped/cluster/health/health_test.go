@@ -93,6 +93,9 @@ func TestOf(t *testing.T) {
 		{"a failure of an earlier generation", queue + "status: {conditions: [{type: Rejected, status: 'True', observedGeneration: 1}]}\n",
 			InProgress, "it has no condition Online yet"},
 
+		{"a complete Job that its time to live deletes", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j, deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {succeeded: 1, conditions: [{type: Complete, status: 'True'}]}\n", Current, ""},
+		{"a failed Job that its time to live deletes", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j, deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {failed: 1, conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded, message: too often}]}\n", Failed, "it failed: BackoffLimitExceeded: too often"},
+		{"a Job that is deleted while it runs", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j, deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {active: 1}\n", InProgress, "it is being deleted"},
 		{"what is being deleted", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, deletionTimestamp: '2026-01-01T00:00:00Z'}\n", InProgress, "it is being deleted"},
 	}
 	for _, c := range cases {
