@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
@@ -50,8 +50,8 @@ type work struct {
 	restored map[string]bool // keys of the restored ConfigMaps and Secrets that nudges are planned for
 }
 
-// apply makes the cluster hold the set.
-func apply(ctx context.Context, w *work) error { return w.applyObjects(ctx, w.set.Objects) }
+// applySet makes the cluster hold the set.
+func applySet(ctx context.Context, w *work) error { return w.applyObjects(ctx, w.set.Objects) }
 
 // applyObjects makes the cluster hold objects of the set. It stores a rollout record for
 // each workload before the write, with what was live, and after it.
@@ -103,7 +103,7 @@ func (w *work) recordConfigs(ctx context.Context) error {
 }
 
 // request returns a request to apply objects, with what earlier runs and stages recorded.
-func (w *work) request(ctx context.Context, objects []manifest.Object) (req cluster.ApplyRequest, err error) {
+func (w *work) request(ctx context.Context, objects []manifest.Object) (req apply.Request, err error) {
 	req = w.baseRequest(ctx, objects)
 	for _, read := range []func() error{
 		func() error { req.Inventory, err = w.inventory(ctx); return err },
@@ -121,13 +121,13 @@ func (w *work) request(ctx context.Context, objects []manifest.Object) (req clus
 }
 
 // baseRequest returns a request to apply objects, without what earlier runs recorded.
-func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) cluster.ApplyRequest {
-	return cluster.ApplyRequest{
+func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) apply.Request {
+	return apply.Request{
 		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
 		VariantKey: w.set.Spec.VariantKey, VariantValue: w.set.value(), Variant: string(w.set.variant()),
 		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: objects, LastSuccess: w.lastSuccess(),
 		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
-		Yield:       cluster.Yielded(w.set.Spec.Drift),
+		Yield:       apply.Yielded(w.set.Spec.Drift),
 		Propagation: w.set.Spec.propagation().Mode, Named: w.set.Spec.named(),
 		ApplicationExists: w.applicationExists(ctx), Describe: w.describe(ctx), Claim: w.claim, Log: w.log,
 	}

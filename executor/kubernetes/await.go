@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -38,8 +38,8 @@ func (w *work) awaitHealth(ctx context.Context, objs []manifest.Object) error {
 	defer stop()
 	health, abandon := make(chan error, 1), make(chan string, 1)
 	go func() {
-		err := w.cluster.AwaitHealthy(during, cluster.HealthRequest{Objects: unproven, Checks: w.set.Spec.HealthChecks, Log: w.log})
-		var u *cluster.Unhealthy
+		err := w.cluster.AwaitHealthy(during, apply.HealthRequest{Objects: unproven, Checks: w.set.Spec.HealthChecks, Log: w.log})
+		var u *apply.Unhealthy
 		if errors.As(err, &u) {
 			abandon <- u.Object.String()
 		}
@@ -69,7 +69,7 @@ func (w *work) unproven(ctx context.Context, objs []manifest.Object) (out []mani
 	}
 	proven := map[string]bool{} // by deployment
 	for _, o := range objs {
-		if !cluster.HasHealth(o, w.set.Spec.HealthChecks) {
+		if !apply.HasHealth(o, w.set.Spec.HealthChecks) {
 			continue
 		}
 		ref := manifest.Ref(o.Unstructured)
@@ -105,7 +105,7 @@ func (w *work) awaitRollouts(ctx context.Context, objs []manifest.Object, abando
 // joinFailures makes one error of those of the rollouts and of the other objects. A failed
 // rollout counts more than one that another field manager took over, or that was abandoned.
 func joinFailures(rollouts, objects error) error {
-	var u *cluster.Unhealthy
+	var u *apply.Unhealthy
 	if !errors.As(objects, &u) {
 		return cmp.Or(rollouts, objects)
 	}

@@ -14,7 +14,7 @@ import (
 func (e *Executor) Baseline() Stage {
 	return e.stage(
 		admit, openCluster, render, refuseUnlabelled, needSuccess, carryOver, takeTrafficBack,
-		restoreSet, makeBaseline, permitSet, apply, await,
+		restoreSet, makeBaseline, permitSet, applySet, await,
 	)
 }
 

@@ -12,7 +12,7 @@ import (
 func (e *Executor) Canary() Stage {
 	return e.stage(
 		admit, openCluster, render, refuseUnlabelled, carryOver, takeTrafficBack,
-		makeCanary, permitSet, apply, await,
+		makeCanary, permitSet, applySet, await,
 	)
 }
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -15,7 +15,7 @@ import (
 const metaConfig = deploy.MetaConfigChanges
 
 // restartsOf returns the workloads that a stage was about to restart.
-func restartsOf(stage deploy.Stage) (changes map[string]cluster.ConfigChange, err error) {
+func restartsOf(stage deploy.Stage) (changes map[string]apply.ConfigChange, err error) {
 	_, err = readMetadata(stage, metaConfig, &changes)
 	return changes, err
 }
@@ -37,11 +37,11 @@ func (w *work) driftedSince(ctx context.Context) (map[string]time.Time, error) {
 
 // undo returns, for a rollback, the workloads that the forward stages were about to
 // restart, each with its first change.
-func (w *work) undo() (map[string]cluster.ConfigChange, error) {
+func (w *work) undo() (map[string]apply.ConfigChange, error) {
 	if !w.run.Stage.Rollback {
 		return nil, nil
 	}
-	all := map[string]cluster.ConfigChange{}
+	all := map[string]apply.ConfigChange{}
 	for _, stage := range w.run.Deployment.ForwardStages() {
 		changes, err := restartsOf(stage)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -68,7 +68,7 @@ func (w *work) failedPods(ctx context.Context, ended []deploy.Rollout, err error
 			return pods, err
 		}
 	}
-	var unhealthy *cluster.Unhealthy
+	var unhealthy *apply.Unhealthy
 	if !errors.As(err, &unhealthy) {
 		return pods, nil
 	}

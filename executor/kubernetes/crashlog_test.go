@@ -114,7 +114,7 @@ func TestStoppedStageAndWhatCrashed(t *testing.T) {
 // TestLogsThatCannotBeRead: one line of the stage's log says so, and nothing else changes.
 func TestLogsThatCannotBeRead(t *testing.T) {
 	w, _, log := newWork(t)
-	w.Clusters = fixed{"one": {Cluster: unreached(t, "one")}}
+	w.Clusters = fixed{"one": {Client: unreached(t, "one")}}
 	if err := openCluster(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/config/analysis"
 	"github.com/c785c783/piped/piped/deploy"
@@ -19,7 +19,7 @@ type Sources interface {
 
 // Cluster is one cluster that stages work on: its API and the watch of its rollouts.
 type Cluster struct {
-	*cluster.Cluster
+	*apply.Client
 	Rollouts rollout.Observer
 }
 
@@ -120,6 +120,6 @@ func (w *work) impersonate() error {
 		return w.refuse(err)
 	}
 	w.log.Infof("Objects are read and written as service account %s", account)
-	w.cluster.Cluster, err = w.cluster.As(account.User())
+	w.cluster.Client, err = w.cluster.As(account.User())
 	return err
 }

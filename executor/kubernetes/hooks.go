@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -161,8 +161,8 @@ func (w *work) runGroup(ctx context.Context, hooks []manifest.Object) error {
 	g, gctx := errgroup.WithContext(ctx)
 	for _, o := range hooks {
 		g.Go(func() error {
-			if cluster.RunsToEnd(o.Unstructured) {
-				if err := w.cluster.AwaitHealthy(gctx, cluster.HealthRequest{Objects: []manifest.Object{o}, Log: w.log}); err != nil {
+			if apply.RunsToEnd(o.Unstructured) {
+				if err := w.cluster.AwaitHealthy(gctx, apply.HealthRequest{Objects: []manifest.Object{o}, Log: w.log}); err != nil {
 					return fmt.Errorf("hook %w", err)
 				}
 			}
@@ -222,7 +222,7 @@ func (w *work) stateOf(o manifest.Object) hookState {
 // hookJournal records which hooks were begun, and nothing else: hooks have no rollout
 // records and are not in the inventory.
 type hookJournal struct {
-	cluster.NoJournal
+	apply.NoJournal
 	work *work
 }
 

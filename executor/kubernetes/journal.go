@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -22,13 +22,13 @@ type journal struct{ *work }
 type routeJournal struct{ journal }
 
 // AfterWave returns nil.
-func (routeJournal) AfterWave(context.Context, []manifest.Object, cluster.ApplyResult) error {
+func (routeJournal) AfterWave(context.Context, []manifest.Object, apply.Result) error {
 	return nil
 }
 
 // Begin stores which workloads the apply restarts, the configuration that running pods see,
 // and which objects the apply creates. A run after a crash has no other source for them.
-func (j journal) Begin(ctx context.Context, intent cluster.Intent) error {
+func (j journal) Begin(ctx context.Context, intent apply.Intent) error {
 	if len(intent.Restarts) > 0 {
 		if err := saveMetadata(ctx, j.run, metaConfig, intent.Restarts); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (j journal) AfterWrite(ctx context.Context, obj manifest.Object, result *un
 
 // AfterWave waits until the wave has rolled out and is healthy. Pods are nudged for changed
 // configuration meanwhile.
-func (j journal) AfterWave(ctx context.Context, wave []manifest.Object, result cluster.ApplyResult) error {
+func (j journal) AfterWave(ctx context.Context, wave []manifest.Object, result apply.Result) error {
 	if err := j.planNudges(ctx, result, false); err != nil {
 		return err
 	}

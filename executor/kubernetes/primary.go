@@ -15,7 +15,7 @@ import (
 func (e *Executor) Primary() Stage {
 	return e.stage(
 		admit, openCluster, render, refuseUnlabelled, permitSet, limitPrune, storeSet,
-		applyShares, preHooks, apply, await, postHooks, prune,
+		applyShares, preHooks, applySet, await, postHooks, prune,
 	)
 }
 

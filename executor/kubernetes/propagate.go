@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/propagate"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
@@ -58,7 +58,7 @@ func (w *work) knownPropagations(ctx context.Context) (map[string]bool, error) {
 // savePodConfig stores, before the first write, the configuration that pods of workloads
 // without a record see now. After a crash only this record shows that they still have to be
 // nudged.
-func (w *work) savePodConfig(ctx context.Context, before []cluster.Reach) error {
+func (w *work) savePodConfig(ctx context.Context, before []apply.Reach) error {
 	for _, r := range before {
 		p, err := w.propagationOf(ctx, deploy.Propagation{}, r)
 		if err == nil {
@@ -73,7 +73,7 @@ func (w *work) savePodConfig(ctx context.Context, before []cluster.Reach) error 
 
 // propagationOf returns p updated to the workload as it is now. Objects that are new in p get
 // their present content; the others keep the content that the pods have seen.
-func (w *work) propagationOf(ctx context.Context, p deploy.Propagation, r cluster.Reach) (deploy.Propagation, error) {
+func (w *work) propagationOf(ctx context.Context, p deploy.Propagation, r apply.Reach) (deploy.Propagation, error) {
 	account, err := w.tenant().Account()
 	if err != nil {
 		return p, err
@@ -95,7 +95,7 @@ func (w *work) propagationOf(ctx context.Context, p deploy.Propagation, r cluste
 			configs[key], versions[key] = p.Configs[key], version
 			continue
 		}
-		content, err := w.cluster.ReadConfig(ctx, ref)
+		content, err := apply.ReadConfig(ctx, w.cluster.Cluster, ref)
 		if err != nil {
 			return p, err
 		}
@@ -114,7 +114,7 @@ func (w *work) propagationOf(ctx context.Context, p deploy.Propagation, r cluste
 // planNudges records which pods have to be nudged after an apply: those of the set, and
 // those of the application's other variants that use the same objects. After a failed apply
 // it records the new content without nudging; the rollback nudges for what it restores.
-func (w *work) planNudges(ctx context.Context, result cluster.ApplyResult, failed bool) error {
+func (w *work) planNudges(ctx context.Context, result apply.Result, failed bool) error {
 	rows, err := w.propagations(ctx)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (w *work) planNudges(ctx context.Context, result cluster.ApplyResult, faile
 }
 
 // noteFailedApply is planNudges after an apply that failed, even if the stage was stopped.
-func (w *work) noteFailedApply(ctx context.Context, result cluster.ApplyResult) error {
+func (w *work) noteFailedApply(ctx context.Context, result apply.Result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeLimit)
 	defer cancel()
 	result.Reach = nil
@@ -178,7 +178,7 @@ func (w *work) savePropagation(ctx context.Context, before, p deploy.Propagation
 }
 
 // withContents returns configs with the hashes of contents.
-func withContents(configs map[string]string, contents map[string]cluster.Content) map[string]string {
+func withContents(configs map[string]string, contents map[string]apply.Content) map[string]string {
 	out := maps.Clone(configs)
 	for key := range out {
 		if content, ok := contents[key]; ok {
@@ -189,7 +189,7 @@ func withContents(configs map[string]string, contents map[string]cluster.Content
 }
 
 // changedAt returns when the last of p's changes was written.
-func (w *work) changedAt(p deploy.Propagation, contents map[string]cluster.Content) (at time.Time) {
+func (w *work) changedAt(p deploy.Propagation, contents map[string]apply.Content) (at time.Time) {
 	if p.Phase == deploy.PropagationNudge {
 		at = p.ChangedAt
 	}

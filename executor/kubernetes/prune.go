@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -21,21 +21,21 @@ func limitPrune(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	return w.refusePrune(ctx, cluster.CheckPrune(w.pruneRequest(inventory), objectRefs(w.set.Objects)), w.run.First())
+	return w.refusePrune(ctx, apply.CheckPrune(w.pruneRequest(inventory), objectRefs(w.set.Objects)), w.run.First())
 }
 
 // pruneRequest returns a request for the items of the inventory that the tenancy rules let
 // the application delete, without those of the canary and the baseline, which other stages
 // remove.
-func (w *work) pruneRequest(inventory []deploy.InventoryItem) cluster.PruneRequest {
+func (w *work) pruneRequest(inventory []deploy.InventoryItem) apply.PruneRequest {
 	inventory = w.permitted(ofPrimary(inventory), func(string) {})
-	return cluster.PruneRequest{Inventory: inventory, Kinds: w.set.Spec.PruneKinds, Permitted: w.run.Deployment.Trigger.PermitPrune}
+	return apply.PruneRequest{Inventory: inventory, Kinds: w.set.Spec.PruneKinds, Permitted: w.run.Deployment.Trigger.PermitPrune}
 }
 
 // refusePrune fails the stage if the error is that of a prune beyond the limit. It records
 // the objects, which a user may then permit to delete.
 func (w *work) refusePrune(ctx context.Context, err error, noRollback bool) error {
-	var many *cluster.TooMany
+	var many *apply.TooMany
 	if !errors.As(err, &many) {
 		return err
 	}
@@ -56,12 +56,12 @@ func prune(ctx context.Context, w *work) error {
 	request.Applied = w.items
 	w.logForbidden()
 	if !w.set.Spec.Prune {
-		if left, held := cluster.Leftovers(request); len(left)+len(held) > 0 {
+		if left, held := apply.Leftovers(request); len(left)+len(held) > 0 {
 			w.log.Infof("No longer in Git, and left alone because prune is off: %s", list(append(left, held...)))
 		}
 		return nil
 	}
-	deletes, held, err := cluster.PlanPrune(request)
+	deletes, held, err := apply.PlanPrune(request)
 	for _, item := range held {
 		w.log.Infof("%s is no longer in Git; its kind is deleted only if spec.pruneKinds names it", item.Object)
 	}
@@ -110,7 +110,7 @@ func (w *work) keepUsed(ctx context.Context, deletes []deploy.InventoryItem) ([]
 		if by != "" {
 			w.log.Infof("%s is no longer in Git; it stays while %s uses it", item.Object, by)
 		}
-		return by != "" || err != nil && cluster.Generated(item.Object)
+		return by != "" || err != nil && apply.Generated(item.Object)
 	}), nil
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -78,7 +78,7 @@ func (m removal) open() (c Cluster, release func(), err error) {
 	}
 	account, err := m.Tenancy.Tenant(m.app.Git).Account()
 	if err == nil && account.User() != "" {
-		c.Cluster, err = c.As(account.User())
+		c.Client, err = c.As(account.User())
 	}
 	if err != nil {
 		release()
@@ -89,7 +89,7 @@ func (m removal) open() (c Cluster, release func(), err error) {
 
 // plan returns what has to be deleted. The error is Unavailable when the cluster does not
 // answer.
-func (m removal) plan(ctx context.Context, c Cluster) (cluster.Removal, error) {
+func (m removal) plan(ctx context.Context, c Cluster) (apply.Removal, error) {
 	limited, stop := context.WithTimeout(ctx, planFor)
 	defer stop()
 	plan, err := c.PlanRemoval(limited, m.PipedID, m.items, m.kinds)

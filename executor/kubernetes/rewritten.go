@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -48,7 +48,7 @@ func (w *work) noteRewrite(ctx context.Context, rec *deploy.Rollout, item deploy
 // same configuration. It returns false if the stage restarts workloads for changed
 // configuration, or leaves fields to other managers.
 func (w *work) appliedBefore(item deploy.InventoryItem) bool {
-	if len(cluster.Yielded(w.set.Spec.Drift)) > 0 || w.run.Stage.Metadata[metaConfig] != "" {
+	if len(apply.Yielded(w.set.Spec.Drift)) > 0 || w.run.Stage.Metadata[metaConfig] != "" {
 		return false
 	}
 	return slices.ContainsFunc(w.before, func(i deploy.InventoryItem) bool {

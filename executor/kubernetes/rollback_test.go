@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
@@ -86,7 +87,7 @@ func newStageEnv(t *testing.T) *stageEnv {
 	}
 	l.Executor = New(Config{
 		Store: s, Sources: declared{t, l}, PipedID: "piped", Now: time.Now, NudgeWait: 3 * time.Minute,
-		Clusters: fixed{"one": {Cluster: c, Rollouts: workloads.NewObserver(c, controller)}},
+		Clusters: fixed{"one": {Client: apply.New(c), Rollouts: workloads.NewObserver(c, controller)}},
 	})
 	return l
 }
@@ -318,7 +319,7 @@ func TestAppliedIsRecordedAfterAStop(t *testing.T) {
 	item := deploy.InventoryItem{ApplicationID: "app", Cluster: "one", UID: "uid", Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "kept"}}
 	obj := objects(t, keptManifest)[0]
 	w.wrote = map[string]bool{}
-	w.Clusters = fixed{"one": {Cluster: unreached(t, "one")}}
+	w.Clusters = fixed{"one": {Client: unreached(t, "one")}}
 	if err := openCluster(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}

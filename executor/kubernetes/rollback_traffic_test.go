@@ -115,7 +115,7 @@ func TestTrafficFirst(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w, _, _ := newWork(t)
 			w.run.Deployment.Stages = stages
-			w.Clusters = fixed{"one": {Cluster: unreached(t, "one")}}
+			w.Clusters = fixed{"one": {Client: unreached(t, "one")}}
 			if err := openCluster(t.Context(), w); err != nil {
 				t.Fatal(err)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
@@ -292,7 +293,7 @@ func TestClusterThatCannotBeHeld(t *testing.T) {
 // before is neither compared, pruned nor rolled back on another one.
 func TestInventoryIsOfOneCluster(t *testing.T) {
 	w, _, _ := newWork(t)
-	w.Clusters = fixed{"one": {Cluster: unreached(t, "one")}}
+	w.Clusters = fixed{"one": {Client: unreached(t, "one")}}
 	if err := openCluster(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +345,7 @@ func TestAnnouncedObjectsAreStored(t *testing.T) {
 }
 
 // unreached returns a cluster that gets no request.
-func unreached(t *testing.T, name string) *cluster.Cluster {
+func unreached(t *testing.T, name string) *apply.Client {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `apiVersion: v1
@@ -362,7 +363,7 @@ current-context: c
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return c
+	return apply.New(c)
 }
 
 // TestNoSecretIsInTheRecordOfARollout: images hold secrets, too.

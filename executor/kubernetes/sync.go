@@ -6,6 +6,6 @@ package kubernetes
 func (e *Executor) Sync() Stage {
 	return e.stage(
 		admit, openCluster, render, onlyLive, permitSet, limitPrune, storeSet,
-		applyShares, preHooks, apply, await, postHooks, prune, removeLeftovers,
+		applyShares, preHooks, applySet, await, postHooks, prune, removeLeftovers,
 	)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -97,7 +97,7 @@ func dropForbidden(_ context.Context, w *work) error {
 
 // logForbidden lists the objects that are no longer in Git and may not be deleted.
 func (w *work) logForbidden() {
-	left, _ := cluster.Leftovers(cluster.PruneRequest{Inventory: ofPrimary(w.before), Applied: w.items, Kinds: w.set.Spec.PruneKinds})
+	left, _ := apply.Leftovers(apply.PruneRequest{Inventory: ofPrimary(w.before), Applied: w.items, Kinds: w.set.Spec.PruneKinds})
 	w.permitted(left, func(why string) { w.log.Infof("No longer in Git, and left alone: %s", why) })
 }
 

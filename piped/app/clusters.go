@@ -15,6 +15,7 @@ import (
 
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	clusterlive "github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
@@ -147,7 +148,7 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 	return &connection{
 		spec: spec, controller: controller, observer: observer, lease: c.newLease(access),
 		members: clusterlive.NewMembers(access, controller, c.changed),
-		cluster: kubernetes.Cluster{Cluster: access, Rollouts: workloads.StageObserver{Observer: observer}},
+		cluster: kubernetes.Cluster{Client: apply.New(access), Rollouts: workloads.StageObserver{Observer: observer}},
 	}
 }
 

@@ -78,7 +78,7 @@ func (c comparedClusters) Hold(provider string, app deploy.Application) (drift.C
 	if err != nil {
 		return nil, nil, err
 	}
-	return held.Cluster, release, nil
+	return held.Client, release, nil
 }
 
 // holdFor returns a provider's cluster with the account of an application.
@@ -93,7 +93,7 @@ func holdFor(c *clusters, t *tenants, provider string, app deploy.Application) (
 		return held, nil, &deploy.Error{Kind: deploy.Illegal, Err: err}
 	}
 	if user := account.User(); user != "" {
-		if held.Cluster, err = held.As(user); err != nil {
+		if held.Client, err = held.As(user); err != nil {
 			release()
 			return held, nil, err
 		}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/c785c783/piped/executor/analysis"
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	clusterlive "github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/config"
 	pipeline "github.com/c785c783/piped/piped/config/platform"
@@ -361,14 +361,14 @@ func (f shelf) Of(applicationID string) (out []clusterlive.Member) {
 	return out
 }
 
-func (f shelf) Compare(_ context.Context, req cluster.CompareRequest) (out []cluster.Compared, err error) {
+func (f shelf) Compare(_ context.Context, req apply.CompareRequest) (out []apply.Compared, err error) {
 	for _, o := range req.Objects {
 		ref := manifest.Ref(o.Unstructured)
 		if !slices.Contains(req.Only, ref) {
 			continue
 		}
 		m, there := f.Get(ref)
-		c := cluster.Compared{Object: ref, UID: m.UID, OwnedHash: m.OwnedHash, Mark: m.Mark, ResourceVersion: m.ResourceVersion, Missing: !there}
+		c := apply.Compared{Object: ref, UID: m.UID, OwnedHash: m.OwnedHash, Mark: m.Mark, ResourceVersion: m.ResourceVersion, Missing: !there}
 		text, _, _ := unstructured.NestedString(o.Object, "text")
 		live, _ := os.ReadFile(filepath.Join(f.root(f.provider), ref.Namespace, ref.Name))
 		switch {
@@ -384,10 +384,10 @@ func (f shelf) Compare(_ context.Context, req cluster.CompareRequest) (out []clu
 	return out, nil
 }
 
-func (f shelf) DescribeExtra(_ context.Context, req cluster.CompareRequest) (out []cluster.Compared, err error) {
+func (f shelf) DescribeExtra(_ context.Context, req apply.CompareRequest) (out []apply.Compared, err error) {
 	for _, ref := range req.Only {
 		m, there := f.Get(ref)
-		c := cluster.Compared{Object: ref, UID: m.UID, ResourceVersion: m.ResourceVersion, Missing: !there}
+		c := apply.Compared{Object: ref, UID: m.UID, ResourceVersion: m.ResourceVersion, Missing: !there}
 		if there {
 			c.Drift = &deploy.ObjectDrift{Object: ref, Kind: deploy.DriftExtra}
 		}

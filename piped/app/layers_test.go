@@ -39,7 +39,7 @@ var layers = map[string]int{
 // clusterRooms orders the packages of piped/cluster that import each other, lowest
 // first: each may import those before it. The client is one of them, so that rooms which
 // send requests stand on the client, and the client knows none of them.
-var clusterRooms = []string{"piped/cluster/health", "piped/cluster", "piped/cluster/watch", "piped/cluster/workloads", "piped/cluster/live"}
+var clusterRooms = []string{"piped/cluster/health", "piped/cluster", "piped/cluster/apply", "piped/cluster/watch", "piped/cluster/workloads", "piped/cluster/live"}
 
 // wireRooms are the rooms that may import the generated wire types.
 var wireRooms = []string{"piped/control", "piped/pipectl", "proto", "piped/app/agenttest", "examples"}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/config"
 	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
@@ -30,7 +30,7 @@ type running struct {
 // not read, has none: the deployment that follows reports why, and no other application waits
 // for it.
 func (r running) RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) (commits []string, err error) {
-	err = r.read(ctx, provider, git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
+	err = r.read(ctx, provider, git, commit, func(ctx context.Context, c *apply.Client, src *source.Source) (err error) {
 		commits, err = c.RunningCommits(ctx, src.Objects, kubeconfig.SpecOf(src.Config.Platform).Input.Namespace)
 		return err
 	})
@@ -44,11 +44,11 @@ func (r running) RunningCommits(ctx context.Context, provider string, git deploy
 // given commit, that do not belong to it. The error is Invalid or NotFound if the application
 // cannot be rendered or its account may not read: unknown objects may be foreign.
 func (r running) Foreign(ctx context.Context, provider string, app deploy.Application, commit string) (objects []deploy.AdoptedObject, err error) {
-	err = r.read(ctx, provider, app.Git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
+	err = r.read(ctx, provider, app.Git, commit, func(ctx context.Context, c *apply.Client, src *source.Source) (err error) {
 		label := kubeconfig.SpecOf(src.Config.Platform).VariantLabel
-		objects, err = c.Foreign(ctx, cluster.ForeignRequest{
+		objects, err = c.Foreign(ctx, apply.ForeignRequest{
 			ApplicationID: app.ID, PipedID: r.pipedID, VariantKey: label.Key, VariantValue: label.PrimaryValue,
-			Objects: src.Objects, Namespace: kubeconfig.SpecOf(src.Config.Platform).Input.Namespace, Yield: cluster.Yielded(src.Config.DriftDetection),
+			Objects: src.Objects, Namespace: kubeconfig.SpecOf(src.Config.Platform).Input.Namespace, Yield: apply.Yielded(src.Config.DriftDetection),
 			Propagation: propagationMode(src.Config),
 		})
 		return err
@@ -59,7 +59,7 @@ func (r running) Foreign(ctx context.Context, provider string, app deploy.Applic
 // read calls ask with the cluster of a provider, with the account of the application. The error
 // is a *trigger.SourceError if the application cannot be rendered, Invalid or NotFound if the
 // request is not possible, and Unavailable if the cluster does not answer.
-func (r running) read(ctx context.Context, provider string, git deploy.GitPath, commit string, ask func(context.Context, *cluster.Cluster, *source.Source) error) error {
+func (r running) read(ctx context.Context, provider string, git deploy.GitPath, commit string, ask func(context.Context, *apply.Client, *source.Source) error) error {
 	src, err := r.load(ctx, git, commit)
 	if err != nil {
 		return &trigger.SourceError{Err: err}
@@ -74,13 +74,13 @@ func (r running) read(ctx context.Context, provider string, git deploy.GitPath, 
 		return deploy.Errorf(deploy.Invalid, "%w", err)
 	}
 	if user := account.User(); user != "" {
-		if held.Cluster, err = held.As(user); err != nil {
+		if held.Client, err = held.As(user); err != nil {
 			return err
 		}
 	}
 	limited, stop := context.WithTimeout(ctx, liveTimeout)
 	defer stop()
-	err = ask(limited, held.Cluster, src)
+	err = ask(limited, held.Client, src)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Invalid) && !deploy.IsKind(err, deploy.Unavailable) {
 		return deploy.Errorf(deploy.Unavailable, "%s does not answer within %s: %w", held, liveTimeout, err)
 	}

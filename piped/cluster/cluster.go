@@ -19,6 +19,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
+// FieldManager is the name under which the agent writes the fields of objects.
+const FieldManager = "piped"
+
 // ClusterConfig configures the access to one cluster. Only Name is required.
 type ClusterConfig struct {
 	Name           string // the platform provider's name
@@ -68,7 +71,6 @@ type Cluster struct {
 	contact   *contact
 	fence     *fence
 	identity  *identity
-	dryRuns   *dryRuns
 	retryFor  time.Duration
 	log       *slog.Logger
 	now       func() time.Time
@@ -95,7 +97,7 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	if c.now == nil {
 		c.now = time.Now
 	}
-	c.contact, c.fence, c.dryRuns = &contact{now: c.now}, &fence{permit: cfg.Permit}, newDryRuns()
+	c.contact, c.fence = &contact{now: c.now}, &fence{permit: cfg.Permit}
 	c.config.Wrap(c.contact.wrap)
 	c.config.Wrap(c.fence.wrap) // outside of contact: a request that is not sent is no outage
 	if err := c.connect(); err != nil {
@@ -197,6 +199,23 @@ func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }
 // Metadata returns the client that reads metadata only, of any kind.
 func (c *Cluster) Metadata() metadata.Interface { return c.metadata }
 
+// ResourceClient returns the client of a kind's objects: in one namespace, if the kind has
+// namespaces.
+func (c *Cluster) ResourceClient(r ServedKind, namespace string) dynamic.ResourceInterface {
+	if !r.Namespaced {
+		return c.dynamic.Resource(r.GroupVersionResource)
+	}
+	return c.dynamic.Resource(r.GroupVersionResource).Namespace(namespace)
+}
+
+// MetadataClient is ResourceClient for the metadata only.
+func (c *Cluster) MetadataClient(r ServedKind, namespace string) metadata.ResourceInterface {
+	if !r.Namespaced {
+		return c.metadata.Resource(r.GroupVersionResource)
+	}
+	return c.metadata.Resource(r.GroupVersionResource).Namespace(namespace)
+}
+
 // RESTConfig returns a copy of the configuration the clients were made from.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
@@ -205,6 +224,14 @@ func (c *Cluster) Logger() *slog.Logger { return c.log }
 
 // Now returns the time by the agent's clock.
 func (c *Cluster) Now() time.Time { return c.now() }
+
+// WithRetryFor returns the same cluster with another ClusterConfig.RetryFor, at most its own.
+// The result needs no Close.
+func (c *Cluster) WithRetryFor(d time.Duration) *Cluster {
+	with := *c
+	with.retryFor = min(c.retryFor, d)
+	return &with
+}
 
 // Close closes idle connections. Running calls go on until their contexts end.
 func (c *Cluster) Close() {

@@ -53,7 +53,7 @@ func (c *Cluster) CrashLog(ctx context.Context, crash rollout.Crash) ([]string, 
 func (c *Cluster) explainLog(crash rollout.Crash, err error) error {
 	what := fmt.Sprintf("read the log of pod %s/%s, container %s", crash.Namespace, crash.Pod, crash.Container)
 	if apierrors.IsForbidden(err) {
-		return deploy.Errorf(deploy.Invalid, "%s: %w (it needs get on pods/log)%s", what, err, c.remedy(err))
+		return deploy.Errorf(deploy.Invalid, "%s: %w (it needs get on pods/log)%s", what, err, c.Remedy(err))
 	}
 	return c.Classify(fmt.Errorf("%s: %w", what, err))
 }
@@ -75,3 +75,6 @@ func (c *Cluster) PodsOf(ctx context.Context, ref deploy.ObjectRef) ([]corev1.Po
 	}
 	return list.Items, nil
 }
+
+// IsJob reports whether a kind is that of Jobs.
+func IsJob(kind schema.GroupKind) bool { return kind.Group == "batch" && kind.Kind == "Job" }

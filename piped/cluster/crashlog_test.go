@@ -80,36 +80,50 @@ func status(code int, reason, message string) http.HandlerFunc {
 
 // TestPodsOfWhatRunsToItsEnd finds the pods whose logs tell why a Job or Pod failed.
 func TestPodsOfWhatRunsToItsEnd(t *testing.T) {
-	l := newLab(t)
+	shared := clustertest.Shared(t)
+	ns := shared.Namespace(t)
+	c, err := NewCluster(ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
 	const pod = `{restartPolicy: Never, containers: [{name: c, image: "registry.example/job:crash"}]}`
-	l.apply(t, `{apiVersion: batch/v1, kind: Job, metadata: {name: fails}, spec: {backoffLimit: 0, template: {spec: `+pod+`}}}
+	for _, obj := range parse(t, "app.yaml", `{apiVersion: batch/v1, kind: Job, metadata: {name: fails}, spec: {backoffLimit: 0, template: {spec: `+pod+`}}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: lone}, spec: `+pod+`}
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: none}}
-`)
+`) {
+		kind, err := c.Lookup(t.Context(), obj.GroupVersionKind())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.ResourceClient(kind, ns).Create(t.Context(), obj.Unstructured, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ref := func(group, kind, name string) deploy.ObjectRef {
-		return deploy.ObjectRef{Group: group, Version: "v1", Kind: kind, Namespace: l.ns, Name: name}
+		return deploy.ObjectRef{Group: group, Version: "v1", Kind: kind, Namespace: ns, Name: name}
 	}
 	for _, of := range []deploy.ObjectRef{ref("batch", "Job", "fails"), ref("", "Pod", "lone")} {
 		var crashes []rollout.Crash
 		clustertest.Eventually(t, of.String()+" has crashed", func() bool {
-			pods, err := l.PodsOf(t.Context(), of)
+			pods, err := c.PodsOf(t.Context(), of)
 			if err != nil {
 				t.Fatal(err)
 			}
 			crashes = rollout.Crashes(pods)
 			return len(crashes) == 1
 		})
-		lines, err := l.CrashLog(t.Context(), crashes[0])
+		lines, err := c.CrashLog(t.Context(), crashes[0])
 		if want := fmt.Sprintf("c of pod %s, this instance: line 30 of 30", crashes[0].Pod); err != nil || len(lines) != 20 || lines[19] != want {
 			t.Errorf("log of %s: %q, %v; want 20 lines, the last one %q", of, lines, err, want)
 		}
 	}
-	if pods, err := l.PodsOf(t.Context(), ref("", "ConfigMap", "none")); err != nil || len(pods) > 0 {
+	if pods, err := c.PodsOf(t.Context(), ref("", "ConfigMap", "none")); err != nil || len(pods) > 0 {
 		t.Errorf("a ConfigMap has the pods %v, %v", pods, err)
 	}
-	all, err := l.Typed().CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
+	all, err := c.Typed().CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(all.Items) != 2 {
 		t.Errorf("%d pods, %v; want the 2 that were looked at", len(all.Items), err)
 	}

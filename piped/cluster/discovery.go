@@ -199,6 +199,12 @@ func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (Se
 	return r, c.Classify(err)
 }
 
+// Lookup is Resource without a kind of error: it wraps ErrUnknownKind when the cluster does
+// not serve the kind.
+func (c *Cluster) Lookup(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
+	return c.discovery.lookup(ctx, gvk)
+}
+
 // FindKind returns how the cluster serves a kind in any version, preferably the given one:
 // a version may have been withdrawn since an object was applied. The error wraps
 // ErrUnknownKind when the cluster serves no version of the kind.
@@ -210,6 +216,10 @@ func (c *Cluster) FindKind(ctx context.Context, gvk schema.GroupVersionKind) (Se
 func (c *Cluster) CachedKind(gvk schema.GroupVersionKind) (ServedKind, error) {
 	return c.discovery.knownKind(gvk)
 }
+
+// InvalidateKinds makes the next kind that is not known be looked up in the cluster, however
+// young the cache is.
+func (c *Cluster) InvalidateKinds() { c.discovery.invalidate() }
 
 // RefreshKinds reads which kinds the cluster serves, regardless of the age of the cache.
 func (c *Cluster) RefreshKinds(ctx context.Context) error { return c.discovery.renew(ctx) }

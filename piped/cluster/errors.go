@@ -27,12 +27,12 @@ func (c *Cluster) Classify(err error) error {
 		return deploy.Errorf(deploy.Invalid, "%s cannot be asked for an object of that name: %w; correct the name", c, err)
 	case Unreachable(err):
 		return deploy.Errorf(deploy.Unavailable, "%s cannot be reached: %w", c, cause(err))
-	case transient(err):
+	case Transient(err):
 		return deploy.Errorf(deploy.Unavailable, "%s does not answer now: %w", c, err)
 	case apierrors.IsUnauthorized(err):
 		return deploy.Errorf(deploy.Invalid, "%s refuses the agent's credentials: %w", c, err)
 	case apierrors.IsForbidden(err):
-		return deploy.Errorf(deploy.Invalid, "%s refuses: %w%s", c, err, c.remedy(err))
+		return deploy.Errorf(deploy.Invalid, "%s refuses: %w%s", c, err, c.Remedy(err))
 	case apierrors.IsNotFound(err):
 		return deploy.Errorf(deploy.NotFound, "%w", err)
 	case apierrors.IsConflict(err):
@@ -69,10 +69,10 @@ func Unreachable(err error) bool {
 	return errors.As(err, &netErr) || errors.As(err, &urlErr) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// transient reports whether the API server failed or asks for a retry.
-func transient(err error) bool {
+// Transient reports whether the API server failed or asks for a retry.
+func Transient(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || isSchemaError(err) {
+	if !errors.As(err, &status) || IsSchemaError(err) {
 		return false
 	}
 	code := status.Status().Code
@@ -88,29 +88,15 @@ func cause(err error) error {
 	return err
 }
 
-// several joins errors of several objects in one line.
-type several []error
-
-// Error returns the messages, separated by semicolons.
-func (s several) Error() string {
-	texts := make([]string, len(s))
-	for i, err := range s {
-		texts[i] = err.Error()
-	}
-	return strings.Join(texts, "; ")
+// schemaWords are the API server's words for an object that does not match the schema of its
+// kind, or a value such as a quantity that cannot be parsed. It answers some of these with
+// an internal error.
+func schemaWords() []string {
+	return []string{"failed to create typed patch object", "field not declared in schema", "unable to convert unstructured object"}
 }
 
-// Unwrap returns the errors.
-func (s several) Unwrap() []error { return s }
-
-// together joins the errors that are not nil.
-func together(errs []error) error {
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	switch len(errs) {
-	case 0:
-		return nil
-	case 1:
-		return errs[0]
-	}
-	return several(errs)
+// IsSchemaError reports whether the API server refused an object because it does not match
+// the schema of its kind.
+func IsSchemaError(err error) bool {
+	return slices.ContainsFunc(schemaWords(), func(words string) bool { return strings.Contains(err.Error(), words) })
 }

@@ -96,7 +96,7 @@ func (i *identity) read(ctx context.Context) (string, error) {
 		return i.uid, nil
 	}
 	uid := ""
-	err := i.cluster.retry(ctx, nil, func(ctx context.Context) error {
+	err := i.cluster.Retry(ctx, nil, func(ctx context.Context) error {
 		live, err := i.cluster.metadata.Resource(namespaceResource).Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		if err == nil {
 			uid = string(live.UID)

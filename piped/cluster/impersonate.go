@@ -28,9 +28,9 @@ func (c *Cluster) As(user string) (*Cluster, error) {
 	return &as, nil
 }
 
-// remedy returns what to do about a refusal of the API server, for the end of a message. It
+// Remedy returns what to do about a refusal of the API server, for the end of a message. It
 // names the impersonated user.
-func (c *Cluster) remedy(refused error) string {
+func (c *Cluster) Remedy(refused error) string {
 	if c.user == "" {
 		return grant(refused)
 	}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -25,28 +24,6 @@ func parse(t testing.TB, file, text string) []manifest.Object {
 		t.Fatal(err)
 	}
 	return objs
-}
-
-// testLog keeps the lines of a stage log.
-type testLog struct{ lines chan string }
-
-func newTestLog() *testLog { return &testLog{lines: make(chan string, 1000)} }
-
-func (l *testLog) Infof(format string, args ...any)    { l.lines <- fmt.Sprintf(format, args...) }
-func (l *testLog) Successf(format string, args ...any) { l.lines <- fmt.Sprintf(format, args...) }
-func (l *testLog) Errorf(format string, args ...any)   { l.lines <- fmt.Sprintf(format, args...) }
-
-// take returns the lines written since the last call.
-func (l *testLog) take() []string {
-	var out []string
-	for {
-		select {
-		case line := <-l.lines:
-			out = append(out, line)
-		default:
-			return out
-		}
-	}
 }
 
 // served is a discoverer over a fixed list of kinds.

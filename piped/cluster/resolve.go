@@ -20,8 +20,8 @@ import (
 // While the cluster does not answer, Resolve retries and logs that; log may be nil. An
 // unknown kind, and two objects that resolve to one, are errors of kind Invalid.
 func (c *Cluster) Resolve(ctx context.Context, objs []manifest.Object, namespace string, log deploy.StageLog) ([]manifest.Object, error) {
-	waiting := c.logOnce(log)
-	out, err := placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) { return c.lookupFor(ctx, obj, waiting) })
+	waiting := c.LogOnce(log)
+	out, err := placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) { return c.KindOf(ctx, obj, waiting) })
 	if err == nil {
 		err = manifest.CheckUnique(out)
 	}
@@ -34,9 +34,9 @@ func (c *Cluster) Resolve(ctx context.Context, objs []manifest.Object, namespace
 // Place is Resolve for objects that are only displayed: an unknown kind counts as
 // namespaced, and two objects may resolve to one.
 func (c *Cluster) Place(ctx context.Context, objs []manifest.Object, namespace string) ([]manifest.Object, error) {
-	waiting := c.logOnce(nil)
+	waiting := c.LogOnce(nil)
 	return placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) {
-		resource, err := c.lookupFor(ctx, obj, waiting)
+		resource, err := c.KindOf(ctx, obj, waiting)
 		if deploy.IsKind(err, deploy.Invalid) {
 			return ServedKind{Namespaced: true}, nil
 		}
@@ -47,7 +47,7 @@ func (c *Cluster) Place(ctx context.Context, objs []manifest.Object, namespace s
 // placed returns copies of objs with their namespaces. Lookup finds the kinds that none of
 // objs defines.
 func placed(objs []manifest.Object, namespace string, lookup func(manifest.Object) (ServedKind, error)) ([]manifest.Object, error) {
-	inSet := definedBy(raw(objs))
+	inSet := KindsDefinedBy(raw(objs))
 	out := make([]manifest.Object, len(objs))
 	for i, obj := range objs {
 		resource, ok := inSet[obj.GroupVersionKind()]
@@ -57,13 +57,13 @@ func placed(objs []manifest.Object, namespace string, lookup func(manifest.Objec
 				return nil, err
 			}
 		}
-		out[i] = place(obj.Clone(), resource.Namespaced, namespace)
+		out[i] = InNamespace(obj.Clone(), resource.Namespaced, namespace)
 	}
 	return out, nil
 }
 
-// place sets obj's namespace.
-func place(obj manifest.Object, namespaced bool, namespace string) manifest.Object {
+// InNamespace sets obj's namespace.
+func InNamespace(obj manifest.Object, namespaced bool, namespace string) manifest.Object {
 	switch {
 	case !namespaced:
 		unstructured.RemoveNestedField(obj.Object, "metadata", "namespace")
@@ -83,10 +83,10 @@ func raw(objs []manifest.Object) []*unstructured.Unstructured {
 	return out
 }
 
-// lookupFor returns how the cluster serves obj's kind, with retries. The error names the
+// KindOf returns how the cluster serves obj's kind, with retries. The error names the
 // object and what to do.
-func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object, waiting func(error)) (resource ServedKind, err error) {
-	err = c.retry(ctx, waiting, func(ctx context.Context) error {
+func (c *Cluster) KindOf(ctx context.Context, obj manifest.Object, waiting func(error)) (resource ServedKind, err error) {
+	err = c.Retry(ctx, waiting, func(ctx context.Context) error {
 		resource, err = c.discovery.lookup(ctx, obj.GroupVersionKind())
 		return err
 	})
@@ -106,18 +106,18 @@ func segments(texts ...string) bool {
 	return !slices.ContainsFunc(texts, func(text string) bool { return text == "" || len(content.IsPathSegmentName(text)) > 0 })
 }
 
-// crdKind is the kind CustomResourceDefinition.
-func crdKind() schema.GroupKind {
+// CRDKind is the kind CustomResourceDefinition.
+func CRDKind() schema.GroupKind {
 	return schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 }
 
-// definedBy returns the kinds that the CustomResourceDefinitions among objects define, in
+// KindsDefinedBy returns the kinds that the CustomResourceDefinitions among objects define, in
 // every served version. Names that are no segments of a path are skipped, because requests
 // would go elsewhere.
-func definedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]ServedKind {
+func KindsDefinedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]ServedKind {
 	kinds := map[schema.GroupVersionKind]ServedKind{}
 	for _, u := range objects {
-		if u.GroupVersionKind().GroupKind() != crdKind() {
+		if u.GroupVersionKind().GroupKind() != CRDKind() {
 			continue
 		}
 		group, _, _ := unstructured.NestedString(u.Object, "spec", "group")

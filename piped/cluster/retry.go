@@ -21,11 +21,11 @@ const (
 	answerFor = 10 * time.Second
 )
 
-// retry calls fn, with exponential backoff, until it succeeds, fails permanently, or the
+// Retry calls fn, with exponential backoff, until it succeeds, fails permanently, or the
 // cluster has not answered for its retry time. Waiting, when set, is called with the reason
 // of each wait. A write that the fence holds is retried until ctx ends. When ctx ends,
-// retry returns its cause with the last error.
-func (c *Cluster) retry(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
+// Retry returns its cause with the last error.
+func (c *Cluster) Retry(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	return c.WhenPermitted(ctx, waiting, func(ctx context.Context) error { return c.retryAnswers(ctx, waiting, fn) })
 }
 
@@ -48,7 +48,7 @@ func (c *Cluster) WhenPermitted(ctx context.Context, waiting func(error), fn fun
 	}
 }
 
-// retryAnswers is retry until the fence holds a write.
+// retryAnswers is Retry until the fence holds a write.
 func (c *Cluster) retryAnswers(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	patience, cancel := context.WithTimeout(ctx, c.retryFor)
 	defer cancel()
@@ -83,11 +83,11 @@ func (c *Cluster) retryAnswers(ctx context.Context, waiting func(error), fn func
 	}
 }
 
-// retryWrite is retry for writes. A request in flight when ctx ends is not cancelled, but
+// RetryWrite is Retry for writes. A request in flight when ctx ends is not cancelled, but
 // waited for up to answerFor: the cluster may still execute it, after a successor of the
 // caller, such as the rollback of its stage, has read the object.
-func (c *Cluster) retryWrite(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
-	return c.retry(ctx, waiting, func(limited context.Context) error {
+func (c *Cluster) RetryWrite(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
+	return c.Retry(ctx, waiting, func(limited context.Context) error {
 		if err := context.Cause(limited); err != nil {
 			return err
 		}
@@ -107,9 +107,9 @@ func stopped(ctx context.Context, waitedFor error) error {
 	return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), waitedFor)
 }
 
-// logOnce returns a function for retry's waiting. It logs the first wait, and once each
+// LogOnce returns a function for Retry's waiting. It logs the first wait, and once each
 // reason why the fence holds a write. Log may be nil.
-func (c *Cluster) logOnce(log deploy.StageLog) func(error) {
+func (c *Cluster) LogOnce(log deploy.StageLog) func(error) {
 	var mu sync.Mutex
 	logged := map[string]bool{}
 	return func(err error) {
@@ -136,5 +136,5 @@ func retriable(err error) bool {
 	if _, held := isHeld(err); held {
 		return false
 	}
-	return apierrors.IsConflict(err) || transient(err) || Unreachable(err)
+	return apierrors.IsConflict(err) || Transient(err) || Unreachable(err)
 }

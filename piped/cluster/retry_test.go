@@ -23,7 +23,7 @@ func TestRetryToldToStop(t *testing.T) {
 	c.retryFor = time.Minute
 	ctx, stop := context.WithCancelCause(t.Context())
 	outage := &url.Error{Op: "Get", URL: "https://api", Err: errors.New("connection refused")}
-	err := c.retry(ctx, func(error) { stop(deploy.StopTimedOut) }, func(context.Context) error { return outage })
+	err := c.Retry(ctx, func(error) { stop(deploy.StopTimedOut) }, func(context.Context) error { return outage })
 	if !errors.Is(err, deploy.StopTimedOut) || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("got %v, want both causes", err)
 	}
@@ -37,7 +37,7 @@ func TestRetryAfter(t *testing.T) {
 			apierrors.NewTooManyRequests("busy", 7), apierrors.NewServerTimeout(schema.GroupResource{Resource: "pods"}, "get", 5), nil,
 		}
 		var asked []time.Duration
-		err := c.retry(t.Context(), nil, func(context.Context) error {
+		err := c.Retry(t.Context(), nil, func(context.Context) error {
 			asked = append(asked, time.Since(begin))
 			return answers[len(asked)-1]
 		})
@@ -55,7 +55,7 @@ func TestWriteIsAnswered(t *testing.T) {
 		for name, answered := range map[string]bool{"in time": true, "never": false} {
 			ctx, stop := context.WithCancelCause(t.Context())
 			begin := time.Now()
-			err := c.retryWrite(ctx, nil, func(ctx context.Context) error {
+			err := c.RetryWrite(ctx, nil, func(ctx context.Context) error {
 				stop(deploy.StopTimedOut)
 				if answered {
 					time.Sleep(answerFor - time.Millisecond)
@@ -70,7 +70,7 @@ func TestWriteIsAnswered(t *testing.T) {
 			case !answered && (!errors.Is(err, deploy.StopTimedOut) || took != answerFor):
 				t.Errorf("%s: %v after %s, want %v after %s", name, err, took, deploy.StopTimedOut, answerFor)
 			}
-			err = c.retryWrite(ctx, nil, func(context.Context) error {
+			err = c.RetryWrite(ctx, nil, func(context.Context) error {
 				t.Errorf("%s: one more was sent", name)
 				return nil
 			})

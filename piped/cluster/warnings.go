@@ -9,7 +9,8 @@ import (
 // about a call.
 type warningSink struct{}
 
-func withWarnings(ctx context.Context, sink func(text string)) context.Context {
+// WithWarnings returns a context whose calls pass the API server's warnings to sink.
+func WithWarnings(ctx context.Context, sink func(text string)) context.Context {
 	return context.WithValue(ctx, warningSink{}, sink)
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/live"
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
@@ -93,18 +93,18 @@ func (e *evaluation) compareIn(ctx context.Context, cluster string, all []suspec
 // compareTimeout bounds one comparison with an unresponsive cluster.
 const compareTimeout = time.Minute
 
-type comparison func(context.Context, cluster.CompareRequest) ([]cluster.Compared, error)
+type comparison func(context.Context, apply.CompareRequest) ([]apply.Compared, error)
 
 // bounded limits a comparison to compareTimeout.
-func bounded(ctx context.Context, req cluster.CompareRequest, compare comparison) ([]cluster.Compared, error) {
+func bounded(ctx context.Context, req apply.CompareRequest, compare comparison) ([]apply.Compared, error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	return compare(ctx, req)
 }
 
-func (e *evaluation) compareRequest(provider string) cluster.CompareRequest {
+func (e *evaluation) compareRequest(provider string) apply.CompareRequest {
 	w := e.material.want
-	return cluster.CompareRequest{
+	return apply.CompareRequest{
 		ApplicationID: e.id, PipedID: e.PipedID, Commit: w.Commit, VariantKey: w.VariantKey, VariantValue: w.VariantValue,
 		Objects: w.Objects, Inventory: e.material.inCluster(provider), Ignore: w.Ignore, Conceal: w.Conceal, Diff: e.diff,
 	}
@@ -132,7 +132,7 @@ func (e *evaluation) outageStart() time.Time {
 
 // record stores the result of a comparison, so that the same version of an object is
 // not compared again.
-func (e *evaluation) record(s suspect, c cluster.Compared) {
+func (e *evaluation) record(s suspect, c apply.Compared) {
 	e.countComparison(s, c)
 	switch {
 	case c.Problem != "":
@@ -236,7 +236,7 @@ func (e *evaluation) describeExtras(ctx context.Context, provider string, extra 
 		return nil
 	}
 	defer release()
-	req := cluster.CompareRequest{ApplicationID: e.id, PipedID: e.PipedID, Conceal: e.expected.conceal, Diff: e.diff}
+	req := apply.CompareRequest{ApplicationID: e.id, PipedID: e.PipedID, Conceal: e.expected.conceal, Diff: e.diff}
 	for _, s := range extra {
 		req.Only = append(req.Only, s.ref)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/c785c783/piped/piped/background"
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
@@ -55,10 +55,10 @@ type Members interface {
 // Comparer compares objects by reads and server-side dry runs. *cluster.Cluster
 // implements it.
 type Comparer interface {
-	Compare(ctx context.Context, req cluster.CompareRequest) ([]cluster.Compared, error)
+	Compare(ctx context.Context, req apply.CompareRequest) ([]apply.Compared, error)
 	// DescribeExtra returns for each object in Only, in order, whether it still exists
 	// as the application's object.
-	DescribeExtra(ctx context.Context, req cluster.CompareRequest) ([]cluster.Compared, error)
+	DescribeExtra(ctx context.Context, req apply.CompareRequest) ([]apply.Compared, error)
 }
 
 // Clusters returns the clusters of the platform providers, which may change.
@@ -85,7 +85,7 @@ type Expected struct {
 	Objects                  []manifest.Object // the complete set: resolved, without commit annotations
 	VariantKey, VariantValue string            // the variant annotation
 	Ignore                   config.DriftDetection
-	Conceal                  cluster.Concealer // redacts the secrets of the objects
+	Conceal                  apply.Concealer // redacts the secrets of the objects
 }
 
 // Config is what a Detector needs.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/c785c783/piped/piped/background"
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
@@ -180,7 +180,7 @@ func (c *fakeCluster) Ready(ref deploy.ObjectRef) (time.Time, error) {
 	return c.since, c.blind[ref.Kind]
 }
 
-func (c *fakeCluster) Compare(_ context.Context, req cluster.CompareRequest) (out []cluster.Compared, err error) {
+func (c *fakeCluster) Compare(_ context.Context, req apply.CompareRequest) (out []apply.Compared, err error) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
 	if c.refuses != nil {
@@ -193,7 +193,7 @@ func (c *fakeCluster) Compare(_ context.Context, req cluster.CompareRequest) (ou
 		}
 		c.compared = append(c.compared, name)
 		m := c.members[ref.Key()]
-		one := cluster.Compared{Object: ref, UID: m.UID, OwnedHash: m.OwnedHash, Mark: m.Mark, ValuesDigest: "values", Settled: c.reportSettled}
+		one := apply.Compared{Object: ref, UID: m.UID, OwnedHash: m.OwnedHash, Mark: m.Mark, ValuesDigest: "values", Settled: c.reportSettled}
 		if d, ok := c.drifts[ref.Key()]; ok {
 			if req.Diff {
 				d.Diff = "- as in Git\n+ as live\n"
@@ -206,12 +206,12 @@ func (c *fakeCluster) Compare(_ context.Context, req cluster.CompareRequest) (ou
 	return out, nil
 }
 
-func (c *fakeCluster) DescribeExtra(_ context.Context, req cluster.CompareRequest) (out []cluster.Compared, err error) {
+func (c *fakeCluster) DescribeExtra(_ context.Context, req apply.CompareRequest) (out []apply.Compared, err error) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
 	for _, ref := range req.Only {
 		c.reads++
-		out = append(out, cluster.Compared{Object: ref, Drift: &deploy.ObjectDrift{Object: ref, Kind: deploy.DriftExtra}})
+		out = append(out, apply.Compared{Object: ref, Drift: &deploy.ObjectDrift{Object: ref, Kind: deploy.DriftExtra}})
 	}
 	return out, nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unique"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -22,7 +22,7 @@ type expected struct {
 	cluster      string              // of the expected objects; the inventory may have others
 	objects      map[string]*tracked // by key
 	followed     map[string]Members  // by cluster: where the objects are watched
-	conceal      cluster.Concealer
+	conceal      apply.Concealer
 	// problem is why the expected objects are unknown; "" when they are known.
 	problem string
 }
@@ -130,7 +130,7 @@ func (e *expected) add(m material, since time.Time) {
 		}
 		t.ref, t.wanted, t.variant = ref, true, false
 		t.ignored = manifest.IgnoresDrift(o.GetAnnotations())
-		_, t.expires = cluster.Expires(o.Unstructured)
+		_, t.expires = apply.Expires(o.Unstructured)
 	}
 }
 

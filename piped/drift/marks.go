@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -61,7 +61,7 @@ func (e *evaluation) addMissingMarks() {
 }
 
 // updateMark records the new mark of an object that was written and is still in sync.
-func (e *evaluation) updateMark(s suspect, c cluster.Compared) {
+func (e *evaluation) updateMark(s suspect, c apply.Compared) {
 	item, ok := e.item(s.tracked)
 	if !ok || item.UID != c.UID {
 		return

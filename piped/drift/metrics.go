@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/metric"
 )
@@ -45,7 +45,7 @@ func (noMetrics) Reported(time.Duration) {}
 func (noMetrics) Ended(deploy.DriftEnd)  {}
 
 // countComparison records a comparison.
-func (e *evaluation) countComparison(s suspect, c cluster.Compared) {
+func (e *evaluation) countComparison(s suspect, c apply.Compared) {
 	dryRuns, tier := 0, ByReading
 	if c.DryRun {
 		dryRuns, tier = 1, ByDryRun

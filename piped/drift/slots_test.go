@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
@@ -17,7 +17,7 @@ type silentCluster struct {
 	speaks chan struct{}
 }
 
-func (c silentCluster) Compare(ctx context.Context, req cluster.CompareRequest) ([]cluster.Compared, error) {
+func (c silentCluster) Compare(ctx context.Context, req apply.CompareRequest) ([]apply.Compared, error) {
 	select {
 	case <-c.speaks:
 		return c.Comparer.Compare(ctx, req)

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/propagate"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
@@ -92,13 +92,13 @@ func (n *Nudger) rowsNaming(ctx context.Context) ([]deploy.Propagation, error) {
 
 func (n *Nudger) watch(at namedPlace) error {
 	w, err := n.cfg.Controller.Watch(watch.Resource{
-		GroupVersionResource: cluster.ConfigResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion, StateChanged: n.wake,
+		GroupVersionResource: apply.ConfigResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion, StateChanged: n.wake,
 	})
 	if err != nil {
 		return err
 	}
 	err = w.Handle(namedHandler, func(ctx context.Context, key types.NamespacedName) error {
-		return n.onConfigChange(ctx, cluster.ConfigRef(at.kind, key.Namespace, key.Name), versionIn(w, key))
+		return n.onConfigChange(ctx, apply.ConfigRef(at.kind, key.Namespace, key.Name), versionIn(w, key))
 	})
 	if err != nil {
 		w.End() // the next call starts a new one
@@ -138,7 +138,7 @@ func (n *Nudger) onConfigChange(ctx context.Context, ref deploy.ObjectRef, versi
 				return err
 			}
 		}
-		content, err := c.ReadConfig(ctx, ref)
+		content, err := apply.ReadConfig(ctx, c, ref)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (n *Nudger) isNamed(key string) bool {
 }
 
 // noted returns p with the current content of a named object.
-func (n *Nudger) noted(p deploy.Propagation, key string, content cluster.Content) deploy.Propagation {
+func (n *Nudger) noted(p deploy.Propagation, key string, content apply.Content) deploy.Propagation {
 	configs := maps.Clone(p.Configs)
 	configs[key] = content.Hash
 	p.Named = maps.Clone(p.Named)

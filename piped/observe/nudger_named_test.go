@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
@@ -20,7 +20,7 @@ import (
 // naming stores what the pods of a workload know of a named ConfigMap.
 func (l *env) naming(t *testing.T, workload, config, version string) {
 	t.Helper()
-	key := cluster.ConfigRef("ConfigMap", l.Namespace, config).Key()
+	key := apply.ConfigRef("ConfigMap", l.Namespace, config).Key()
 	_, err := l.store.SavePropagation(t.Context(), deploy.Propagation{
 		ApplicationID: l.App, Cluster: l.Name(), Workload: deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: l.Namespace, Name: workload},
 		Selector: "app=" + workload, Configs: map[string]string{key: "of " + version}, Named: map[string]string{key: version},
@@ -35,7 +35,7 @@ func (l *env) naming(t *testing.T, workload, config, version string) {
 // its pods have been annotated.
 func (l *env) knows(t *testing.T, workload, config, version string) {
 	t.Helper()
-	key := cluster.ConfigRef("ConfigMap", l.Namespace, config).Key()
+	key := apply.ConfigRef("ConfigMap", l.Namespace, config).Key()
 	clustertest.Eventually(t, workload+" knows "+config, func() bool {
 		rows, err := l.store.Propagations(t.Context(), store.PropagationQuery{Named: true})
 		if err != nil {
@@ -87,7 +87,7 @@ func TestAnUnwatchableObjectDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	l := newEnv(t)
 	controller := watch.New(l.Cluster)
-	w, err := controller.Watch(watch.Resource{GroupVersionResource: cluster.ConfigResource("ConfigMap"), Namespace: l.Namespace, Metadata: true, Transform: keepVersion})
+	w, err := controller.Watch(watch.Resource{GroupVersionResource: apply.ConfigResource("ConfigMap"), Namespace: l.Namespace, Metadata: true, Transform: keepVersion})
 	if err != nil {
 		t.Fatal(err)
 	}

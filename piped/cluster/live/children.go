@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/health"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
@@ -82,7 +83,7 @@ func (f *family) add(n *node) {
 		f.cron = true
 	case cluster.IsJob(kind):
 		f.jobs = append(f.jobs, n.UID)
-	case cluster.IsWorkload(kind), kind.Group == "apps" && kind.Kind == "ReplicaSet":
+	case apply.IsWorkload(kind), kind.Group == "apps" && kind.Kind == "ReplicaSet":
 		selector := selectorOf(n.live)
 		f.withPods = append(f.withPods, selector)
 		if kind.Kind == rollout.KindDeployment {

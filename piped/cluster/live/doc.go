@@ -7,5 +7,5 @@
 // the objects that they created; it caches nothing.
 //
 // The package changes nothing in the cluster and stores nothing. What differs from Git is
-// found by Cluster.Compare.
+// found by package apply.
 package live

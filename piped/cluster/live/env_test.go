@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -45,7 +46,7 @@ func newEnv(t *testing.T) *env {
 }
 
 // apply applies the manifests, as changed, and records what was applied.
-func (l *env) apply(t *testing.T, manifests string, change ...func(*cluster.ApplyRequest)) cluster.ApplyResult {
+func (l *env) apply(t *testing.T, manifests string, change ...func(*apply.Request)) apply.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -53,7 +54,7 @@ func (l *env) apply(t *testing.T, manifests string, change ...func(*cluster.Appl
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := cluster.ApplyRequest{
+	req := apply.Request{
 		ApplicationID: l.app, PipedID: "piped-1", DeploymentID: "deployment-1", Commit: "commit-1",
 		VariantKey: "pipecd.dev/variant", VariantValue: "primary", Variant: "primary",
 		Objects: objects, Inventory: l.items(), Log: quiet{},
@@ -62,7 +63,7 @@ func (l *env) apply(t *testing.T, manifests string, change ...func(*cluster.Appl
 		f(&req)
 	}
 	l.requests.Take()
-	result, err := l.Apply(ctx, req)
+	result, err := apply.New(l.Cluster).Apply(ctx, req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
@@ -127,18 +128,18 @@ func (l *env) wantSameValues(t *testing.T, items []deploy.InventoryItem) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := cluster.ValuesDigest(live); got != item.ValuesDigest || cluster.Mark(live) != item.Mark {
-			t.Errorf("%s: digest %s and mark %s when read, %s and %s when applied", item.Object, got, cluster.Mark(live), item.ValuesDigest, item.Mark)
+		if got := apply.ValuesDigest(live); got != item.ValuesDigest || apply.Mark(live) != item.Mark {
+			t.Errorf("%s: digest %s and mark %s when read, %s and %s when applied", item.Object, got, apply.Mark(live), item.ValuesDigest, item.Mark)
 		}
 		list, err := client.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + item.Object.Name})
-		if err != nil || len(list.Items) != 1 || cluster.ValuesDigest(&list.Items[0]) != item.ValuesDigest {
+		if err != nil || len(list.Items) != 1 || apply.ValuesDigest(&list.Items[0]) != item.ValuesDigest {
 			t.Errorf("%s: another digest when listed (%v)", item.Object, err)
 		}
 		typed, err := l.readTyped(t, item.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if typed != nil && cluster.ValuesDigest(typed) != item.ValuesDigest {
+		if typed != nil && apply.ValuesDigest(typed) != item.ValuesDigest {
 			t.Errorf("%s: another digest when read as protobuf", item.Object)
 		}
 	}
@@ -178,7 +179,7 @@ func TestWhatIsTakenOverIsInSync(t *testing.T) {
 	if _, err := client.Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
 		t.Fatal(err)
 	}
-	items := l.apply(t, web, func(r *cluster.ApplyRequest) { r.Adopt = true }).Items
+	items := l.apply(t, web, func(r *apply.Request) { r.Adopt = true }).Items
 	m, _ := l.members(t, l.Cluster)
 	ready(t, m, refsOf(items))
 	l.wantInSync(t, m, items)

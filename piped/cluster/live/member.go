@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -27,7 +27,7 @@ type Member struct {
 
 	UID       string
 	OwnedHash string // cluster.OwnedHash, "" when the agent owns no field
-	Mark      string // cluster.Mark
+	Mark      string // apply.Mark
 
 	// ResourceVersion is that of the last change. For kinds with a generation, a change
 	// of the status alone does not count.
@@ -72,7 +72,7 @@ func reduceMember(obj, before any) (any, error) {
 	}
 	application, annotations := o.Labels[manifest.LabelApplication], o.Annotations
 	k := &cachedMember{
-		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: cluster.Mark(o), generation: o.Generation, content: contentOfMeta(o),
+		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: apply.Mark(o), generation: o.Generation, content: contentOfMeta(o),
 		namespace: unique.Make(o.Namespace), application: unique.Make(application), variant: unique.Make(annotations[annotationVariant]),
 		owned: metav1.GetControllerOfNoCopy(o) != nil, hook: annotations[manifest.AnnotationHookRun] != "",
 		ignored: manifest.IgnoresDrift(annotations), deleting: o.DeletionTimestamp != nil,
@@ -82,7 +82,7 @@ func reduceMember(obj, before any) (any, error) {
 		piped = ""
 	}
 	k.piped = unique.Make(piped)
-	if owned := cluster.OwnedHash(o.ManagedFields); owned != "" {
+	if owned := apply.OwnedHash(o.ManagedFields); owned != "" {
 		if _, err := hex.Decode(k.fields[:], []byte(owned)); err != nil {
 			return nil, fmt.Errorf("keep the fields that are ours: %w", err)
 		}

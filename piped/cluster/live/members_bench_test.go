@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
@@ -101,7 +102,7 @@ func BenchmarkStartWith10000Members(b *testing.B) {
 			for i := range perApplication {
 				fmt.Fprintf(&text, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: m-%d-%d, namespace: %s}\ndata: {color: blue}\n", app, i, ns)
 			}
-			result, err := c.Apply(context.Background(), cluster.ApplyRequest{
+			result, err := apply.New(c).Apply(context.Background(), apply.Request{
 				ApplicationID: fmt.Sprintf("app-%d", app), PipedID: "piped-1", DeploymentID: "d", Commit: "c", Variant: "primary",
 				Objects: parse(b, text.String()), Log: quiet{},
 			})

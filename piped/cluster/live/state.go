@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/health"
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
@@ -276,7 +277,7 @@ func replicasOf(u *unstructured.Unstructured) (desired, available int32) {
 		n, _, _ := unstructured.NestedInt64(u.Object, path...)
 		return int32(n)
 	}
-	if cluster.IsWorkload(u.GroupVersionKind().GroupKind()) && u.GetKind() == "DaemonSet" {
+	if apply.IsWorkload(u.GroupVersionKind().GroupKind()) && u.GetKind() == "DaemonSet" {
 		return number("status", "desiredNumberScheduled"), number("status", "numberAvailable")
 	}
 	return number("spec", "replicas"), number("status", "availableReplicas")

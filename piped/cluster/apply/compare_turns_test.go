@@ -1,0 +1,34 @@
+package apply
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestManyChangesAtOnce: what may be asked in the time there is is told; the rest is to
+// be compared later, and keeps nothing back.
+func TestManyChangesAtOnce(t *testing.T) {
+	l := newLab(t)
+	l.apply(t, shop)
+	l.dryRuns.limit = rate.NewLimiter(rate.Every(time.Hour), 1)
+	l.as("kubectl-edit").patch(t, "v1", "ConfigMap", "settings", `{"data":{"color":"red"}}`)
+	l.as("kubectl-edit").patch(t, "apps/v1", "Deployment", "web", `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"web:2"}]`)
+	results := l.compare(t, shop) // which has a minute
+	drifts, later := 0, 0
+	for _, c := range results {
+		switch {
+		case c.Drift != nil && c.Drift.Kind == deploy.DriftChanged:
+			drifts++
+		case strings.Contains(c.Problem, "is compared later"):
+			later++
+		}
+	}
+	if drifts != 1 || later != 1 {
+		t.Errorf("%d are told to differ and %d to be compared later, want one of each: %+v", drifts, later, results)
+	}
+}

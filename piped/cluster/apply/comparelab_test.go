@@ -1,0 +1,161 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// compare compares the manifests with what is live. NS in them is the namespace.
+func (l *lab) compare(t *testing.T, manifests string, change ...func(*CompareRequest)) []Compared {
+	t.Helper()
+	apply := l.request(t, l.named(manifests))
+	req := CompareRequest{
+		ApplicationID: apply.ApplicationID, PipedID: apply.PipedID, Commit: apply.Commit,
+		VariantKey: apply.VariantKey, VariantValue: apply.VariantValue, Objects: apply.Objects, Inventory: apply.Inventory,
+	}
+	for _, f := range change {
+		f(&req)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out, err := l.Compare(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// named gives objects that are in no namespace a name of their own.
+func (l *lab) named(manifests string) string { return strings.ReplaceAll(manifests, "NS", l.ns) }
+
+// found says in words how objects compare, those in sync left out.
+func (l *lab) found(results []Compared) []string {
+	var out []string
+	for _, c := range results {
+		object := c.Object.Kind + " " + l.anonymous(c.Object.Name)
+		switch {
+		case c.Problem != "":
+			out = append(out, object+" cannot be judged: "+l.anonymous(c.Problem))
+		case c.Drift == nil:
+		case c.Drift.Kind != deploy.DriftChanged:
+			out = append(out, object+" "+string(c.Drift.Kind))
+		default:
+			for _, f := range c.Drift.Fields {
+				by := ""
+				if f.Manager != "" {
+					by = " by " + f.Manager
+				}
+				out = append(out, fmt.Sprintf("%s %s: %s -> %s%s", object, f.Path, f.Git, f.Live, by))
+			}
+		}
+	}
+	return out
+}
+
+// somebody is a client that writes in another name than ours.
+type somebody struct {
+	lab     *lab
+	manager string
+}
+
+func (l *lab) as(manager string) somebody { return somebody{l, manager} }
+
+// object returns the client of an object's kind.
+func (s somebody) object(t testing.TB, apiVersion, kind string) dynamic.ResourceInterface {
+	t.Helper()
+	cfg := s.lab.RESTConfig()
+	cfg.WrapTransport = nil
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
+	resource, err := s.lab.Resource(context.Background(), u.GroupVersionKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !resource.Namespaced {
+		return client.Resource(resource.GroupVersionResource)
+	}
+	return client.Resource(resource.GroupVersionResource).Namespace(s.lab.ns)
+}
+
+// patch changes an object by a JSON or a merge patch.
+func (s somebody) patch(t testing.TB, apiVersion, kind, name, patch string, subresources ...string) {
+	t.Helper()
+	how := types.MergePatchType
+	if strings.HasPrefix(patch, "[") {
+		how = types.JSONPatchType
+	}
+	_, err := s.object(t, apiVersion, kind).Patch(context.Background(), s.lab.named(name), how, []byte(patch),
+		metav1.PatchOptions{FieldManager: s.manager}, subresources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// apply applies an object by server-side apply.
+func (s somebody) apply(t testing.TB, text string) {
+	t.Helper()
+	for _, obj := range parse(t, "somebody.yaml", text) {
+		_, err := s.object(t, obj.GetAPIVersion(), obj.GetKind()).Apply(context.Background(), obj.GetName(), obj.Unstructured,
+			metav1.ApplyOptions{FieldManager: s.manager, Force: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// remove deletes what the test applied outside its namespace, when it ends.
+func (l *lab) removeAfter(t *testing.T, manifests string) {
+	t.Helper()
+	objs := parse(t, "app.yaml", l.named(manifests))
+	t.Cleanup(func() {
+		for _, obj := range objs {
+			kind, err := l.Resource(context.Background(), obj.GroupVersionKind())
+			if err == nil && !kind.Namespaced {
+				_ = l.Dynamic().Resource(kind.GroupVersionResource).Delete(context.Background(), obj.GetName(), metav1.DeleteOptions{})
+			}
+		}
+	})
+}
+
+// hider takes one text out of others, as the redactor of a source does.
+type hider string
+
+func (h hider) Text(s string) string { return strings.ReplaceAll(s, string(h), "[redacted]") }
+
+// confirmed asks the API server about every object.
+func confirmed(r *CompareRequest) { r.Confirm = true }
+
+// countDryRuns returns how many of the requests were dry runs, and how many there were.
+func (l *lab) countDryRuns() (dry, all int) {
+	for _, r := range l.requests.Take() {
+		all++
+		if strings.Contains(r, "dryRun") {
+			dry++
+		}
+	}
+	return dry, all
+}
+
+// declared returns the first object of manifests.
+func declared(t *testing.T, manifests string) manifest.Object {
+	t.Helper()
+	return parse(t, "app.yaml", manifests)[0]
+}
+
+func createAs(manager string) metav1.CreateOptions {
+	return metav1.CreateOptions{FieldManager: manager}
+}

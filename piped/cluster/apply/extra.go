@@ -1,0 +1,136 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// DescribeExtra returns, in their order, the live state of the objects of req.Only, which the
+// application has in the cluster but no longer in Git. It ignores req.Objects and the
+// ignore rules. Each object is drift unless it is gone or terminating, is not marked as
+// the application's, was created by a controller, or is excluded by an annotation
+// (Ignored). What cannot be read is reported per object. The error is as that of Compare.
+func (c *Client) DescribeExtra(ctx context.Context, req CompareRequest) ([]Compared, error) {
+	brief := c.brief()
+	out := make([]Compared, len(req.Only))
+	g, limited := errgroup.WithContext(cluster.WithWarnings(ctx, func(string) {}))
+	g.SetLimit(concurrency)
+	for i, ref := range req.Only {
+		g.Go(func() (err error) {
+			out[i], err = brief.describeExtra(limited, req, ref)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, c.endOf(ctx, err)
+	}
+	return out, nil
+}
+
+func (c *Client) describeExtra(ctx context.Context, req CompareRequest, ref deploy.ObjectRef) (Compared, error) {
+	out := Compared{Object: ref}
+	live, err := c.readExtra(ctx, ref, req.Diff)
+	switch {
+	case errors.Is(err, cluster.ErrUnknownKind), apierrors.IsNotFound(err):
+		out.Missing = true
+		return out, nil
+	case err != nil && (ctx.Err() != nil || cluster.Unreachable(err)):
+		return out, err
+	case err != nil:
+		out.Problem = fmt.Sprintf("read %s, which is no longer in Git: %v", ref, c.Classify(err))
+		return out, nil
+	}
+	out.UID, out.ResourceVersion = string(live.GetUID()), live.GetResourceVersion()
+	out.Missing = live.GetDeletionTimestamp() != nil
+	out.Ignored = manifest.IgnoresDrift(live.GetAnnotations())
+	if out.Missing || out.Ignored || !req.marks(live) || metav1.GetControllerOf(live) != nil {
+		return out, nil
+	}
+	out.Drift = &deploy.ObjectDrift{Object: ref, Cluster: c.Name(), Kind: deploy.DriftExtra}
+	if whole, ok := live.(*unstructured.Unstructured); ok {
+		out.Drift.Diff = describer{conceal: req.Conceal}.diff(nil, redacted(whole), nil)
+	}
+	return out, nil
+}
+
+// redacted returns an object that is no longer in Git without its texts, because it is
+// unknown which of them are decrypted secrets. Names, labels, our annotations and the field
+// names remain. The content of Secrets is redacted by the difference itself.
+func redacted(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if manifest.Confidential(u.GetAPIVersion(), u.GetKind(), "") {
+		return u
+	}
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	for key, value := range u.Object {
+		out.Object[key] = withoutTexts(value)
+	}
+	annotations := out.GetAnnotations()
+	for key, text := range u.GetAnnotations() {
+		if strings.HasPrefix(key, "pipecd.dev/") {
+			annotations[key] = text
+		}
+	}
+	out.SetAPIVersion(u.GetAPIVersion())
+	out.SetKind(u.GetKind())
+	out.SetName(u.GetName())
+	out.SetNamespace(u.GetNamespace())
+	out.SetLabels(u.GetLabels())
+	out.SetAnnotations(annotations)
+	return out
+}
+
+// withoutTexts returns a copy of a JSON value with its strings replaced.
+func withoutTexts(v any) any {
+	switch v := v.(type) {
+	case string:
+		return diffUntold
+	case map[string]any:
+		out := map[string]any{}
+		for key, value := range v {
+			out[key] = withoutTexts(value)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = withoutTexts(item)
+		}
+		return out
+	}
+	return v
+}
+
+// marks reports whether a live object has the application's marks.
+func (req CompareRequest) marks(live metav1.Object) bool {
+	annotations := live.GetAnnotations()
+	return live.GetLabels()[manifest.LabelApplication] == req.ApplicationID &&
+		annotations[manifest.AnnotationApplication] == req.ApplicationID && annotations[manifest.AnnotationPiped] == req.PipedID
+}
+
+// readExtra reads an object whole, or its metadata.
+func (c *Client) readExtra(ctx context.Context, ref deploy.ObjectRef, whole bool) (live metav1.Object, err error) {
+	err = c.Retry(ctx, nil, func(ctx context.Context) error {
+		resource, err := c.FindKind(ctx, manifest.GVK(ref))
+		if err != nil {
+			return err
+		}
+		if whole {
+			live, err = c.ResourceClient(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		} else {
+			live, err = c.MetadataClient(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		}
+		return err
+	})
+	return live, err
+}

@@ -1,0 +1,135 @@
+package apply
+
+import (
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// sameContent reports whether two states of an object differ in nothing but whose it
+// is, its annotations, its status and what the API server counts.
+func sameContent(a, b *unstructured.Unstructured) bool {
+	return reflect.DeepEqual(contentOnly(a), contentOnly(b))
+}
+
+func contentOnly(u *unstructured.Unstructured) map[string]any {
+	out := u.DeepCopy()
+	delete(out.Object, "status")
+	labels := out.GetLabels()
+	delete(labels, manifest.LabelApplication)
+	kept := map[string]any{"name": out.GetName(), "namespace": out.GetNamespace(), "labels": labels, "finalizers": out.GetFinalizers()}
+	out.Object["metadata"] = kept
+	if len(labels) == 0 {
+		delete(kept, "labels")
+	}
+	return out.Object
+}
+
+// withoutClientSide returns planned, the result of an apply over live, without the fields
+// that only kubectl owns, which the first apply removes (adopt). Some reports whether there
+// are any.
+func withoutClientSide(live, planned *unstructured.Unstructured) (reduced *unstructured.Unstructured, some bool, err error) {
+	managers := clientSideManagers()
+	dropped, kept := fieldpath.NewSet(), fieldpath.NewSet()
+	collect := func(into **fieldpath.Set, e metav1.ManagedFieldsEntry) error {
+		set, err := setOf(e)
+		if err != nil {
+			return err
+		}
+		*into = (*into).Union(set)
+		return nil
+	}
+	clientSide := func(e metav1.ManagedFieldsEntry) bool {
+		return managers.Has(e.Manager) && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+	}
+	for _, e := range live.GetManagedFields() {
+		if clientSide(e) && e.APIVersion == planned.GetAPIVersion() {
+			if err := collect(&dropped, e); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	for _, e := range planned.GetManagedFields() {
+		if !clientSide(e) {
+			if err := collect(&kept, e); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	dropped = dropped.Difference(kept)
+	if dropped.Empty() {
+		return nil, false, nil
+	}
+	reduced = planned.DeepCopy()
+	dropped.Iterate(func(p fieldpath.Path) {
+		if !holdsBelow(kept, p) {
+			removePath(reduced.Object, p)
+		}
+	})
+	reduced.SetManagedFields(nil)
+	reduced.SetResourceVersion(live.GetResourceVersion())
+	return reduced, true, nil
+}
+
+// holdsBelow reports whether fields of the set are part of what is at a path.
+func holdsBelow(set *fieldpath.Set, path fieldpath.Path) bool {
+	for _, e := range path {
+		set = set.WithPrefix(e)
+	}
+	return !set.Empty()
+}
+
+// removePath takes what is at a path out of v, a value of JSON, and returns v; what is
+// not there is passed over.
+func removePath(v any, path fieldpath.Path) any {
+	if len(path) == 0 {
+		return v
+	}
+	head, rest := path[0], path[1:]
+	switch v := v.(type) {
+	case map[string]any:
+		if head.FieldName == nil {
+			return v
+		}
+		child, ok := v[*head.FieldName]
+		switch {
+		case ok && len(rest) == 0:
+			delete(v, *head.FieldName)
+		case ok:
+			v[*head.FieldName] = removePath(child, rest)
+		}
+		return v
+	case []any:
+		i := slices.IndexFunc(v, func(item any) bool { return selects(head, item) })
+		switch {
+		case i < 0:
+		case len(rest) == 0:
+			return slices.Delete(v, i, i+1)
+		default:
+			v[i] = removePath(v[i], rest)
+		}
+		return v
+	}
+	return v
+}
+
+// selects reports whether a path element means this item of a list.
+func selects(e fieldpath.PathElement, item any) bool {
+	switch {
+	case e.Value != nil:
+		return value.Equals(*e.Value, value.NewValueInterface(item))
+	case e.Key != nil:
+		fields, ok := item.(map[string]any)
+		for _, f := range *e.Key {
+			ok = ok && value.Equals(f.Value, value.NewValueInterface(fields[f.Name]))
+		}
+		return ok
+	}
+	return false
+}

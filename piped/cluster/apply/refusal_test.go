@@ -1,0 +1,91 @@
+package apply
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/cluster/clustertest"
+)
+
+// TestApplyComesBackWhenItIsTold: an API server that is too busy says when it may be
+// asked again.
+func TestApplyComesBackWhenItIsTold(t *testing.T) {
+	l := newLab(t)
+	var mu sync.Mutex
+	var asked []time.Time // for the Service, in earnest
+	l.requests.Answer = func(r *http.Request) *http.Response {
+		if r.Method != http.MethodPatch || r.URL.Query().Has("dryRun") || !strings.HasSuffix(r.URL.Path, "/services/web") {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if asked = append(asked, time.Now()); len(asked) > 1 {
+			return nil
+		}
+		return clustertest.Refusal(r, metav1.Status{Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "busy"}, "Retry-After", "1")
+	}
+	if result := l.apply(t, web); result.Written != 3 {
+		t.Errorf("%d written", result.Written)
+	}
+	if len(asked) != 2 || asked[1].Sub(asked[0]) < time.Second {
+		t.Errorf("asked at %v, want twice with a second between", asked)
+	}
+}
+
+// TestWebhookThatRefusesDryRuns: what admission does not let anybody try is applied
+// untried, which is said; the others are tried as ever.
+func TestWebhookThatRefusesDryRuns(t *testing.T) {
+	l := newLab(t)
+	const reason = `admission webhook "audit.example.com" does not support dry run`
+	l.requests.Answer = func(r *http.Request) *http.Response {
+		if r.URL.Query().Has("dryRun") && strings.HasSuffix(r.URL.Path, "/services/web") {
+			return clustertest.Refusal(r, metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: reason})
+		}
+		return nil
+	}
+	l.apply(t, web)
+	if lines, want := l.logged(), "Service NS/web is not tried before it is applied: "+reason; !slices.Contains(lines, want) {
+		t.Errorf("the log lacks %q: %q", want, lines)
+	}
+	l.get(t, "Service", "web")
+	if _, err := l.tryApply(t, strings.Replace(web, "replicas: 1", "replicsa: 1", 1)); err == nil || !strings.HasPrefix(err.Error(), "nothing was changed: ") {
+		t.Errorf("with another object that is bad: %v", err)
+	}
+}
+
+// TestFieldsOfAnotherManager: what Git says wins over whoever applied something else,
+// and no other field of theirs is touched.
+func TestFieldsOfAnotherManager(t *testing.T) {
+	l := newLab(t)
+	l.apply(t, web)
+	resource, err := l.Resource(context.Background(), l.get(t, "ConfigMap", "settings").GroupVersionKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "settings"}, "data": map[string]any{"color": "red", "size": "big"},
+	}}
+	if _, err := l.ResourceClient(resource, l.ns).Apply(context.Background(), "settings", theirs, metav1.ApplyOptions{FieldManager: "flux", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	l.apply(t, web)
+	if got := l.writes(); !slices.Equal(got, []string{"PATCH /api/v1/namespaces/NS/configmaps/settings"}) {
+		t.Errorf("writes: %v", got)
+	}
+	data, _, err := unstructured.NestedStringMap(l.get(t, "ConfigMap", "settings").Object, "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"color": "blue", "size": "big"}, data); diff != "" {
+		t.Errorf("data (-want +got):\n%s", diff)
+	}
+}

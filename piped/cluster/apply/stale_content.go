@@ -1,0 +1,165 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/cluster/propagate"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// A ConfigMap or Secret that an apply restores held other content than Git's for a while.
+// A container that started meanwhile has read that content, and keeps what it read by its
+// environment although the object is restored.
+
+// findStalePods finds the running pods that read other content than Git's from the objects
+// that this apply restores. A workload whose mode restarts pods for such a change gets
+// another config-hash; the pods of others are logged.
+func (r *applyRun) findStalePods(ctx context.Context) error {
+	since, err := r.foreignSince(ctx)
+	if err != nil || len(since) == 0 {
+		return err
+	}
+	for _, t := range r.targets {
+		if t.live == nil || t.isWorkload() && t.restarts {
+			continue // no pods, or all of them are restarted
+		}
+		for _, d := range t.config.decisions {
+			ref := ConfigRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
+			from, restored := since[ref]
+			if !restored || d.Follows && d.Action != propagate.Restart {
+				continue
+			}
+			pods, err := r.startedSince(ctx, t, from)
+			if err != nil {
+				return err
+			}
+			if len(pods) > 0 {
+				r.restartStale(t, d, ref, from, pods)
+			}
+		}
+	}
+	return nil
+}
+
+// restartStale restarts the pods of a workload, or logs why it does not.
+func (r *applyRun) restartStale(t *target, d propagate.Decision, ref deploy.ObjectRef, from time.Time, pods []corev1.Pod) {
+	var names, uids []string
+	for _, pod := range pods {
+		names, uids = append(names, pod.Name), append(uids, string(pod.UID))
+	}
+	what := fmt.Sprintf("%s has not had Git's content since %s; pods of %s that started since then have read it so: %s",
+		ref, from.UTC().Format(time.RFC3339), t.ref, strings.Join(names, ", "))
+	if d.Action != propagate.Restart {
+		end := "restarted"
+		if !t.isWorkload() {
+			end = "replaced"
+		}
+		r.req.Log.Infof("%s. They keep what they read until they are %s: %s", what, end, d.Why)
+		return
+	}
+	r.req.Log.Infof("%s. They are restarted", what)
+	t.stalePods = append(t.stalePods, uids...)
+	t.changed, t.restarts, t.done, t.item = true, true, "", deploy.InventoryItem{}
+}
+
+// restartedFor returns a config-hash that differs from the one by content alone, for pods
+// that read other content under that one.
+func restartedFor(hash string, uids []string) string {
+	return hashOf([]any{hash, uids})[:configHashLength]
+}
+
+// foreignSince returns the ConfigMaps and Secrets whose content this apply restores, with
+// the time since when they may have held another.
+func (r *applyRun) foreignSince(ctx context.Context) (map[deploy.ObjectRef]time.Time, error) {
+	since := map[deploy.ObjectRef]time.Time{}
+	for _, t := range r.changed() {
+		if !isConfig(t.ref) || !t.same {
+			continue
+		}
+		hash, err := r.contentBefore(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if hash != contentHash(t.desired) {
+			since[ConfigRef(t.ref.Kind, t.ref.Namespace, t.ref.Name)] = r.foreignFrom(t)
+		}
+	}
+	return since, nil
+}
+
+// foreignFrom returns when the content of a restored object may first have been another
+// than Git's: the earliest write of another field manager to its data, or the time when
+// the drift was noticed. A manager that only removed a key owns nothing; without a known
+// drift all pods count then that started since the last apply.
+func (r *applyRun) foreignFrom(t *target) time.Time {
+	at := r.req.DriftedSince[t.ref.Key()]
+	applied := t.recorded.UpdatedAt
+	if t.live != nil {
+		for _, e := range t.live.GetManagedFields() {
+			switch {
+			case e.Time == nil:
+			case isOurs(e):
+				applied = e.Time.Time
+			case writesData(e) && (at.IsZero() || e.Time.Before(&metav1.Time{Time: at})):
+				at = e.Time.Time
+			}
+		}
+	}
+	if at.IsZero() {
+		return applied
+	}
+	return at.Truncate(time.Second) // as the cluster's times are
+}
+
+func writesData(e metav1.ManagedFieldsEntry) bool {
+	text := fieldsText(e)
+	return slices.ContainsFunc([]string{"data", "binaryData", "stringData"}, func(field string) bool { return strings.Contains(text, `"f:`+field+`"`) })
+}
+
+// startedSince returns the running pods of a target of which a container started since
+// then, by name.
+func (r *applyRun) startedSince(ctx context.Context, t *target, from time.Time) (found []corev1.Pod, err error) {
+	var list *corev1.PodList
+	err = r.cluster.Retry(ctx, r.wait, func(ctx context.Context) error {
+		list, err = r.cluster.Typed().CoreV1().Pods(t.ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: podSelector(t.desired), FieldSelector: "status.phase=Running"})
+		return err
+	})
+	if apierrors.IsForbidden(err) {
+		r.req.Log.Infof("cannot check whether pods of %s read other content than Git's: %s", t.ref, err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, r.cluster.explain(t.source, "list the pods of", err)
+	}
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil && propagate.Of(&pod, t.ref) && lastStart(pod).Compare(from) >= 0 {
+			found = append(found, pod)
+		}
+	}
+	return found, nil
+}
+
+// lastStart returns when a container of a pod last started.
+func lastStart(pod corev1.Pod) (at time.Time) {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		var started time.Time
+		switch s := c.State; {
+		case s.Running != nil:
+			started = s.Running.StartedAt.Time
+		case s.Terminated != nil:
+			started = s.Terminated.StartedAt.Time
+		}
+		if started.After(at) {
+			at = started
+		}
+	}
+	return at
+}

@@ -1,0 +1,48 @@
+package apply_test
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/cluster/apply"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestUnstick: of a StatefulSet that leaves a failed revision, the failed pods are
+// deleted that are not ready; of any other, none.
+func TestUnstick(t *testing.T) {
+	l := workloadstest.New(t)
+	good, bad := workloadstest.Text(rollout.KindStatefulSet, "web:1", "replicas: 2"), workloadstest.Text(rollout.KindStatefulSet, "web:never-ready", "replicas: 2")
+	l.Policy.DefaultDeadline = 1
+	l.Wait(t, l.Apply(t, "before", good), nil)
+	failed := l.Wait(t, l.Apply(t, "change", bad), nil)
+	if failed.Phase != deploy.RolloutFailed || failed.TargetName == "" {
+		t.Fatalf("%s of revision %q: %s", failed.Phase, failed.TargetName, failed.Reason)
+	}
+	unstick := func(when string, revision string, want ...string) {
+		t.Helper()
+		deleted, err := apply.New(l.Cluster).Unstick(t.Context(), failed.Workload, []string{revision})
+		if err != nil || !slices.Equal(deleted, want) {
+			t.Errorf("%s: deleted %v, %v; want %v", when, deleted, err, want)
+		}
+	}
+	unstick("while the failed revision is asked for", failed.TargetName)
+	l.Apply(t, "rollback", good)
+	clustertest.Eventually(t, "the rollback is observed", func() bool {
+		set, err := l.Typed().AppsV1().StatefulSets(l.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
+		return err == nil && set.Status.ObservedGeneration == set.Generation
+	})
+	unstick("another revision", "web-other")
+	unstick("the failed revision", failed.TargetName, "web-1")
+	unstick("once more", failed.TargetName)
+	gone := failed.Workload
+	gone.Name = "gone"
+	if deleted, err := apply.New(l.Cluster).Unstick(t.Context(), gone, []string{failed.TargetName}); err != nil || len(deleted) > 0 {
+		t.Errorf("a StatefulSet that is gone: deleted %v, %v", deleted, err)
+	}
+}
