@@ -41,13 +41,16 @@ func (t *Trigger) Foresee(ctx context.Context, repoID string, m *git.Merge) ([]d
 		return nil, err
 	}
 	places := deploy.NewPlaces(maps.Values(apps))
+	all := make([]entry, len(found))
+	for i, candidate := range found {
+		all[i] = newEntry(w.repo, candidate)
+	}
 	var out []deploy.AffectedApplication
-	for _, candidate := range found {
-		e := newEntry(w.repo, candidate)
+	for _, e := range all {
 		id := places.ID(e.git)
 		app, known := apps[id]
 		delete(apps, id)
-		if app.Deleted || app.Disabled || !known && !w.takes(e) {
+		if app.Deleted || app.Disabled || !known && !w.takes(e, all) {
 			continue
 		}
 		affected, ok, err := w.foresee(ctx, app, e, id, m)

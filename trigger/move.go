@@ -80,7 +80,7 @@ func possibleMoves(w *watcher, entries []entry, apps map[string]deploy.Applicati
 			if name != app.Name && (name != "" || app.Name != deploy.NameOf("", app.Registration, app.Git)) {
 				continue
 			}
-			if app.Registration.By == "" && !w.takes(e) {
+			if app.Registration.By == "" && !w.takes(e, entries) {
 				continue // it was selected where it was, and is not any more
 			}
 			out = append(out, move{app, e})

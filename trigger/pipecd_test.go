@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -111,5 +112,27 @@ func TestOldestConfigurationName(t *testing.T) {
 	}
 	if c := l.candidates()["both"]; c.Git.ConfigFile != ".pipe.yaml" || c.State != deploy.CandidateUnregistered {
 		t.Errorf("the other is %+v", c)
+	}
+}
+
+// TestMoveToTheOldestNameWhileTheAgentIsDown: the first pass after a start finds an
+// application that a commit moved to a .pipe.yaml. It is the same application there, unless
+// an app.pipecd.yaml stands beside it.
+func TestMoveToTheOldestNameWhileTheAgentIsDown(t *testing.T) {
+	for name, more := range map[string]map[string]string{"alone": {}, "replaced": {"store/app.pipecd.yaml": appFile("other", "")}} {
+		t.Run(name, func(t *testing.T) {
+			l := newMoveLab(t)
+			must(t, l.upstream.Remove("web/app.pipecd.yaml", "web/d.yaml"))
+			files := map[string]string{"store/.pipe.yaml": appFile("web", moving), "store/d.yaml": "1"}
+			maps.Copy(files, more)
+			l.upstream.Push(t, "move", files)
+			l.restart()
+			l.look()
+			app, err := l.store.Application(t.Context(), appID("web"))
+			must(t, err)
+			if moved := app.Git.Dir == "store"; moved != (name == "alone") {
+				t.Errorf("the application is at %s", app.Git.ConfigPath())
+			}
+		})
 	}
 }

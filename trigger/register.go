@@ -23,7 +23,7 @@ func (w *watcher) register(ctx context.Context, apps map[string]deploy.Applicati
 	for _, id := range slices.Sorted(maps.Keys(w.catalog.entries)) {
 		e := w.catalog.entries[id]
 		known, ok := apps[id]
-		if known.Deleted || !ok && !w.takes(e) {
+		if known.Deleted || !ok && !w.takes(e, w.catalog.found) {
 			continue // a deleted application returns only when it is added again
 		}
 		if ok {
@@ -120,11 +120,12 @@ func (w *watcher) applications(ctx context.Context) (map[string]deploy.Applicati
 }
 
 // takes reports whether the piped config selects the candidate. One that does
-// not parse is taken by its path alone, so that its error shows somewhere.
-func (w *watcher) takes(e entry) bool {
+// not parse is taken by its path alone, so that its error shows somewhere. All are
+// the candidates of the same commit.
+func (w *watcher) takes(e entry, all []entry) bool {
 	discover := w.repo.Config.Discover
 	var unsupported *config.UnsupportedKind
-	if discover == nil || errors.As(e.candidate.Err, &unsupported) || w.replaced(e) {
+	if discover == nil || errors.As(e.candidate.Err, &unsupported) || replaced(e, all) {
 		return false
 	}
 	var labels map[string]string
@@ -138,13 +139,13 @@ func (w *watcher) takes(e entry) bool {
 
 // replaced reports whether the directory of an application configuration with PipeCD's
 // oldest name also has one with the later name: both describe the same objects.
-func (w *watcher) replaced(e entry) bool {
+func replaced(e entry, all []entry) bool {
 	if e.git.ConfigFile != config.OldestName {
 		return false
 	}
 	later := e.git
 	later.ConfigFile = config.DefaultName
-	return slices.ContainsFunc(w.catalog.found, func(o entry) bool { return o.git == later })
+	return slices.ContainsFunc(all, func(o entry) bool { return o.git == later })
 }
 
 // describe returns the application as its configuration describes it. If the configuration
