@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"net/http"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -86,5 +87,50 @@ func TestTheWholeClusterIsTriedAgain(t *testing.T) {
 	}
 	if key := <-handled; key != there {
 		t.Errorf("handled: %s", key)
+	}
+}
+
+// TestARefusalAfterAnOutage: the watch of the whole cluster first gets no answer, then a
+// refusal. The namespaces are watched from then on.
+func TestARefusalAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	shared := clustertest.Shared(t)
+	ns := shared.Namespace(t)
+	link := &clustertest.Link{Down: true}
+	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig(), WrapTransport: link.Wrap})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	controller := New(c)
+	s := controller.Scope(Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Metadata: true})
+	if err := s.Cover(ns); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Run(t, controller.Run)
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, "the cluster does not answer", func() bool {
+		s.mu.Lock()
+		whole := s.watches[""]
+		s.mu.Unlock()
+		_, err := whole.State()
+		return cluster.Unreachable(err)
+	})
+	link.Set(func() {
+		link.Answer = func(r *http.Request) *http.Response {
+			if r.URL.Path != "/api/v1/configmaps" {
+				return nil
+			}
+			return clustertest.Refusal(r, metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "configmaps is forbidden"})
+		}
+		link.Down = false
+	})
+	if err := s.FilledIn(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.all()) != 1 || s.all()[0].resource.Namespace != ns {
+		t.Errorf("%d watches, want one of namespace %s", len(s.all()), ns)
 	}
 }

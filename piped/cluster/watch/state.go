@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -44,6 +45,7 @@ func (w *Watch) noteRequest(ctx context.Context, err error) {
 	if changed && w.informer.HasSynced() {
 		w.badSince = w.controller.cluster.Now()
 	}
+	changed = changed || apierrors.IsForbidden(err) != apierrors.IsForbidden(w.bad) // an outage may end in a refusal
 	w.bad = err
 	w.mu.Unlock()
 	if unanswered(err) {
