@@ -295,7 +295,7 @@ func (l *StoreLease) heldByAnother(lease *coordinationv1.Lease) error {
 	}
 	return deploy.Errorf(deploy.Unavailable, "cluster %q is managed by another agent with piped ID %q, on host %s with store %s, while this agent's store is %s: "+
 		"stop one of the two, or give them different piped IDs; this agent takes over when Lease %s/%s has not been renewed for %s",
-		l.Cluster.Name(), l.PipedID, lease.Annotations[annotationLeaseHost], *s.HolderIdentity, l.StoreID, LeaseNamespace, lease.Name, l.Duration)
+		l.Cluster.Name(), l.PipedID, lease.Annotations[annotationLeaseHost], *s.HolderIdentity, l.StoreID, LeaseNamespace, lease.Name, lasts)
 }
 
 // clusterTime returns the estimated time of the API server. Renewals are written and

@@ -211,8 +211,11 @@ func readDelta(instructions, base *spool) (*delta, error) {
 		return nil, fmt.Errorf("a delta of an object of %d bytes, which has %d", from, base.size)
 	}
 	size, err := binary.ReadUvarint(d.in)
-	if d.size = int64(size); err != nil || d.size < 0 {
-		return nil, fmt.Errorf("read a delta: its size is not one: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("read a delta: %w", err)
+	}
+	if d.size = int64(size); d.size < 0 {
+		return nil, fmt.Errorf("read a delta: its result has an impossible size of %d bytes", size)
 	}
 	return d, nil
 }

@@ -118,7 +118,11 @@ func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended 
 // item deletes one object. Over reports whether the application no longer has it; reason
 // explains why it still does.
 func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over bool, reason string, err error) {
-	resource, err := d.FindKind(ctx, manifest.GVK(item.Object))
+	var resource cluster.ServedKind
+	err = d.Retry(ctx, d.wait, func(ctx context.Context) (err error) {
+		resource, err = d.FindKind(ctx, manifest.GVK(item.Object))
+		return err
+	})
 	if errors.Is(err, cluster.ErrUnknownKind) {
 		return true, "", nil // its definition is gone, and every object of it with that
 	}

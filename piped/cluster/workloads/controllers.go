@@ -53,6 +53,9 @@ func (l *lease) read(ctx context.Context) (rollout.Lease, error) {
 		return l.last, l.err
 	}
 	live, err := l.cluster.Dynamic().Resource(leases).Namespace(l.name.Namespace).Get(ctx, l.name.Name, metav1.GetOptions{})
+	if ctx.Err() != nil {
+		return rollout.Lease{}, context.Cause(ctx) // of this caller; the other waits read for themselves
+	}
 	l.last, l.err, l.good = rollout.Lease{}, nil, time.Time{}
 	fresh := leaseFresh
 	switch {

@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -49,6 +50,15 @@ func TestLeaseOfTheControllers(t *testing.T) {
 		if _, err := c.Dynamic().Resource(leases).Namespace(ns).Apply(t.Context(), "controllers", objects[0].Unstructured, metav1.ApplyOptions{FieldManager: "test"}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	now = now.Add(leaseMissing)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := reader.read(cancelled); err == nil {
+		t.Error("a read whose caller has ended succeeded")
+	}
+	if got := read(); got != (rollout.Lease{}) { // the end of that caller is no answer
+		t.Errorf("a Lease that does not exist: %+v", got)
 	}
 	renew(1)
 	if got := read(); got.Renewal != "" {
