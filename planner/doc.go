@@ -9,7 +9,7 @@
 //
 // The oldest pending deployment of an application is planned when none is planned,
 // running or rolling back. A deployment held by its chain or by a sync window of its
-// commit stays PENDING. Its status reason says what it waits for, and it does not block
+// commit stays PENDING. Its status reason names what it waits for, and it does not block
 // others. When a later deployment of another commit succeeds meanwhile, the held one is
 // cancelled, since it would deploy an outdated state. Errors in the commit itself (its
 // configuration or manifests) end the deployment in FAILURE; other errors are retried.

@@ -69,7 +69,9 @@ func (p *Planner) evaluateInBackground(ctx context.Context, d deploy.Deployment)
 	})
 }
 
-// holdWhile stores what the rendering of a deployment's application waits for.
+// holdWhile stores what the rendering of a deployment's application waits for. It stores
+// nothing if the rendering waits for nothing outside of the agent, because it then ends
+// soon.
 func (p *Planner) holdWhile(ctx context.Context, d deploy.Deployment, running *background.Running) error {
 	if running.On == "" {
 		return nil
@@ -181,6 +183,7 @@ func (p *Planner) hold(ctx context.Context, d deploy.Deployment, reason string) 
 	return err
 }
 
+// notPending returns the Conflict error for a deployment that has left PENDING meanwhile.
 func notPending(d *deploy.Deployment) error {
 	return deploy.Errorf(deploy.Conflict, "deployment %s is %s, not PENDING", d.ID, d.Status)
 }

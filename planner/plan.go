@@ -20,6 +20,8 @@ func (p *Planner) evaluate(ctx context.Context, d deploy.Deployment) (verdict, e
 	return v, err
 }
 
+// decide is evaluate without the conversion of permanent errors (Invalid, NotFound) into a
+// verdict. It also converts a panic into an Invalid error.
 func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (v verdict, err error) {
 	defer p.recoverPanic(d, &err)
 	if v, err := p.outdated(ctx, d); err != nil || v.status != "" {
@@ -96,8 +98,8 @@ func (p *Planner) planOf(ctx context.Context, app deploy.Application, d deploy.D
 	return plan, nil
 }
 
-// Preview returns d as it would be planned now, without storing anything. hold is what
-// it would wait for, "" for nothing. It may be called at any time, also before Run.
+// Preview returns d as it would be planned now, without storing anything. hold explains why
+// it would be held, "" if it would not. Preview may be called at any time, even before Run.
 func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned deploy.Deployment, hold string, err error) {
 	defer p.recoverPanic(d, &err)
 	if err := p.checkTenancy(ctx, d); err != nil {

@@ -27,7 +27,7 @@ type Sources interface {
 	Load(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error)
 }
 
-// Config is what a Planner needs.
+// Config contains the dependencies and settings of a Planner.
 type Config struct {
 	Store    *store.Store
 	Sources  Sources
@@ -155,6 +155,7 @@ func (p *Planner) enqueueChain(ctx context.Context, id string) {
 	}
 }
 
+// handle plans the next deployment of an application, and counts the busy worker meanwhile.
 func (p *Planner) handle(ctx context.Context, app string) error {
 	p.busy.Add(1)
 	defer p.busy.Add(-1)

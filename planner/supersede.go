@@ -7,12 +7,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// metaSupersededBy is the key of Deployment.Metadata for the ID of the last deployment
-// that was planned before a held one although triggered after it.
+// metaSupersededBy is the Deployment.Metadata key of a held deployment. It contains the ID
+// of the last later deployment that was planned before it.
 const metaSupersededBy = "OvertakenBy"
 
-// markSuperseded records in the held deployments that a later one is planned before
-// them.
+// markSuperseded records in the held deployments that the later deployment by is planned
+// before them. It does nothing if by ends without a plan.
 func (p *Planner) markSuperseded(ctx context.Context, held []deploy.Deployment, by deploy.Deployment, v verdict) error {
 	if v.status != "" {
 		return nil

@@ -159,6 +159,8 @@ func failedStage(d *deploy.Deployment) (deploy.StageStatus, string) {
 	return "", ""
 }
 
+// cancelReason returns the status reason of a deployment with a cancelled stage: reason,
+// unless a user cancelled it.
 func cancelReason(cancel *cancellation, reason string) string {
 	if cancel == nil {
 		return reason

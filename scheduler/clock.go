@@ -7,8 +7,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// minJump is the smallest difference between wall clock and monotonic clock that counts
-// as a jump. Slewed clocks drift much less between two reads.
+// minJump is the smallest difference between wall clock and monotonic clock that is
+// treated as a jump. Slewed clocks drift much less between two reads.
 const minJump = 2 * time.Second
 
 // clockWatch detects wall clock changes, including suspends of the machine.
@@ -41,9 +41,9 @@ const (
 )
 
 // remaining returns the time left for a part of the deployment or for a stage; negative
-// means no limit. In the process that set the deadline, the timeout counts by the
-// monotonic clock. For a deadline resumed from another process, the wall clock at that
-// moment counts, bounded by the timeout.
+// means no limit. In the process that set the deadline, the timeout is measured by the
+// monotonic clock. A deadline from an earlier process is compared once with the wall clock;
+// the result is at most the timeout.
 func (r *run) remaining(what string, resumed bool, deadline time.Time, timeout time.Duration) time.Duration {
 	if deadline.IsZero() {
 		return -1

@@ -59,6 +59,7 @@ func (l *logSink) run(ctx context.Context) {
 	}
 }
 
+// signal wakes run, which then flushes.
 func (l *logSink) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -101,6 +102,7 @@ func (l *logSink) flushTo(ctx context.Context, upTo int) error {
 	return nil
 }
 
+// add queues a line. It drops the line if maxPending lines wait for the store.
 func (l *logSink) add(b deploy.LogBlock) {
 	l.mu.Lock()
 	if len(l.pending) < l.maxPending {
@@ -140,6 +142,8 @@ type stageLog struct {
 	index int64
 }
 
+// write appends a line with the next index. It truncates long lines and replaces invalid
+// UTF-8.
 func (l *stageLog) write(severity deploy.Severity, format string, args []any) {
 	line := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")
 	if len(line) > maxLogLine {

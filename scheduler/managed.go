@@ -7,12 +7,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// managedInterval is the interval of checks whether another agent still manages a cluster.
+// managedInterval is the interval of checks whether another agent manages a cluster.
 const managedInterval = time.Second
 
-// awaitManaged waits until this agent manages the cluster of the deployment. Stages do not
-// start before: their effects outside the cluster, such as those of scripts, wait too. It
-// returns the result of the stage if ctx ends first.
+// awaitManaged waits until this agent manages the cluster of the deployment, and then
+// returns nil. If ctx ends first it returns the result of the stage. Every stage waits,
+// because some have effects outside of the cluster, such as scripts.
 func (s *Scheduler) awaitManaged(ctx context.Context, run deploy.StageRun) *deploy.StageResult {
 	if s.Managed == nil {
 		return nil

@@ -21,7 +21,7 @@ type run struct {
 	log          *slog.Logger
 
 	d     deploy.Deployment // as last read or written
-	known bool              // d is fresh from the scheduler's read
+	known bool              // d is PLANNED and was just read by the scheduler; see load
 
 	// resumedStatus is the deployment's status when this run loaded it. interrupted is
 	// the stage that was RUNNING then, "" for none.

@@ -26,7 +26,7 @@ type Changes interface {
 	Changed(ctx context.Context, git deploy.GitPath, from, to string) ([]string, error)
 }
 
-// Config is what a Scheduler needs.
+// Config contains the dependencies and settings of a Scheduler.
 type Config struct {
 	Store     *store.Store
 	Executors map[string]Executor // by stage name

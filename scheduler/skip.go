@@ -49,7 +49,8 @@ func acceptSkip(d *deploy.Deployment, c deploy.Command) error {
 	return nil
 }
 
-// validateSkip returns why a stage cannot be skipped.
+// validateSkip returns why a stage of d cannot be skipped, nil if it can. stage is nil if d
+// has no stage with this ID.
 func validateSkip(d *deploy.Deployment, stage *deploy.Stage, id string) error {
 	switch {
 	case stage == nil && d.Status == deploy.Pending:

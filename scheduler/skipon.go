@@ -15,9 +15,9 @@ import (
 // one second and doubles. After that the stage runs as if skipOn did not apply.
 const maxChangesBackoff = 4 * time.Second
 
-// evaluateSkipOn returns why a stage's skipOn skips it, "" if it does not. If the
-// evaluation fails the stage runs, since an unneeded wait or approval is the safe
-// choice, and the stage's log says so.
+// evaluateSkipOn returns why a stage's skipOn skips it, "" if it does not. If skipOn cannot
+// be evaluated the stage runs, since an unneeded wait or approval is the safe choice; the
+// stage's log explains that. The error is one of the store.
 func (r *run) evaluateSkipOn(ctx context.Context, stage deploy.Stage) (string, error) {
 	if len(stage.SkipOn) == 0 {
 		return "", nil

@@ -22,6 +22,7 @@ type turns struct {
 	last  map[string]int // by application ID: number of its last start
 }
 
+// started records that an application has started a deployment.
 func (t *turns) started(applicationID string) {
 	t.given++
 	t.last[applicationID] = t.given

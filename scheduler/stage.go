@@ -112,6 +112,7 @@ func explainStop(result deploy.StageResult, why deploy.StopReason, limit, skippe
 	return result
 }
 
+// joinReason joins two reasons with a colon; second may be "".
 func joinReason(first, second string) string {
 	if second == "" {
 		return first
@@ -119,7 +120,8 @@ func joinReason(first, second string) string {
 	return first + ": " + second
 }
 
-// swapMetadata is a compare-and-swap of one key.
+// swapMetadata sets one key of a stage's metadata to value if its value is was
+// (compare-and-swap).
 func (r *run) swapMetadata(ctx context.Context, stageID, key, was, value string) error {
 	return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
 		s := d.Stage(stageID)
@@ -130,6 +132,7 @@ func (r *run) swapMetadata(ctx context.Context, stageID, key, was, value string)
 	})
 }
 
+// saveMetadata adds kv to a stage's metadata.
 func (r *run) saveMetadata(ctx context.Context, stageID string, kv map[string]string) error {
 	return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
 		s := d.Stage(stageID)

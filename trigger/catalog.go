@@ -14,18 +14,20 @@ import (
 type catalog struct {
 	commit  deploy.Commit
 	found   []entry
-	entries map[string]entry // those found, by application ID
-	changes changeCache      // up to the commit
+	entries map[string]entry // the found ones, by application ID
+	changes changeCache      // between earlier commits and this one
 }
 
 // entry is one application configuration of the commit.
 type entry struct {
 	git       deploy.GitPath
 	candidate source.Candidate
-	refused   error // why the commit is refused for it; then the candidate is empty
+	refused   error // why the commit is refused for it; then candidate has this error and no Config
 }
 
-// readCatalog reads every application configuration of the commit.
+// readCatalog reads every application configuration of the commit, and stores the moves of
+// applications that it finds. The error is of kind Invalid if the commit exceeds the read
+// limits.
 func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog, error) {
 	tree, err := w.repo.Git.At(head.Hash)
 	if err != nil {
@@ -67,8 +69,9 @@ func (c *catalog) identify(apps map[string]deploy.Application) {
 	}
 }
 
-// readEntry returns one application configuration of a commit; ok is false when
-// it is not there.
+// readEntry returns the application configuration at a Git path of a commit. Its field
+// refused is set if the commit is refused for the application. ok is false if the commit
+// does not contain the file.
 func (w *watcher) readEntry(ctx context.Context, commit deploy.Commit, p deploy.GitPath) (e entry, ok bool, err error) {
 	tree, err := w.repo.Git.At(commit.Hash)
 	if err != nil {

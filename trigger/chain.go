@@ -10,9 +10,9 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// newChain returns the chain that a deployment of the application begins: a block for the
-// deployment itself, then one for each matcher. A block holds the enabled applications of
-// all repositories that match now, except the one that begins the chain.
+// newChain returns the chain that a deployment of the application beginner begins: a block
+// for the deployment itself, then one for each matcher. A block contains the enabled
+// applications of all repositories that match now, except beginner.
 func (w *watcher) newChain(ctx context.Context, c *config.Chain, beginner string) (*deploy.Chain, error) {
 	if w.roster == nil {
 		apps, _, err := w.Store.ListApplications(ctx, store.ApplicationQuery{})
@@ -38,8 +38,8 @@ func (w *watcher) newChain(ctx context.Context, c *config.Chain, beginner string
 	return chain, nil
 }
 
-// matches reports whether an application has the name, the kind and all the
-// labels that a matcher asks for. Unlike in PipeCD, labels count.
+// matches reports whether an application has the name, the kind and all labels of a
+// matcher. An empty field matches every application. Unlike PipeCD, it evaluates labels.
 func matches(m config.ChainMatcher, app deploy.Application, kinds config.Kinds) bool {
 	kind, known := kinds.Find(m.Kind)
 	if m.Name != "" && m.Name != app.Name || m.Kind != "" && (!known || kind.Name != app.Kind) {

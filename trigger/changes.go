@@ -6,14 +6,16 @@ import (
 	"github.com/c785c783/piped/piped/git"
 )
 
-// changeCache holds the files changed between a base commit and the head: most
-// applications of a repository share their base.
+// changeCache caches the files changed between a base commit and the head, because most
+// applications of a repository have the same base.
 type changeCache struct {
 	repo   *git.Repo
 	head   string
 	byBase map[string][]string
 }
 
+// since returns the files changed between base and the head. The error is of kind NotFound
+// if base is not in the mirror.
 func (c *changeCache) since(ctx context.Context, base string) ([]string, error) {
 	if files, ok := c.byBase[base]; ok {
 		return files, nil

@@ -10,11 +10,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// answer answers sync commands, of people and of chains: with a deployment of the
-// head commit, or of the commit it names, or with the reason why there is none.
-// Lookup is the error of the pass that brought the repository up to date; an
-// older commit is never deployed in place of a head that could not be read; in place
-// of one that is refused because it is too large, the last good one is.
+// answer answers the commands of users and chains: with a deployment of the head, or of the
+// commit that the command names, or with the reason for the rejection. It also applies
+// decisions about adoptions.
+//
+// lookup is the error of refresh. If it is set, users' commands are rejected, because an older
+// commit must not be deployed in place of a head that could not be read. An oversized head
+// is no such error: then head is the last good commit.
 func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []deploy.Command, lookup error) {
 	var rs []request
 	for _, c := range commands {
@@ -23,7 +25,7 @@ func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []dep
 			continue
 		}
 		if (lookup != nil || w.paused) && c.Type == deploy.CommandChainSync {
-			continue // only the chain waits for the answer, and it survives an outage
+			continue // stays open until the outage ends: only the chain waits for it
 		}
 		r, refusal, err := w.commandRequest(ctx, head, c, lookup)
 		switch {
@@ -39,20 +41,21 @@ func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []dep
 	}
 }
 
-// unanswered logs why a command could not be answered, if it could not. One that waits
-// for something that takes long is answered in the pass that begins when that has ended.
+// unanswered handles the error of answering c; nil is ignored. A *background.Running puts c
+// back into the inbox, for the pass that begins when the background work ends. Other errors
+// are logged, except a Conflict.
 func (w *watcher) unanswered(ctx context.Context, c deploy.Command, err error) {
 	var running *background.Running
 	switch {
 	case errors.As(err, &running):
 		w.fill(func(in *inbox) { in.add(c) })
-	case err != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Conflict): // a conflict: answered by an earlier pass
+	case err != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Conflict): // a conflict: an earlier pass has answered it
 		w.log.Error("cannot answer a sync command; trying again", "command", c.ID, "error", err)
 	}
 }
 
-// commandRequest returns the deployment that a command asks for, or why it is
-// refused.
+// commandRequest returns the deployment that a command requests, or the reason for its
+// rejection.
 func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) (r request, refusal string, err error) {
 	switch {
 	case lookup != nil:
@@ -106,8 +109,8 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	return r, "", err
 }
 
-// entryFor returns the application's configuration at the commit that a command
-// names, "" for the head; or why there is none.
+// entryFor returns the application's configuration at the commit with the hash, or at the
+// head if hash is "". refusal explains why there is none.
 func (w *watcher) entryFor(ctx context.Context, app deploy.Application, hash string) (commit deploy.Commit, e entry, refusal string, err error) {
 	commit = w.catalog.commit
 	if hash != "" {
@@ -132,8 +135,8 @@ func (w *watcher) entryFor(ctx context.Context, app deploy.Application, hash str
 	return commit, e, refusal, err
 }
 
-// entryAt returns the application's configuration at an earlier commit: where it is now,
-// or where it was before it was moved.
+// entryAt returns the application's configuration at an earlier commit: at its present
+// path, or at one that it had before it was moved.
 func (w *watcher) entryAt(ctx context.Context, commit deploy.Commit, app deploy.Application) (e entry, ok bool, err error) {
 	for _, former := range append([]deploy.GitPath{app.Git}, app.Former...) {
 		if e, ok, err = w.readEntry(ctx, commit, app.Git.In(former.Dir, former.ConfigFile)); ok || err != nil {
@@ -143,8 +146,8 @@ func (w *watcher) entryAt(ctx context.Context, commit deploy.Commit, app deploy.
 	return e, false, nil
 }
 
-// forbidden says why the application's configuration refuses the command, "" if
-// it does not.
+// forbidden returns why the application's configuration forbids the command, "" if it
+// permits it.
 func forbidden(c deploy.Command, e entry) string {
 	on, field := e.candidate.Config.Trigger.OnCommand, "onCommand"
 	what := "syncs by command"
@@ -157,7 +160,7 @@ func forbidden(c deploy.Command, e entry) string {
 	return fmt.Sprintf("%s forbids %s (spec.trigger.%s.disabled)", e.git.ConfigPath(), what, field)
 }
 
-// commandTrigger is what a deployment that a command asks for says of itself.
+// commandTrigger returns the trigger of a deployment that a command requests.
 func commandTrigger(c deploy.Command, commit deploy.Commit) deploy.Trigger {
 	t := ByHand(commit, cmp.Or(c.Strategy, deploy.StrategyAuto), c.Commander)
 	t.OverrideWindows, t.PermitPrune = c.OverrideWindows, c.PermitPrune
@@ -179,7 +182,7 @@ func commandTrigger(c deploy.Command, commit deploy.Commit) deploy.Trigger {
 	return t
 }
 
-// ByHand is what a deployment that a person asks for says of itself.
+// ByHand returns the trigger of a deployment that the user subject requests.
 func ByHand(commit deploy.Commit, strategy deploy.Strategy, subject string) deploy.Trigger {
 	return deploy.Trigger{
 		Kind: deploy.OnCommand, Commit: commit, Commander: subject, Strategy: strategy,

@@ -11,18 +11,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// subject is an application that the head is to be evaluated for.
+// subject is an application to evaluate, with its configuration and its platform provider.
 type subject struct {
 	app      deploy.Application
 	entry    entry
 	provider string
 }
 
-// onCommit evaluates for every application of the repository whether the commits since the
-// one evaluated last touch it, and creates a deployment if they do. It stores the
-// application's evaluated commit: in the transaction of the deployment, or in one write
-// for all untouched applications of a provider. A failing application does not affect
-// others, nor does an unresponsive cluster those of other providers.
+// onCommit evaluates for every application of the repository whether the commits since its
+// last evaluated one change it, and creates a deployment if they do. It stores the
+// application's evaluated commit: in the transaction of the deployment, or in one write for
+// all unchanged applications of a provider. A failing application does not affect others,
+// and an unresponsive cluster does not affect those of other providers.
 func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[string]deploy.Application) error {
 	byProvider := map[string][]subject{}
 	for _, s := range w.subjects(head, apps) {
@@ -37,7 +37,9 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[str
 		go func() { results <- result{provider, w.takeOvers(ctx, head, subjects)} }()
 	}
 	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
-	held, awaited, waitedFor := map[string]error{}, map[string]deploy.Adoption{}, map[string]bool{} // providers for which applications wait
+	// held and awaited are by application ID. waitedFor contains the providers with held
+	// applications.
+	held, awaited, waitedFor := map[string]error{}, map[string]deploy.Adoption{}, map[string]bool{}
 	var answered []subject
 	var errs []error
 	for range byProvider {
@@ -56,16 +58,18 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[str
 	return errors.Join(append(errs, w.keepAdoptions(ctx, answered, awaited, held), w.sayHeld(ctx, apps, held, awaited))...)
 }
 
-// decide makes the deployments that the head, or what was found running, asks for.
+// decide creates the deployments that the head or the running state requires, and stores
+// the head as the evaluated commit of the applications that need none. subjects have the
+// same provider.
 func (w *watcher) decide(ctx context.Context, head deploy.Commit, subjects []subject, found takenOver, changes *changeCache) error {
 	var errs []error
-	untouched := map[string]string{} // by ID: the commit that it was decided on
+	untouched := map[string]string{} // by application ID: the evaluated commit before this decision
 	var rs []request
 	for _, s := range subjects {
 		if _, waits := found.awaited[s.app.ID]; waits || found.held[s.app.ID] != nil {
 			continue
 		}
-		if err := found.failed[s.app.ID]; err != nil { // it may not be new
+		if err := found.failed[s.app.ID]; err != nil { // it may have a running state to take over
 			errs = append(errs, fmt.Errorf("application %s: %w", s.app.Name, err))
 			continue
 		}
@@ -84,7 +88,7 @@ func (w *watcher) decide(ctx context.Context, head deploy.Commit, subjects []sub
 	for i, err := range w.create(ctx, rs) {
 		switch {
 		case deploy.IsKind(err, deploy.Conflict):
-			w.reconsider() // it was disabled or added again meanwhile
+			w.reconsider() // the application was disabled or added again meanwhile
 		case err != nil:
 			errs = append(errs, fmt.Errorf("application %s: create a deployment of commit %s: %w", rs[i].Deployment.ApplicationName, head.Short(), err))
 		}
@@ -92,9 +96,9 @@ func (w *watcher) decide(ctx context.Context, head deploy.Commit, subjects []sub
 	return errors.Join(append(errs, w.Store.SetEvaluatedCommit(ctx, head.Hash, untouched))...)
 }
 
-// subjects returns what the head is to be evaluated for, in the order of the IDs.
-// One whose configuration cannot be used, which is said on the application, is
-// evaluated once it is fixed.
+// subjects returns the applications to evaluate at the head, ordered by ID. An application
+// with an unusable configuration is omitted until the configuration is fixed; register
+// stores the problem on the application.
 func (w *watcher) subjects(head deploy.Commit, apps map[string]deploy.Application) []subject {
 	var out []subject
 	for _, id := range slices.Sorted(maps.Keys(apps)) {
@@ -110,9 +114,9 @@ func (w *watcher) subjects(head deploy.Commit, apps map[string]deploy.Applicatio
 	return out
 }
 
-// requestFor returns the deployment that the head, or what was found running,
-// asks for; nil when there is no need for one. Waits means that it is not decided
-// yet.
+// requestFor returns the deployment that the head, or the commit running, requires; nil if
+// none is needed. running is the commit of the live objects to take over, zero for none.
+// waits reports that the decision must wait for the end of an earlier takeover.
 func (w *watcher) requestFor(ctx context.Context, head deploy.Commit, s subject, running deploy.Commit, changes *changeCache) (r *request, waits bool, err error) {
 	if waits, err := w.takingOver(ctx, s.app); waits || err != nil {
 		return nil, waits, err
@@ -131,8 +135,8 @@ func (w *watcher) requestFor(ctx context.Context, head deploy.Commit, s subject,
 	return &made, false, err
 }
 
-// reasonToDeploy says why the application must be deployed, "" if it need not. Since
-// returns the files changed between a commit and what is to be deployed.
+// reasonToDeploy returns why the application must be deployed, "" if it need not be. since
+// returns the files changed between a commit and the one to deploy.
 func (w *watcher) reasonToDeploy(ctx context.Context, app deploy.Application, e entry, since func(ctx context.Context, base string) ([]string, error)) (string, error) {
 	on := e.candidate.Config.Trigger.OnCommit
 	switch {

@@ -14,7 +14,7 @@ import (
 type request struct {
 	store.NewDeployment
 	queue  config.Queue
-	reason string // why, for the log
+	reason string // for the log
 }
 
 // newRequest returns a request with the fields that every new deployment of app has. It
@@ -38,8 +38,9 @@ func (w *watcher) newRequest(ctx context.Context, app deploy.Application, e entr
 	return r, nil
 }
 
-// metadata returns what notifications need of the application's configuration, nil for
-// nothing.
+// metadata returns the deployment metadata from the application's configuration: the
+// environment URL, and the users whom notifications mention. It returns nil if there is
+// none.
 func metadata(cfg *config.Application) map[string]string {
 	out := map[string]string{}
 	if cfg.EnvironmentURL != "" {

@@ -10,11 +10,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// selfHeal reviews the drifted applications that were handed over or whose time
-// has come. In a pass (head is what it found) it makes the deployments that are
-// due; otherwise it only finds out that there is one. It returns when the next
-// one is due, the zero time if none is to be expected: then something is handed
-// over before, or the next pass tries again.
+// selfHeal evaluates the drifted applications whose time in w.drifted has come. In a pass,
+// head is the commit of the pass, and selfHeal creates the deployments that are due.
+// Outside of a pass head is nil: then selfHeal only determines when a pass is due.
+//
+// next is the earliest time of the next evaluation, zero if none is scheduled. With a nil
+// head it may be in the past.
 func (w *watcher) selfHeal(ctx context.Context, head *deploy.Commit) (next time.Time, err error) {
 	now := w.Now()
 	var ids []string
@@ -37,9 +38,9 @@ func (w *watcher) selfHeal(ctx context.Context, head *deploy.Commit) (next time.
 	return next, err
 }
 
-// reviewAll decides about these drifted applications and notes when to review
-// them again: not before they are handed over anew, if as things are they are not
-// to be healed.
+// reviewAll evaluates the drifted applications with these IDs, creates the deployments that
+// are due, and schedules the next evaluations in w.drifted. It removes an application that
+// must not be healed in its present state: a change of the application adds it again.
 func (w *watcher) reviewAll(ctx context.Context, ids []string, head *deploy.Commit) error {
 	apps, err := w.Store.DriftedApplications(ctx, ids...)
 	if err != nil {
@@ -66,16 +67,16 @@ func (w *watcher) reviewAll(ctx context.Context, ids []string, head *deploy.Comm
 		if err != nil {
 			w.drifted[rs[i].Deployment.ApplicationID] = time.Time{}
 		}
-		if err != nil && !deploy.IsKind(err, deploy.Conflict) { // a conflict: its commit is decided about first
+		if err != nil && !deploy.IsKind(err, deploy.Conflict) { // a conflict: its state changed, so it is evaluated again
 			errs = append(errs, fmt.Errorf("self-heal application %s: %w", rs[i].Deployment.ApplicationName, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// reviewDrift decides about one drifted application: it is healed by r, may be
-// healed when due comes, which may be in the past, or not at all as things are
-// (neither).
+// reviewDrift evaluates one drifted application. It returns the deployment r that heals it,
+// or the time due from which it may be healed, which may be in the past. It returns neither
+// if the application must not be healed in its present state.
 func (w *watcher) reviewDrift(ctx context.Context, app deploy.Application, head *deploy.Commit) (due time.Time, r *request, err error) {
 	e, ok := w.catalog.entries[app.ID]
 	if !ok || app.Disabled {
@@ -96,15 +97,15 @@ func (w *watcher) reviewDrift(ctx context.Context, app deploy.Application, head 
 	}
 	due, ok = healDue(app, e.candidate.Config.Trigger.OnOutOfSync, last, w.Now())
 	if !ok || head == nil || due.After(w.Now()) || app.EvaluatedCommit != head.Hash {
-		return due, nil, nil // what the commits since ask for is decided first
+		return due, nil, nil // the commits since the last evaluated one are evaluated first
 	}
 	r, err = w.heal(ctx, app, e, provider, *head)
 	return time.Time{}, r, err
 }
 
 // desired returns the commit that self-healing deploys, with the application's
-// configuration and provider in it: the head, or the commit that the application is held
-// at. Problem says why that one cannot be deployed.
+// configuration and provider at that commit: the head, or the commit at which the
+// application is held. problem explains why the latter cannot be deployed.
 func (w *watcher) desired(ctx context.Context, app deploy.Application, e entry, provider string, head deploy.Commit) (commit deploy.Commit, _ entry, _ string, problem string, err error) {
 	if app.Hold == nil {
 		return head, e, provider, "", nil
@@ -120,15 +121,16 @@ func (w *watcher) desired(ctx context.Context, app deploy.Application, e entry, 
 	return commit, e, provider, problem, nil
 }
 
-// judgedWithin is how long after the end of a deployment its application may still
-// be called out of sync for what that deployment has brought in order.
+// judgedWithin is how long after the end of a deployment the application's sync status may
+// still report drift that the deployment has fixed.
 const judgedWithin = 5 * time.Second
 
-// healDue returns when an application may be healed, which may be in the past;
-// ok is false while it may not at all. The conditions are PipeCD's: it is out of
-// sync, the trigger is enabled, no deployment is under way, and the last one
-// ended minWindow ago, or judgedWithin if that is longer. What healing does not fix is
-// no reason (deploy.SyncState.LeftOver). Last is the deployment triggered last, nil without one.
+// healDue returns the time from which an application may be healed, which may be in the
+// past. ok is false if it must not be healed at all. The conditions are PipeCD's: the
+// application is out of sync, the trigger is enabled, no deployment is active, and the last
+// one ended at least minWindow ago, or judgedWithin if that is longer. Drift that healing
+// cannot fix is ignored (deploy.SyncState.LeftOver). last is the deployment triggered
+// last, nil if there is none.
 func healDue(app deploy.Application, on config.OnOutOfSync, last *deploy.Deployment, now time.Time) (due time.Time, ok bool) {
 	switch {
 	case app.Sync.Status != deploy.OutOfSync, app.Sync.LeftOver, on.Disabled, app.Deploying:
@@ -141,8 +143,8 @@ func healDue(app deploy.Application, on config.OnOutOfSync, last *deploy.Deploym
 	return last.CompletedAt.Add(max(on.MinWindow, judgedWithin)), true
 }
 
-// lastTriggered returns the deployment of the application that was triggered
-// last, nil when there is none or it is no longer kept.
+// lastTriggered returns the deployment of the application that was triggered last, nil if
+// there is none or the store no longer contains it.
 func (w *watcher) lastTriggered(ctx context.Context, app deploy.Application) (*deploy.Deployment, error) {
 	if app.LastTriggered == nil {
 		return nil, nil
@@ -154,8 +156,8 @@ func (w *watcher) lastTriggered(ctx context.Context, app deploy.Application) (*d
 	return &d, err
 }
 
-// heal returns the deployment that heals the application, nil when the loop guard
-// stops it.
+// heal returns the deployment that heals the application. If the loop guard forbids that,
+// it stops self-healing and returns nil.
 func (w *watcher) heal(ctx context.Context, app deploy.Application, e entry, provider string, head deploy.Commit) (*request, error) {
 	on := e.candidate.Config.Trigger.OnCommit
 	commit, e, provider, problem, err := w.desired(ctx, app, e, provider, head)

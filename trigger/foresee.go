@@ -13,16 +13,18 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// Foresee returns the applications that a merge would concern if it became the head
-// of its repository's branch, by directory: those that it would have deployed, that
-// it adds as far as the agent is configured to take them, that it makes unusable,
-// and that it removes. What counts is what the merge changes, not what was changed
-// before and is not deployed yet; an application whose spec.trigger.onCommit is
-// disabled is not among them, nor is a disabled or deleted one. Who signed what is
-// not checked: the commit that would be the head does not exist.
+// Foresee returns the applications that a merge would affect as the head of its
+// repository's branch, ordered by directory: those that it would deploy, those that it adds
+// and the agent's configuration selects, those whose configuration it makes unusable, and
+// those that it removes.
 //
-// Nothing is stored. It may be called while the trigger runs. The kind is Invalid
-// when the repository is not watched.
+// Only the changes of the merge count, not earlier ones that are not deployed yet.
+// Applications whose spec.trigger.onCommit is disabled are omitted, and so are disabled and
+// deleted ones. Signatures are not checked, because the future head commit does not exist
+// yet.
+//
+// Foresee stores nothing and may be called while the trigger runs. The error is of kind
+// Invalid if the repository is not watched.
 func (t *Trigger) Foresee(ctx context.Context, repoID string, m *git.Merge) ([]deploy.AffectedApplication, error) {
 	w := t.watchers[repoID]
 	if w == nil {
@@ -73,8 +75,8 @@ func (t *Trigger) Foresee(ctx context.Context, repoID string, m *git.Merge) ([]d
 	return out, nil
 }
 
-// foresee describes one application as it would be; ok is false when the merge does
-// not concern it.
+// foresee describes one application after the merge. ok is false if the merge does not
+// affect it. known is the zero value for an application that the merge adds.
 func (w *watcher) foresee(ctx context.Context, known deploy.Application, e entry, id string, m *git.Merge) (a deploy.AffectedApplication, ok bool, err error) {
 	a.Application, a.Problem = w.describe(known, e, id)
 	if known.ID == "" {

@@ -11,18 +11,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// The loop guard: so many self-heals of one commit in so long a time, and the
-// application still drifts. Somebody else wants another state; healing goes on
-// only after something has changed.
+// The loop guard stops self-healing if an application drifts again after maxHeals self-heals
+// of one commit within healWindow: then another client changes the live state repeatedly.
+// Self-healing resumes after a change; see reasonToResume.
 const (
 	maxHeals   = 3
 	healWindow = time.Hour
 )
 
-// heals counts the self-heals of what the application is in Git within the
-// window: those since the last commit that was deployed or the begin of the hold that
-// lasts, and not those before healing was resumed. Where no commit is deployed by itself,
-// the hash of the desired commit distinguishes one state in Git from another.
+// heals counts the self-heals of the application within healWindow. It starts at the last
+// deployment of a commit, the start of the present hold, or the last change of the notice,
+// whichever is the latest. If commits do not deploy the application (on.Disabled), only
+// self-heals of the desired commit count.
 func (w *watcher) heals(ctx context.Context, app deploy.Application, on config.OnCommit, desired deploy.Commit) (int, error) {
 	since, commit := w.Now().Add(-healWindow), ""
 	if on.Disabled {
@@ -49,8 +49,8 @@ const stopped = "Self-healing stopped: "
 
 func healingStopped(app deploy.Application) bool { return strings.HasPrefix(app.Notice, stopped) }
 
-// stopHealing says on the application, in the log and in one notification that
-// it is not healed any more.
+// stopHealing stores the notice that self-healing has stopped, publishes one event and logs
+// it.
 func (w *watcher) stopHealing(ctx context.Context, app deploy.Application, head deploy.Commit) error {
 	notice := fmt.Sprintf(stopped+"the live state differs from Git again after %d self-heals of commit %s within %s. "+
 		"Find out what changes it, and correct that or Git. Healing resumes with a commit to the application, "+
@@ -60,7 +60,7 @@ func (w *watcher) stopHealing(ctx context.Context, app deploy.Application, head 
 		return err
 	}
 	event := &deploy.Event{
-		// One for each time that it stops: a healing deployment was the last one before.
+		// The last deployment is a self-heal, so the key differs each time that healing stops.
 		Key:  fmt.Sprintf("%s/self-heal-stopped/%s/%s", app.ID, head.Hash, app.LastTriggered.DeploymentID),
 		Type: deploy.EventSelfHealStopped, ApplicationID: app.ID, DeploymentID: app.LastTriggered.DeploymentID,
 		Payload: payload, At: w.Now(),
@@ -72,8 +72,8 @@ func (w *watcher) stopHealing(ctx context.Context, app deploy.Application, head 
 	return err
 }
 
-// resume lets healing go on if there is a reason to, and returns the application
-// as it is then.
+// resume removes the notice of an application, which resumes self-healing, if there is a
+// reason for that. It returns the updated application.
 func (w *watcher) resume(ctx context.Context, app deploy.Application, on config.OnCommit) (deploy.Application, error) {
 	reason, err := w.reasonToResume(ctx, app, on)
 	if err != nil || reason == "" {
@@ -87,8 +87,8 @@ func (w *watcher) resume(ctx context.Context, app deploy.Application, on config.
 	return app, nil
 }
 
-// reasonToResume says why an application whose healing has stopped may be healed
-// again, "" if it may not.
+// reasonToResume returns why an application whose self-healing has stopped may be healed
+// again, "" if it must not.
 func (w *watcher) reasonToResume(ctx context.Context, app deploy.Application, on config.OnCommit) (string, error) {
 	byHand := app.LastSuccessful != nil && app.LastSuccessful.Trigger.Kind == deploy.OnCommand && app.LastSuccessful.CompletedAt.After(app.NoticeAt)
 	switch {

@@ -8,13 +8,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// holdFor returns the hold that a deployment by hand begins, nil for none: a rollback
-// holds the application at its commit, and so does a sync or a retry of a commit that
-// later commits of the branch have changed the application since. Otherwise the next
-// self-heal would deploy the head again.
+// holdFor returns the hold that a deployment by hand begins, nil for none. A rollback holds
+// the application at its commit. So does a sync or a retry of a commit if later commits of
+// the branch change the application: otherwise the next self-heal would deploy the head
+// again.
 //
-// A head that does not count (refused) changes nothing: what is compared is the commit
-// that was evaluated last.
+// If the head is refused for the application, the last evaluated commit is used in its
+// place.
 func (w *watcher) holdFor(ctx context.Context, app deploy.Application, c deploy.Command, commit deploy.Commit, refused bool) (*deploy.Hold, error) {
 	head := w.catalog.commit.Hash
 	hold := &deploy.Hold{Commit: commit, By: c.Commander, Reason: c.Reason, Head: head}
@@ -40,7 +40,7 @@ func (w *watcher) holdFor(ctx context.Context, app deploy.Application, c deploy.
 }
 
 // changedAfter returns the files that the branch has changed after a commit: up to the
-// head, or up to the commit evaluated last if the head does not count.
+// head, or up to the last evaluated commit if the head is refused.
 func (w *watcher) changedAfter(ctx context.Context, commit, evaluated string, refused bool) ([]string, error) {
 	latest := w.catalog.commit.Hash
 	if refused {

@@ -12,17 +12,17 @@ import (
 	"github.com/c785c783/piped/piped/git"
 )
 
-// move is an application whose configuration may be at another place.
+// move is a possible move of an application's configuration to another path.
 type move struct {
 	app deploy.Application
 	to  entry
 }
 
 // moveApplications finds the applications that were moved within the repository, stores
-// their new places, and brings apps up to date with it. An application was moved when one
-// commit removes its configuration and brings one of the same name elsewhere, or the same
-// directory if the configuration has no name. It keeps its ID, and with it its history, its
-// objects and its registration.
+// their new paths, and updates apps. An application was moved if one commit removes its
+// configuration and adds one of the same name elsewhere. A configuration without a name
+// must be in a directory with the same content. The application keeps its ID, and with it
+// its history, its objects and its registration.
 func (w *watcher) moveApplications(ctx context.Context, head deploy.Commit, entries []entry, apps map[string]deploy.Application) error {
 	moves, err := w.unique(head, possibleMoves(w, entries, apps))
 	if err != nil {
@@ -41,7 +41,7 @@ func (w *watcher) moveApplications(ctx context.Context, head deploy.Commit, entr
 		}
 		err = w.Store.MoveApplication(ctx, m.app.ID, m.app.Git, m.to.git)
 		if deploy.IsKind(err, deploy.Conflict) {
-			continue // it was deleted meanwhile, or another one was added there
+			continue // the application was deleted meanwhile, or another one was added at the new path
 		}
 		if err != nil {
 			return err
@@ -54,8 +54,8 @@ func (w *watcher) moveApplications(ctx context.Context, head deploy.Commit, entr
 	return nil
 }
 
-// nameless reports whether the configuration has no name: what is called after its
-// directory gets another name by a move.
+// nameless reports whether the configuration has no name. Then the application is named
+// after its directory, and a move renames it.
 func (m move) nameless() bool { return m.to.candidate.Config.Name == "" }
 
 // possibleMoves pairs the applications whose configuration is gone with the
@@ -81,7 +81,7 @@ func possibleMoves(w *watcher, entries []entry, apps map[string]deploy.Applicati
 				continue
 			}
 			if app.Registration.By == "" && !w.takes(e, entries) {
-				continue // it was selected where it was, and is not any more
+				continue // the agent's configuration does not select the new path
 			}
 			out = append(out, move{app, e})
 		}
@@ -92,8 +92,9 @@ func possibleMoves(w *watcher, entries []entry, apps map[string]deploy.Applicati
 	return out
 }
 
-// unique returns the moves of which there is one for its application and one to its
-// place. Where names are not enough, a directory that did not change decides.
+// unique returns the unambiguous moves: the only one of their application and the only one
+// to their path. Where names are ambiguous, a move counts if the content of the directory
+// did not change.
 func (w *watcher) unique(head deploy.Commit, moves []move) ([]move, error) {
 	clear := func(ms []move, m move) bool {
 		rivals := 0
@@ -134,13 +135,13 @@ func (w *watcher) unique(head deploy.Commit, moves []move) ([]move, error) {
 	return out, nil
 }
 
-// inOneCommit reports whether one commit since the application was evaluated last removes
-// its configuration and brings the new one.
+// inOneCommit reports whether one commit since the last evaluated one removes the old
+// configuration and adds the new one.
 func (w *watcher) inOneCommit(ctx context.Context, m move, head deploy.Commit) (bool, error) {
 	base := m.app.EvaluatedCommit
 	steps, follows, err := w.repo.Git.Since(ctx, base, head.Hash)
 	if deploy.IsKind(err, deploy.NotFound) {
-		return false, nil // the branch was rewritten, and what was evaluated is gone
+		return false, nil // the branch was rewritten, and the mirror lacks the last evaluated commit
 	}
 	if err != nil {
 		return false, err
@@ -157,14 +158,15 @@ func (w *watcher) inOneCommit(ctx context.Context, m move, head deploy.Commit) (
 				return false, err
 			}
 		}
-		if there[2] != there[3] { // the newest commit that brings or removes the new file
+		if there[2] != there[3] { // the newest commit that adds or removes the new file
 			return there == [4]bool{true, false, false, true}, nil
 		}
 	}
 	return false, nil
 }
 
-// counts reports whether the head counts for the application in both places.
+// counts reports whether the head is accepted for the application at both paths; see
+// headRefusal.
 func (w *watcher) counts(ctx context.Context, m move, head deploy.Commit) (bool, error) {
 	for _, at := range []deploy.GitPath{m.app.Git, m.to.git} {
 		if refused, err := w.headRefusal(ctx, m.app, at, head.Hash); refused != nil || err != nil {
@@ -174,7 +176,7 @@ func (w *watcher) counts(ctx context.Context, m move, head deploy.Commit) (bool,
 	return true, nil
 }
 
-// has reports whether a commit has a file.
+// has reports whether a commit contains a file.
 func (w *watcher) has(commit, file string) (bool, error) {
 	tree, err := w.repo.Git.At(commit)
 	if err != nil {

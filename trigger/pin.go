@@ -2,9 +2,9 @@ package trigger
 
 import "github.com/c785c783/piped/piped/deploy"
 
-// pin keeps the commit of each application's last success in the mirror: a
-// force-push cannot take away what the next deployment is compared with. A commit
-// the mirror lacks, as after the mirror was made anew, cannot be kept.
+// pin keeps the commit of each application's last success reachable in the mirror, even
+// after a force-push, because the next deployment is compared with it. It skips a commit
+// that the mirror lacks, for example because the mirror was created again.
 func (w *watcher) pin(apps map[string]deploy.Application) {
 	for id, app := range apps {
 		if app.LastSuccessful == nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // register makes the store agree with the commit: it adds the selected applications,
-// updates name, labels and provider of known ones, and stores for each application whether
-// its configuration is valid. It updates apps, the content of the store, accordingly.
+// updates the known ones, and stores for each application whether its configuration is
+// valid. It updates apps, the applications in the store by ID, accordingly.
 func (w *watcher) register(ctx context.Context, apps map[string]deploy.Application) error {
 	var puts []deploy.Application
 	problems := map[string]error{}
@@ -30,7 +30,7 @@ func (w *watcher) register(ctx context.Context, apps map[string]deploy.Applicati
 			errs = append(errs, w.sayRefused(ctx, known, e.refused))
 		}
 		if e.refused != nil {
-			continue // not registered by it, nor changed
+			continue // a refused commit neither adds nor changes an application
 		}
 		app, problem := w.describe(known, e, id)
 		if !ok || !app.SameSpec(known) {
@@ -49,8 +49,8 @@ func (w *watcher) register(ctx context.Context, apps map[string]deploy.Applicati
 	return errors.Join(append(errs, w.put(ctx, puts, apps, problems)...)...)
 }
 
-// setMissing stores that the commit no longer contains an application, unless the commit
-// is refused for it.
+// setMissing stores that the commit does not contain the application's configuration,
+// unless the commit is refused for the application.
 func (w *watcher) setMissing(ctx context.Context, app deploy.Application) error {
 	refused, err := w.headRefusal(ctx, app, app.Git, w.catalog.commit.Hash)
 	if err == nil {
@@ -119,9 +119,9 @@ func (w *watcher) applications(ctx context.Context) (map[string]deploy.Applicati
 	return out, nil
 }
 
-// takes reports whether the piped config selects the candidate. One that does
-// not parse is taken by its path alone, so that its error shows somewhere. All are
-// the candidates of the same commit.
+// takes reports whether the agent's configuration (discover) selects the candidate. A
+// configuration that cannot be parsed is selected by its path alone, so that users see its
+// error, unless discover requires labels. All are the candidates of the same commit.
 func (w *watcher) takes(e entry, all []entry) bool {
 	discover := w.repo.Config.Discover
 	var unsupported *config.UnsupportedKind
@@ -148,13 +148,14 @@ func replaced(e entry, all []entry) bool {
 	return slices.ContainsFunc(all, func(o entry) bool { return o.git == later })
 }
 
-// describe returns the application as its configuration describes it. If the configuration
-// is invalid it returns the problem and leaves the known application unchanged.
+// describe returns the known application, updated from its configuration. If the
+// configuration is unusable it returns the problem, and does not update the description,
+// the labels and the provider. A name is set in any case.
 func (w *watcher) describe(known deploy.Application, e entry, id string) (app deploy.Application, problem error) {
 	app = known
 	app.ID, app.Git = id, e.git
 	if known.Kind == "" || known.LastTriggered == nil && e.candidate.Config != nil {
-		app.Kind = w.kindOf(e) // that of the file, until something is deployed
+		app.Kind = w.kindOf(e) // the kind can change until the first deployment
 	}
 	provider, problem := e.problem(w.Trigger, known)
 	if problem == nil {
@@ -167,8 +168,8 @@ func (w *watcher) describe(known deploy.Application, e entry, id string) (app de
 	return app, problem
 }
 
-// kindOf returns the kind of application that a configuration is of, also of one that is
-// invalid: that of its file, else the first one.
+// kindOf returns the application kind of a configuration, even of an unusable one: the kind
+// in its file, else the first supported kind.
 func (w *watcher) kindOf(e entry) string {
 	if e.candidate.Config != nil {
 		return e.candidate.Config.Kind
@@ -207,9 +208,9 @@ func (w *watcher) setValidity(ctx context.Context, app deploy.Application, probl
 	return err
 }
 
-// concerned reports whether an invalid configuration is notified for the commit: for the
-// first such commit, and for each that changes the application's directory since the last
-// notification. Other paths of the invalid configuration do not count.
+// concerned reports whether to publish an event for an invalid configuration at the commit:
+// for the first such commit, and for each that changes the application's directory since
+// the last event. Other paths in the invalid configuration do not count.
 func (w *watcher) concerned(ctx context.Context, app deploy.Application) (bool, error) {
 	notified := app.Sync.Commit
 	switch {
@@ -236,6 +237,7 @@ func (w *watcher) failure(app deploy.Application, problem error) []deploy.Event 
 	}}
 }
 
+// invalid returns the sync state of an application with an invalid configuration.
 func (w *watcher) invalid(problem error) deploy.SyncState {
 	return deploy.SyncState{
 		Status: deploy.SyncInvalidConfig, ShortReason: "The application configuration is invalid", Reason: problem.Error(), At: w.Now(),

@@ -18,9 +18,9 @@ import (
 // change without a notification.
 const reviewEvery = 30 * time.Second
 
-// adoptionOf returns what a first deployment of an application from the commit would take
-// over, if a person has to permit that and has not permitted all of it; nil when there
-// is nothing of the kind.
+// adoptionOf returns the takeover of live objects that a user must permit before the first
+// deployment from the commit. It returns nil if no objects are to be taken over, or if a
+// user has permitted all of them.
 func (w *watcher) adoptionOf(ctx context.Context, head deploy.Commit, s subject, found lookup) (*deploy.Adoption, error) {
 	if len(found.foreign) == 0 {
 		return nil, nil
@@ -34,13 +34,14 @@ func (w *watcher) adoptionOf(ctx context.Context, head deploy.Commit, s subject,
 	}
 	a := &deploy.Adoption{ApplicationID: s.app.ID, Objects: found.foreign, RunningCommit: newest.Hash}
 	if a.RunningCommit == "" && len(found.hashes) == 1 {
-		a.RunningCommit = found.hashes[0] // the branch has lost it
+		a.RunningCommit = found.hashes[0] // it is no longer in the branch
 	}
 	a.Token, err = tokenOf(*a)
 	return a, err
 }
 
-// tokenOf names the list of an adoption by its content.
+// tokenOf returns a hash of the adoption's content. A user's decision contains it, so that
+// the decision applies to this list only.
 func tokenOf(a deploy.Adoption) (string, error) {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -53,7 +54,8 @@ func tokenOf(a deploy.Adoption) (string, error) {
 // maxShown is how many objects a notice names.
 const maxShown = 5
 
-// awaitedNotice says on an application that its live objects await a decision.
+// awaitedNotice returns the notice for an application whose live objects await a user's
+// decision.
 func awaitedNotice(a deploy.Adoption) string {
 	var names []string
 	for _, o := range a.Objects[:min(len(a.Objects), maxShown)] {
@@ -66,9 +68,9 @@ func awaitedNotice(a deploy.Adoption) string {
 		"See them with pipectl application adoptions, and decide with pipectl application adopt --app-id=%s, against it with --reject", len(a.Objects), strings.Join(names, ", "), a.ApplicationID)
 }
 
-// keepAdoptions stores the pending adoptions, and deletes those that the evaluated
-// applications no longer have. Held applications are evaluated again, too: perhaps only
-// their own objects cannot be listed.
+// keepAdoptions stores the pending adoptions, deletes those that the evaluated applications
+// no longer have, and schedules the next evaluation. Held applications are evaluated again
+// as well, because the listing may have failed for their own objects only.
 func (w *watcher) keepAdoptions(ctx context.Context, evaluated []subject, awaited map[string]deploy.Adoption, held map[string]error) error {
 	w.reviewAt = time.Time{}
 	if len(awaited) > 0 || w.Review && len(held) > 0 {
@@ -99,8 +101,9 @@ func (w *watcher) keepAdoptions(ctx context.Context, evaluated []subject, awaite
 	return errors.Join(errs...)
 }
 
-// unreviewed says why a command may not deploy an application for the first time, ""
-// if it may: what it would take over has to be decided on before.
+// unreviewed returns why a command must not deploy an application for the first time, "" if
+// it may. A user must first decide about the live objects that the application would take
+// over.
 func (w *watcher) unreviewed(ctx context.Context, commit deploy.Commit, s subject, commandID string) (refusal string, err error) {
 	if w.Live == nil {
 		return "", nil
@@ -118,13 +121,13 @@ func (w *watcher) unreviewed(ctx context.Context, commit deploy.Commit, s subjec
 	return awaitedNotice(*a), err
 }
 
-// survey is adoptionOf for a command. The error is a *background.Running while it takes
-// long to find out; silent is why it cannot be found out now.
+// survey is adoptionOf for a command. The error is a *background.Running while the lookup
+// runs. silent explains why the live objects cannot be read now.
 func (w *watcher) survey(ctx context.Context, commit deploy.Commit, s subject, commandID string) (a *deploy.Adoption, silent, err error) {
 	if !w.Review || s.app.LastSuccessful != nil {
 		return nil, nil, nil
 	}
-	found, err := w.ask(ctx, w.Now(), commit, s, commandID)
+	found, err := w.startLookup(ctx, w.Now(), commit, s, commandID)
 	var running *background.Running
 	if errors.As(found.silent, &running) {
 		return nil, nil, running
@@ -136,8 +139,8 @@ func (w *watcher) survey(ctx context.Context, commit deploy.Commit, s subject, c
 	return a, nil, err
 }
 
-// decideAdoption carries a decision out, unless what it was made on has changed since
-// it was listed.
+// decideAdoption applies a user's decision about an adoption. It refuses the command if the
+// adoption has changed since it was listed.
 func (w *watcher) decideAdoption(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) error {
 	refusal, err := w.checkDecision(ctx, head, c, lookup)
 	if err == nil && refusal == "" {
@@ -154,12 +157,12 @@ func (w *watcher) decideAdoption(ctx context.Context, head deploy.Commit, c depl
 	}
 	w.log.Info("taking over live objects was decided on", "appID", c.ApplicationID, "accepted", c.Accept, "by", c.Commander)
 	w.reconciled = false
-	w.wake(nil) // it is deployed now, if it may be
+	w.wake(nil) // an accepted application is deployed in the next pass
 	return nil
 }
 
-// checkDecision returns why a decision is not carried out, "" if it is. A rejection needs
-// no query of the cluster.
+// checkDecision returns why a decision is refused, "" if it is not. A rejection by the user
+// needs no query of the cluster.
 func (w *watcher) checkDecision(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) (refusal string, err error) {
 	if !c.Accept {
 		return "", nil

@@ -7,20 +7,20 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Signatures returns the signers of commits. Signer returns "" when that is of no
-// interest for the application configured at a place; the error is of kind
-// deploy.Invalid when the commit does not count for it because it is not signed as
-// it must be.
+// Signatures checks which commits may be deployed.
 type Signatures interface {
+	// Signer returns the signer of a commit, "" if the application at the Git path requires
+	// no signature. The error is of kind deploy.Invalid if the commit lacks a required
+	// signature.
 	Signer(ctx context.Context, at deploy.GitPath, commit string) (string, error)
-	// MustDescend returns the name of the rule by which a head counts for the
-	// application configured at a place only if it descends from the one before, "" if
-	// there is none.
+	// MustDescend returns the name of the rule that refuses a head for the application at the
+	// Git path unless it descends from the commit that was in effect before; "" if there is
+	// none.
 	MustDescend(at deploy.GitPath) (rule string)
 }
 
-// refusal says why a commit does not count for the application at a place, nil if
-// it does. An error means that it could not be found out.
+// refusal returns why a commit is refused for the application at a Git path, nil if it is
+// accepted. err reports that the check itself failed.
 func (w *watcher) refusal(ctx context.Context, at deploy.GitPath, commit string) (refused, err error) {
 	if w.Signatures == nil {
 		return nil, nil
@@ -32,8 +32,9 @@ func (w *watcher) refusal(ctx context.Context, at deploy.GitPath, commit string)
 	return nil, err
 }
 
-// headRefusal is refusal for the head, of an application as it is known; the zero value
-// is one that is not.
+// headRefusal is refusal for the head. It also checks that the head descends from the
+// application's last commit, if a rule requires that. app is the zero value if the
+// application is not registered.
 func (w *watcher) headRefusal(ctx context.Context, app deploy.Application, at deploy.GitPath, head string) (refused, err error) {
 	refused, err = w.refusal(ctx, at, head)
 	if refused != nil || err != nil || w.Signatures == nil {
@@ -54,26 +55,26 @@ func (w *watcher) headRefusal(ctx context.Context, app deploy.Application, at de
 		"push a commit that does, or ask those who run the agent to accept the rewritten branch", rule, deploy.ShortHash(head), deploy.ShortHash(before)), nil
 }
 
-// screen takes out of an entry what a commit says that does not count for it: then
-// it is as one that cannot be used, and says why.
+// screen marks an entry as refused if its commit is refused for the application.
 func (w *watcher) screen(ctx context.Context, e *entry, commit string) error {
 	refused, err := w.refusal(ctx, e.git, commit)
 	e.refuse(refused)
 	return err
 }
 
-// refuse makes an entry one of a commit that does not count, unless refused is nil.
+// refuse makes refused the error of the entry and removes its configuration. It does
+// nothing if refused is nil.
 func (e *entry) refuse(refused error) {
 	if e.refused = refused; refused != nil {
 		e.candidate.Config, e.candidate.Err = nil, refused
 	}
 }
 
-// unsigned begins the notice on an application for which the head does not count.
+// unsigned begins the notice on an application for which the head is refused.
 const unsigned = "The head is not deployed: "
 
-// sayRefused says on an application, and once in the log, that the head does not
-// count for it, or (nil) that it does again.
+// sayRefused stores a notice on the application that the head is refused for it, or removes
+// that notice if refused is nil. It logs each change.
 func (w *watcher) sayRefused(ctx context.Context, app deploy.Application, refused error) error {
 	notice := ""
 	if refused != nil {

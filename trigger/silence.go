@@ -12,15 +12,15 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// minSilence and maxSilence bound how long a cluster that does not answer is left
-// alone before it is asked again: asking holds up the repository.
+// minSilence and maxSilence bound the backoff of queries to a cluster that does not answer,
+// because each query delays the pass over the repository.
 const (
 	minSilence = 15 * time.Second
 	maxSilence = 2 * time.Minute
 )
 
-// respondent is what a question about live objects depends on: a cluster, or the
-// source of one application.
+// respondent identifies what must work to find live objects: a cluster, or the rendering of
+// one application. One of the fields is set.
 type respondent struct{ provider, applicationID string }
 
 func clusterRespondent(provider string) respondent { return respondent{provider: provider} }
@@ -29,21 +29,21 @@ func sourceRespondent(applicationID string) respondent {
 	return respondent{applicationID: applicationID}
 }
 
-// silences are the respondents that did not answer what runs. They are asked again
-// after a while, less and less often.
+// silences contains the respondents that did not answer, each with its backoff.
 type silences struct {
 	mu sync.Mutex
 	by map[respondent]silence
 }
 
+// silence is the backoff of a respondent that did not answer.
 type silence struct {
 	times int       // consecutive queries without an answer
-	until time.Time // from when on it is asked again
-	err   error     // what came instead of the last answer
+	until time.Time // end of the backoff
+	err   error     // of the last query
 }
 
-// resting returns why a respondent is not to be asked in a pass that began at a time,
-// nil if it is.
+// resting returns the last error of a respondent that is in backoff when a pass begins, nil
+// if it is not: then it may be queried.
 func (s *silences) resting(asked respondent, pass time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,15 +60,16 @@ func (s *silences) begin(asked respondent, err error, pass, now time.Time) (firs
 	defer s.mu.Unlock()
 	known, again := s.by[asked]
 	if known.until.After(pass) {
-		return false // by another question of the pass
+		return false // another query of this pass has recorded it
 	}
 	rest := min(minSilence<<min(known.times, 10), maxSilence)
 	s.by[asked] = silence{times: known.times + 1, until: now.Add(rest), err: err}
 	return !again
 }
 
-// end records that a respondent answers, and reports whether it did not before. It stays
-// silent if it left another query of the same time without an answer.
+// end records that a respondent has answered, and reports whether it had failed to before.
+// It does nothing if the backoff ends after now: then another query of the same pass has
+// failed.
 func (s *silences) end(asked respondent, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,15 +81,15 @@ func (s *silences) end(asked respondent, now time.Time) bool {
 	return was
 }
 
-// keep forgets all respondents but those for which held reports that an application
-// waits.
+// keep removes all respondents except those for which held returns true: an application
+// waits for them.
 func (s *silences) keep(held func(respondent) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.by, func(asked respondent, _ silence) bool { return !held(asked) })
 }
 
-// due reports whether one of them is to be asked again.
+// due reports whether the backoff of a respondent has ended.
 func (s *silences) due(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,11 +101,11 @@ func (s *silences) due(now time.Time) bool {
 	return false
 }
 
-// waiting begins the notice on an application whose cluster is silent.
+// waiting begins the notice on an application that is held.
 const waiting = "Not deployed yet: "
 
-// sayHeld says on the applications that are held why they are, and takes it back
-// where they are not any more.
+// sayHeld stores on each held application a notice that explains why it is held, and
+// removes that notice from the others.
 func (w *watcher) sayHeld(ctx context.Context, apps map[string]deploy.Application, held map[string]error, awaited map[string]deploy.Adoption) error {
 	var errs []error
 	for id, app := range apps {
@@ -128,15 +129,16 @@ func (w *watcher) sayHeld(ctx context.Context, apps map[string]deploy.Applicatio
 	return errors.Join(errs...)
 }
 
-// working reports whether an application is held for no other reason than that its
-// rendering, which waits for nothing outside of the agent, has not ended: it soon does.
+// working reports whether an application is held only because its rendering has not ended,
+// and the rendering waits for nothing outside of the agent. It ends soon, so that no notice
+// is needed.
 func working(err error) bool {
 	var running *background.Running
 	return errors.As(err, &running) && running.On == ""
 }
 
-// heldNotice says why an application is held, when that is tried again, and what a
-// person can do.
+// heldNotice explains why an application is held, when the agent tries again, and what a
+// user can do.
 func (w *watcher) heldNotice(err error) string {
 	every := ", at least every " + strings.TrimSuffix(maxSilence.String(), "0s")
 	var running *background.Running

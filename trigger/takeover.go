@@ -12,20 +12,21 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Live reads what runs on the platform providers.
+// Live reads the live objects on the platform providers.
 type Live interface {
-	// RunningCommits returns the commits that the live objects of an application, as
-	// it is at the given commit, name as theirs; none when nothing of it is there.
+	// RunningCommits returns the commits that the live objects of an application were applied
+	// from, as recorded on them. The application's objects are those at the given commit. It
+	// returns none if no object is live.
 	RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) ([]string, error)
-	// Foreign returns the live objects that stand where the objects of an application
-	// belong, as it is at the given commit, and are not its own, in a stable order. An
-	// error of kind Invalid or NotFound concerns this application alone.
+	// Foreign returns the live objects that an application would take over: they have the
+	// names of its objects at the given commit, but do not belong to it. The order is stable.
+	// An error of kind Invalid or NotFound concerns this application alone.
 	Foreign(ctx context.Context, provider string, app deploy.Application, commit string) ([]deploy.AdoptedObject, error)
 }
 
-// SourceError is a Live's error for an application that cannot be rendered now: its
-// chart or its Git base is unreachable, for example. It concerns that application
-// alone; the cluster was not asked.
+// SourceError is the error of Live for an application that cannot be rendered now, for
+// example because its chart or its Git base is unreachable. It concerns that application
+// alone; the cluster was not queried.
 type SourceError struct{ Err error }
 
 // Error returns the cause's text.
@@ -34,40 +35,44 @@ func (e *SourceError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// maxLookups is how many applications of a provider are looked up at a time.
+// maxLookups is how many applications of a provider are looked up concurrently.
 const maxLookups = 16
 
-// lookupKey identifies a lookup: of an application, for the passes or for a command.
+// lookupKey identifies a lookup of an application, for a command or, with commandID "", for
+// the passes.
 type lookupKey struct{ applicationID, commandID string }
 
 // lookups are the running lookups, by platform provider.
 type lookups map[string]*background.Jobs[lookupKey, lookup]
 
-// lookup is the result of looking up an application in its cluster.
+// lookup is the result of the search for an application's live objects.
 type lookup struct {
-	hashes  []string               // the commits that its live objects name
+	hashes  []string               // commits recorded on its live objects
 	foreign []deploy.AdoptedObject // only if a user must permit what is taken over
-	silent  error                  // why its cluster does not answer, or it cannot be rendered now
+	silent  error                  // why the cluster does not answer or the application cannot be rendered now
 }
 
 // takenOver is the result of takeOvers, by application ID.
 type takenOver struct {
 	running map[string]deploy.Commit   // the commit to take over
 	awaited map[string]deploy.Adoption // what a user must permit first
-	held    map[string]error           // why the cluster could not be asked, a *SourceError or a *background.Running
+	held    map[string]error           // why its live objects are unknown; may be a *SourceError or a *background.Running
 	failed  map[string]error           // other errors
 }
 
-// takeOvers finds, for applications without a success of their own, the commits of
-// the branch that their live objects were applied from, by PipeCD or by an agent
-// before it lost its database. Deploying such a commit again changes nothing but
-// whose the objects are; what the branch has brought since is then planned with
-// something to compare it with and to return to. It is tried once, and not with a
-// commit that the application was deployed from here: what a failed deployment
-// left behind is no state to return to. Applications whose cluster does not answer
-// are held, lest what runs be replaced unseen, and so is an application that cannot be
-// rendered now, or whose rendering takes long: that goes on while the pass does, and its
-// end begins another pass. What fails for another reason is tried again with the next pass.
+// takeOvers finds, for applications without a success of their own, the commits of the
+// branch that their live objects were applied from, by PipeCD or by an agent that has lost
+// its database. Deploying such a commit again changes only the owner of the objects. Newer
+// commits are then planned against a running state, to which they can be rolled back.
+//
+// A takeover is tried once. It does not use a commit that this agent has deployed for the
+// application, because the leftovers of a failed deployment are not a state to roll back
+// to.
+//
+// An application is held while its cluster does not answer, so that the agent does not
+// overwrite a running state without having read it. It is also held while it cannot be
+// rendered. Rendering that takes long continues in the background; its end begins another
+// pass. Other errors are retried in the next pass.
 func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []subject) takenOver {
 	found := takenOver{running: map[string]deploy.Commit{}, awaited: map[string]deploy.Adoption{}, held: map[string]error{}, failed: map[string]error{}}
 	if w.Live == nil {
@@ -87,7 +92,7 @@ func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []
 		}
 		a := &answer{subject: s}
 		answers = append(answers, a)
-		asking.Go(func() { a.lookup, a.err = w.ask(ctx, pass, head, s, "") })
+		asking.Go(func() { a.lookup, a.err = w.startLookup(ctx, pass, head, s, "") })
 	}
 	asking.Wait()
 	for _, a := range answers {
@@ -116,10 +121,10 @@ func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []
 // byHand reports whether commits to an application do not deploy it.
 func (s subject) byHand() bool { return s.entry.candidate.Config.Trigger.OnCommit.Disabled }
 
-// ask looks up an application in its cluster, in the background, for a command or for the
-// passes (""). While the lookup runs, silent is a *background.Running; its end begins
-// another pass.
-func (w *watcher) ask(ctx context.Context, pass time.Time, commit deploy.Commit, s subject, commandID string) (lookup, error) {
+// startLookup looks up an application in its cluster, in the background. commandID is the
+// command that needs the result, "" for the passes. While the lookup runs, silent is a
+// *background.Running; its end begins another pass.
+func (w *watcher) startLookup(ctx context.Context, pass time.Time, commit deploy.Commit, s subject, commandID string) (lookup, error) {
 	found, err := w.lookups[s.provider].Do(ctx, lookupKey{s.app.ID, commandID}, commit.Hash, w.pollSoon, func(ctx context.Context) (lookup, error) {
 		return w.lookUp(ctx, pass, commit, s)
 	})
@@ -127,7 +132,7 @@ func (w *watcher) ask(ctx context.Context, pass time.Time, commit deploy.Commit,
 	switch {
 	case errors.As(err, &running):
 		return lookup{silent: running}, nil
-	case deploy.IsKind(err, deploy.Unavailable) && ctx.Err() == nil: // it was cancelled, because too many take long
+	case deploy.IsKind(err, deploy.Unavailable) && ctx.Err() == nil: // the lookup was cancelled, because too many take long
 		err = &SourceError{Err: err}
 		w.silent.begin(sourceRespondent(s.app.ID), err, pass, w.Now())
 		return lookup{silent: err}, nil
@@ -135,8 +140,9 @@ func (w *watcher) ask(ctx context.Context, pass time.Time, commit deploy.Commit,
 	return found, err
 }
 
-// lookUp asks an application's cluster for the commits that run and, if a user must permit
-// it, for the objects that the application would take over.
+// lookUp reads from an application's cluster the commits that run and, if a user must
+// permit a takeover, the objects that the application would take over. If the latter cannot
+// be determined, silent is the error, so that the application is held.
 func (w *watcher) lookUp(ctx context.Context, pass time.Time, commit deploy.Commit, s subject) (found lookup, err error) {
 	found.silent, err = w.question(ctx, pass, s, func() (err error) {
 		found.hashes, err = w.Live.RunningCommits(ctx, s.provider, s.app.Git, commit.Hash)
@@ -155,8 +161,9 @@ func (w *watcher) lookUp(ctx context.Context, pass time.Time, commit deploy.Comm
 	return found, err
 }
 
-// question runs one query about an application against its provider's cluster. It returns
-// the stored error while the cluster or the rendering is in backoff.
+// question calls put, a query about an application to its provider's cluster, and records
+// whether the cluster and the rendering respond. In their backoff it does not call put and
+// returns the last error as silent.
 func (w *watcher) question(ctx context.Context, pass time.Time, s subject, put func() error) (silent, err error) {
 	cluster, rendering := clusterRespondent(s.provider), sourceRespondent(s.app.ID)
 	for _, asked := range []respondent{cluster, rendering} {
@@ -188,8 +195,9 @@ func (w *watcher) question(ctx context.Context, pass time.Time, s subject, put f
 	return nil, err
 }
 
-// taken returns the newest of these commits that the branch has, without those
-// from which the application was deployed here; the zero commit if there is none.
+// taken returns the newest of these commits in the branch from which the application was
+// not deployed by this agent. It returns the zero commit if there is none, or if a takeover
+// has been tried before.
 func (w *watcher) taken(ctx context.Context, app deploy.Application, head deploy.Commit, hashes []string) (deploy.Commit, error) {
 	if len(hashes) == 0 {
 		return deploy.Commit{}, nil
@@ -201,7 +209,7 @@ func (w *watcher) taken(ctx context.Context, app deploy.Application, head deploy
 	deployed := map[string]bool{}
 	for _, d := range own {
 		if d.Trigger.TakeOver {
-			return deploy.Commit{}, nil // it has failed, and would again
+			return deploy.Commit{}, nil // that takeover failed, and would fail again
 		}
 		deployed[d.Trigger.Commit.Hash] = true
 	}
@@ -215,8 +223,8 @@ func (w *watcher) taken(ctx context.Context, app deploy.Application, head deploy
 	return c, err
 }
 
-// takeOverRequest returns the deployment that takes over what runs at a commit,
-// nil when the application cannot be deployed from there.
+// takeOverRequest returns the deployment that takes over the live objects of a commit, nil
+// if the application cannot be deployed from that commit.
 func (w *watcher) takeOverRequest(ctx context.Context, app deploy.Application, running deploy.Commit) (*request, error) {
 	e, ok, err := w.readEntry(ctx, running, app.Git)
 	if err != nil || !ok {
@@ -231,12 +239,12 @@ func (w *watcher) takeOverRequest(ctx context.Context, app deploy.Application, r
 		Kind: deploy.OnCommit, Commit: running, Strategy: deploy.StrategyQuickSync, StrategySummary: summary,
 		TakeOver: true, OwnershipOnly: running.Hash != w.catalog.commit.Hash,
 	})
-	r.reason, r.Chain, r.Deployment.ChainID = summary, nil, "" // nothing new comes of it
+	r.reason, r.Chain, r.Deployment.ChainID = summary, nil, "" // a takeover changes nothing that a chain should follow
 	return &r, err
 }
 
-// takingOver reports whether the application's last deployment takes over what
-// runs and has not ended: what the branch has brought since waits for it.
+// takingOver reports whether the application's last deployment is a takeover that has not
+// ended. Newer commits of the branch wait for its end.
 func (w *watcher) takingOver(ctx context.Context, app deploy.Application) (bool, error) {
 	if app.LastTriggered == nil || !app.LastTriggered.Trigger.TakeOver {
 		return false, nil

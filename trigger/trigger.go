@@ -21,7 +21,7 @@ type Repository struct {
 	Git    *git.Repo
 }
 
-// Config is what a Trigger needs.
+// Config contains the dependencies and settings of a Trigger.
 type Config struct {
 	Store        *store.Store
 	Repositories []Repository
@@ -32,9 +32,9 @@ type Config struct {
 	ProviderKinds map[string]string
 	Live          Live          // nil: every application counts as new
 	Review        bool          // a user must permit what an application takes over
-	Signatures    Signatures    // nil: every commit counts
+	Signatures    Signatures    // nil: every commit is accepted
 	Interval      time.Duration // between two polls of a repository's head
-	Patience      time.Duration // how long a pass waits for what Live says of an application; default that of package background
+	Patience      time.Duration // how long a pass waits for a call of Live; default of package background
 	Logger        *slog.Logger
 	Now           func() time.Time
 	NewID         func() string
@@ -96,21 +96,22 @@ func (t *Trigger) Run(ctx context.Context) error {
 	}
 }
 
-// Look polls a repository now instead of at the next interval, as a webhook requests.
+// Poll polls a repository now instead of at the next interval, as a webhook requests.
 // Unknown repositories are ignored. Calls during a poll are batched into one further poll.
-func (t *Trigger) Look(repoID string) {
+func (t *Trigger) Poll(repoID string) {
 	if w := t.watchers[repoID]; w != nil {
 		w.wake(nil)
 	}
 }
 
-// Problem is why a repository cannot be followed, completely or in part.
+// Problem is the error of the last pass over a repository. It may concern only some of the
+// repository's applications.
 type Problem struct {
 	Err   error
 	Since time.Time // of the first of the consecutive failures
 }
 
-// Problem returns why the last poll of a repository failed, nil if it succeeded.
+// Problem returns the problem of the last pass over a repository, nil if it succeeded.
 func (t *Trigger) Problem(repoID string) *Problem {
 	if w := t.watchers[repoID]; w != nil {
 		return w.problem.Load()
@@ -124,9 +125,9 @@ func (t *Trigger) scan(ctx context.Context) {
 	t.retry(ctx, "read drifted applications", t.dispatchDrift(ctx))
 }
 
-// react hands out what these changes are about.
+// react dispatches the work that changes of the store require.
 func (t *Trigger) react(ctx context.Context, changes []deploy.Change) {
-	commands, apps, registered := false, map[string]bool{}, map[string]bool{} // applications that were changed, or a deployment of theirs
+	commands, apps, registered := false, map[string]bool{}, map[string]bool{} // IDs of applications that changed, or that have a changed deployment
 	for _, c := range changes {
 		switch c.Topic {
 		case deploy.TopicCommand:
@@ -152,7 +153,7 @@ func (t *Trigger) react(ctx context.Context, changes []deploy.Change) {
 	t.retry(ctx, "read drifted applications", t.dispatchDrift(ctx, slices.Collect(maps.Keys(apps))...))
 }
 
-// retry logs an error of something that the next scan does again.
+// retry logs an error, if any. The next scan repeats the failed work.
 func (t *Trigger) retry(ctx context.Context, what string, err error) {
 	if err != nil && ctx.Err() == nil {
 		t.Logger.Error("cannot "+what+"; trying again", "error", err)
@@ -177,8 +178,8 @@ func (t *Trigger) forgetCandidates(ctx context.Context) error {
 	return nil
 }
 
-// dispatchDrift hands drifted applications, all or of these, to the watchers of
-// their repositories.
+// dispatchDrift passes drifted applications to the watchers of their repositories: those
+// with the given IDs, or all of them without IDs.
 func (t *Trigger) dispatchDrift(ctx context.Context, ids ...string) error {
 	apps, err := t.Store.DriftedApplications(ctx, ids...)
 	if err != nil {
@@ -196,8 +197,8 @@ func (t *Trigger) dispatchDrift(ctx context.Context, ids ...string) error {
 	return nil
 }
 
-// dispatch hands every open sync command to the watcher of its application's
-// repository, and answers those that have none.
+// dispatch passes every open command to the watcher of its application's repository, and
+// refuses those without a watcher.
 func (t *Trigger) dispatch(ctx context.Context) error {
 	commands, err := t.Store.OpenCommands(ctx, deploy.CommandSync, deploy.CommandRetry, deploy.CommandChainSync, deploy.CommandDecideAdoption)
 	if err != nil {
@@ -260,8 +261,10 @@ func (t *Trigger) repositoryOf(ctx context.Context, c deploy.Command) (repo, ref
 	return app.Git.RepoID, "", nil
 }
 
+// deleted returns the refusal of a command for a deleted or unknown application.
 func deleted(id string) string { return fmt.Sprintf("application %s does not exist", id) }
 
+// disabled returns the refusal of a command for a disabled application.
 func disabled(app deploy.Application) string {
 	return fmt.Sprintf("application %s is disabled: enable it first", app.Name)
 }

@@ -44,14 +44,14 @@ func TestLook(t *testing.T) {
 	stop := l.start()
 	<-arrived // the first look is under way
 	for range 100 {
-		l.trigger.Look("apps")
-		l.trigger.Look("nobody's")
+		l.trigger.Poll("apps")
+		l.trigger.Poll("unknown")
 	}
 	l.upstream.Push(t, "change", map[string]string{"web/d.yaml": "1"})
 	close(release)
 	await(t, "the look that was asked for", func() bool { return len(l.all("web")) > 0 && server.Listings() == 2 })
 	l.upstream.Push(t, "change again", map[string]string{"web/d.yaml": "2"})
-	l.trigger.Look("apps")
+	l.trigger.Poll("apps")
 	await(t, "the look after the next hint", func() bool {
 		ds := l.all("web")
 		return ds[len(ds)-1].Trigger.Commit.Message == "change again"

@@ -9,11 +9,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// unread begins the notice on an application whose configuration is not read in whole.
+// unread begins the notice on an application whose configuration contains parts that the
+// agent ignores, such as unknown keys.
 const unread = "Not all of the configuration is read: "
 
-// unreadNotice says what of an application's configuration is not read; "" if all of it
-// is.
+// unreadNotice returns the notice about the ignored parts of an application's
+// configuration, "" if there are none.
 func (w *watcher) unreadNotice(id string) string {
 	e, ok := w.catalog.entries[id]
 	if !ok || e.candidate.Err != nil || len(e.candidate.Config.Unread) == 0 {
@@ -26,8 +27,8 @@ func (w *watcher) unreadNotice(id string) string {
 	return unread + strings.Join(lines, "; ")
 }
 
-// setUnreadNotices states on the applications what of their configurations is not read, where
-// no other notice stands, and brings apps up to date with it.
+// setUnreadNotices stores the notices about ignored parts on the applications without
+// another notice, and updates apps.
 func (w *watcher) setUnreadNotices(ctx context.Context, apps map[string]deploy.Application) error {
 	var errs []error
 	for id, app := range apps {

@@ -21,9 +21,9 @@ import (
 // maxSlowDown bounds the backoff of a failing repository, in intervals.
 const maxSlowDown = 8
 
-// reconcileRest, and reconcileRestEach for each application, are the minimal time between
-// two comparisons of the store with a catalog that it agreed with: running deployments
-// write all the time, and each comparison reads all applications.
+// reconcileRest, plus reconcileRestEach for each application, is the minimum time between
+// two comparisons of the store with an unchanged catalog. Running deployments write often,
+// and each comparison reads all applications.
 const (
 	reconcileRest     = 500 * time.Millisecond
 	reconcileRestEach = 5 * time.Millisecond
@@ -46,25 +46,25 @@ type watcher struct {
 	catalog    *catalog             // of the last head that was evaluated
 	paused     bool                 // the agent is disabled: nothing is triggered
 	reconciled bool                 // the store agrees with the catalog
-	rested     time.Time            // when it may be compared again
-	drifted    map[string]time.Time // by application ID: when to review it for self-healing; zero: at the next chance
-	due        time.Time            // when the first of them is to be healed; zero: none
-	roster     []deploy.Application // what chains choose from, read once in a pass
-	pinned     map[string]string    // by application ID: the commit kept as its last success
-	warned     map[string][]string  // by application ID: the warnings that were logged last
+	rested     time.Time            // end of the pause before the next comparison
+	drifted    map[string]time.Time // by application ID: when to evaluate it for self-healing; zero: at once
+	due        time.Time            // earliest time in drifted at which a pass is needed; zero: none
+	roster     []deploy.Application // the applications for chains, read once in a pass
+	pinned     map[string]string    // by application ID: the pinned commit of its last success
+	warned     map[string][]string  // by application ID: the last logged warnings
 	silent     silences             // clusters and sources whose applications are held
 	lookups    lookups              // by provider
 	reviewAt   time.Time            // when pending adoptions are evaluated again; zero: there are none
-	refused    error                // why the head is not evaluated, but the one before
-	unread     unreadHead           // the head that could not be read last
+	refused    error                // why the last good commit is evaluated instead of the head
+	unread     unreadHead           // the last head that exceeded the read limits
 	failures   int                  // consecutive failed passes
-	lastErr    string               // what was logged last, so that an outage is logged once
+	lastErr    string               // the last logged error, so that an outage is logged once
 }
 
-// inbox holds the requests that the next pass takes.
+// inbox contains the requests for the next pass.
 type inbox struct {
 	poll     bool
-	anew     bool // compare the store with the catalog even if it agreed
+	anew     bool // compare the store with the catalog even if neither has changed
 	commands map[string]deploy.Command
 	drifted  []string
 }
@@ -90,7 +90,7 @@ func newWatcher(t *Trigger, r Repository) *watcher {
 	return w
 }
 
-// close ends the lookups in the background.
+// close ends the lookups that run in the background.
 func (w *watcher) close() {
 	for _, l := range w.lookups {
 		l.Close()
@@ -105,8 +105,8 @@ func (w *watcher) wake(commands []deploy.Command) {
 	})
 }
 
-// reconsider requests a pass now that evaluates all applications again, since a
-// registration changes no commit.
+// reconsider requests a pass now that evaluates all applications again, even if the head
+// has not changed.
 func (w *watcher) reconsider() {
 	w.hand(func(in *inbox) { in.poll, in.anew = true, true })
 }
@@ -130,6 +130,7 @@ func (w *watcher) review(ids []string) {
 	w.hand(func(in *inbox) { in.drifted = append(in.drifted, ids...) })
 }
 
+// hand changes the inbox and wakes the watcher.
 func (w *watcher) hand(put func(*inbox)) {
 	w.fill(put)
 	select {
@@ -138,13 +139,14 @@ func (w *watcher) hand(put func(*inbox)) {
 	}
 }
 
-// fill is hand without waking the watcher.
+// fill changes the inbox without waking the watcher.
 func (w *watcher) fill(put func(*inbox)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	put(&w.inbox)
 }
 
+// take returns the content of the inbox and empties it.
 func (w *watcher) take() inbox {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,6 +155,8 @@ func (w *watcher) take() inbox {
 	return taken
 }
 
+// run makes passes until ctx ends: at intervals, on request, and when an application is due
+// for healing.
 func (w *watcher) run(ctx context.Context) {
 	defer w.close()
 	poll, heal := time.NewTimer(0), time.NewTimer(0)
@@ -167,7 +171,7 @@ func (w *watcher) run(ctx context.Context) {
 		case <-poll.C:
 		case <-heal.C:
 		case <-w.signal:
-			run = w.asked(ctx)
+			run = w.passRequired(ctx)
 		}
 		if run {
 			w.poll(ctx)
@@ -180,9 +184,9 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// asked reports whether the inbox requires a pass: one was requested, or a drifted
+// passRequired reports whether the inbox requires a pass: one was requested, or a drifted
 // application is due for healing.
-func (w *watcher) asked(ctx context.Context) bool {
+func (w *watcher) passRequired(ctx context.Context) bool {
 	w.mu.Lock()
 	poll, drifted := w.inbox.poll, w.inbox.drifted
 	w.inbox.drifted = nil
@@ -243,15 +247,16 @@ func (w *watcher) readPause(ctx context.Context) error {
 	return nil
 }
 
+// note schedules drifted applications for evaluation at once.
 func (w *watcher) note(drifted []string) {
 	for _, id := range drifted {
 		w.drifted[id] = time.Time{}
 	}
 }
 
-// refresh brings the mirror to the branch's head and the catalog to that commit. While
-// the head is beyond the bounds of what is read, both stay at the last good one, and
-// w.refused says why.
+// refresh updates the mirror to the branch's head and the catalog to that commit, which it
+// returns. If the head exceeds the read limits, both stay at the last good commit, and
+// w.refused is the reason.
 func (w *watcher) refresh(ctx context.Context) (deploy.Commit, error) {
 	head, _, err := w.repo.Git.Sync(ctx)
 	w.refused = nil
@@ -279,14 +284,14 @@ func (w *watcher) refresh(ctx context.Context) (deploy.Commit, error) {
 	return head, nil
 }
 
-// unreadHead is a head whose applications are beyond the bounds of what is read.
+// unreadHead is a head that exceeds the limits for reading applications.
 type unreadHead struct {
 	commit string
 	why    error
 }
 
-// stay keeps the commit of the catalog in effect, if there is one, since the head cannot
-// be read.
+// stay returns the commit of the catalog, which stays in effect because the head cannot be
+// read, and adds why to w.refused. Without a catalog it returns why.
 func (w *watcher) stay(why error) (deploy.Commit, error) {
 	if w.catalog == nil {
 		return deploy.Commit{}, why

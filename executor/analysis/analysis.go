@@ -118,6 +118,7 @@ func (p *session) logStart() {
 // key identifies the analysis within its application.
 func (p *session) key() string { return prefixed(p.run.Stage.ID, p.name) }
 
+// prefixed joins two names with a slash. If one is empty it returns the other.
 func prefixed(first, second string) string {
 	if first == "" || second == "" {
 		return first + second
@@ -142,7 +143,7 @@ func (p *session) waitUntil(ctx context.Context, elapsed time.Duration) error {
 
 // runCheck evaluates a check at the end of each of its intervals within the analysis.
 // After missed intervals (a restart, or a slow provider) only the last one is
-// evaluated. The error says why the check has failed.
+// evaluated. The error explains why the check has failed.
 func (p *session) runCheck(ctx context.Context, c *check) error {
 	if c.failed() {
 		return c.failure()

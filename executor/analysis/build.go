@@ -48,6 +48,9 @@ func (p *session) disambiguate() {
 	}
 }
 
+// addMetric adds a metric check with rendered queries. With the strategy PREVIOUS it
+// compares with the last analysis of this stage that passed; if there is none, the check is
+// never evaluated.
 func (p *session) addMetric(ctx context.Context, f renderer, c *check, m analysis.Metric) (err error) {
 	evaluate := &metric{Metric: m, providers: p.Providers}
 	switch m.Strategy {
@@ -86,6 +89,7 @@ func (f renderer) variants(name string, m analysis.Metric, other string, otherAr
 	return canary, others, err
 }
 
+// addLog adds a log check with its rendered query.
 func (p *session) addLog(f renderer, c *check, l analysis.Log) (err error) {
 	evaluate := &logCheck{Log: l, providers: p.Providers}
 	evaluate.query, err = render(c.name, l.Query, f.data(l.Template.AppArgs, "", nil))
@@ -94,6 +98,7 @@ func (p *session) addLog(f renderer, c *check, l analysis.Log) (err error) {
 	return err
 }
 
+// addHTTP adds an HTTP check with its rendered URL and headers.
 func (p *session) addHTTP(f renderer, c *check, h analysis.HTTP) (err error) {
 	data := f.data(h.Template.AppArgs, "", nil)
 	evaluate := &httpCheck{HTTP: h, client: p.http}

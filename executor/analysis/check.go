@@ -17,7 +17,7 @@ type check struct {
 	timeout    time.Duration
 	limit      int // tolerated failures
 	skipNoData bool
-	// evaluate evaluates the check once; nil never evaluates. The error says why the
+	// evaluate evaluates the check once; nil never evaluates. The error explains why the
 	// provider did not answer.
 	evaluate func(ctx context.Context, at instant) (outcome, error)
 
@@ -71,6 +71,7 @@ func (c *check) count(out outcome) bool {
 	return true
 }
 
+// failed reports whether the failures exceed the limit.
 func (c *check) failed() bool { return c.failures > c.limit }
 
 // failure returns why the check has failed.
@@ -112,7 +113,7 @@ func (c *check) logLine(out outcome) string {
 	return fmt.Sprintf("%s: %s: %s, %s", c.name, out.text, word, tally)
 }
 
-// noData is the outcome without any data.
+// noData returns the outcome of an evaluation without enough data.
 func noData(format string, args ...any) outcome {
 	return outcome{verdict: deploy.AnalysisNoData, text: "no data: " + fmt.Sprintf(format, args...)}
 }

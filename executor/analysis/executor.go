@@ -27,7 +27,7 @@ type Providers interface {
 	Logs(name string) (provider.Logs, error)
 }
 
-// Config is what an Executor needs.
+// Config contains the dependencies and settings of an Executor.
 type Config struct {
 	Store     *store.Store
 	Tree      source.Tree // to find templates at a commit

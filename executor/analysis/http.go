@@ -19,8 +19,8 @@ import (
 // maxBody bounds the evaluated part of a response body, in bytes.
 const maxBody = 1 << 20
 
-// newClient returns the client for HTTP checks. It does not follow redirects: the check
-// is about the response of its own URL.
+// newClient returns the client for HTTP checks. It does not follow redirects, because a
+// check evaluates the response of its own URL.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -65,6 +65,8 @@ func (h *httpCheck) evaluate(ctx context.Context, _ instant) (outcome, error) {
 	return h.compare(resp.StatusCode, body), nil
 }
 
+// noAnswer returns an Unavailable error for a failed request. If ctx has ended, its cause
+// replaces err.
 func noAnswer(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -20,8 +20,8 @@ import (
 const (
 	maxStep    = time.Minute
 	scrapeStep = 15 * time.Second // a common upper bound for scrape intervals
-	manyPoints = 10               // for a comparison, if they are at least scrapeStep apart
-	fewPoints  = 5                // minimum for a comparison
+	manyPoints = 10               // for a comparison, if the points are at least scrapeStep apart
+	fewPoints  = 5                // for a comparison over a short interval
 )
 
 // alpha is the significance level of comparisons, as in PipeCD.
@@ -33,7 +33,8 @@ type metric struct {
 	providers Providers
 	query     string // rendered; with a comparison, the canary's
 	other     string // rendered query of the other variant, with CANARY_*
-	previous  time.Time
+	// previous is the start of the last passed analysis, for the strategy PREVIOUS.
+	previous time.Time
 }
 
 // window returns the time window of an evaluation that ends at end.

@@ -113,6 +113,7 @@ func (f renderer) data(appArgs map[string]string, variant string, variantArgs ma
 	return data
 }
 
+// copied returns a copy of args that is not nil, so that templates can index it.
 func copied(args map[string]string) map[string]string {
 	if args == nil {
 		return map[string]string{}
@@ -165,6 +166,7 @@ func checkTemplate(t *template.Template) error {
 	return checkNode(t.Root)
 }
 
+// checkNode rejects forbidden nodes and functions in a part of a template.
 func checkNode(node parse.Node) error {
 	switch n := node.(type) {
 	case *parse.ListNode:

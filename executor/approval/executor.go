@@ -11,11 +11,11 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// answerTimeout bounds the attempts to answer a command after the stage was stopped.
-// Run answers it after the next start.
+// answerTimeout bounds the write of a command's result, which a stopped stage still
+// attempts. If the write fails, Run answers the command later.
 const answerTimeout = 10 * time.Second
 
-// Config is what an Executor needs.
+// Config contains the dependencies and settings of an Executor.
 type Config struct {
 	Store     *store.Store
 	ScanEvery time.Duration // fallback for missed changes; default 30 s
@@ -49,7 +49,7 @@ func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.Stag
 	return w.wait(ctx)
 }
 
-// waiting is one running stage.
+// waiting is one run of a WAIT_APPROVAL stage.
 type waiting struct {
 	*Executor
 	run     deploy.StageRun
@@ -57,6 +57,7 @@ type waiting struct {
 	record  record // as stored
 }
 
+// announce logs which approvals the stage waits for, and until when.
 func (w *waiting) announce() {
 	until := "without a time limit"
 	if d := earlier(w.run.Stage.Deadline, w.run.Deployment.Deadline); !d.IsZero() {
@@ -142,9 +143,10 @@ func (w *waiting) answer(ctx context.Context) error {
 	return nil
 }
 
-// take applies c, stores its effect and answers it.
+// take adds the vote c to the record, stores the record and answers c. If the stage is
+// already decided it leaves c open for Run.
 func (w *waiting) take(ctx context.Context, c deploy.Command) error {
-	if w.record.holds(c.ID) { // the agent died before the answer
+	if w.record.holds(c.ID) { // an earlier process stored the vote but not the answer
 		return finish(ctx, w.Store, c, nil)
 	}
 	if w.record.Rejection != nil || w.options.enough(w.record) {
@@ -169,6 +171,7 @@ func (w *waiting) take(ctx context.Context, c deploy.Command) error {
 	return finish(ctx, w.Store, c, nil)
 }
 
+// verb returns the subject of a log line about a vote: "The approval" or "The rejection".
 func verb(t deploy.CommandType) string {
 	if t == deploy.CommandRejectStage {
 		return "The rejection"
@@ -181,9 +184,9 @@ func openCommands(ctx context.Context, s *store.Store) ([]deploy.Command, error)
 	return s.OpenCommands(ctx, deploy.CommandApproveStage, deploy.CommandRejectStage)
 }
 
-// finish stores the result of c: success, or failure with the reason refusal. It does
-// so even if ctx is cancelled, because a vote that counts is stored already. A command
-// that has a result is no error.
+// finish stores the result of c: success, or failure with the reason refusal. It does so
+// even if ctx is cancelled, because the vote may already be stored. It returns nil if c
+// already has a result.
 func finish(ctx context.Context, s *store.Store, c deploy.Command, refusal error) error {
 	status, metadata := deploy.CommandSucceeded, map[string]string(nil)
 	if refusal != nil {

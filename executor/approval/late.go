@@ -33,8 +33,8 @@ func (e *Executor) Run(ctx context.Context) error {
 	}
 }
 
-// isRelevant reports whether changes require work by Run: a new command, or the end of
-// a stage while commands are open.
+// isRelevant reports whether changes require work by Run: a new command, or any change
+// while commands are open, because it may be the end of their stage.
 func isRelevant(changes []deploy.Change, open int) bool {
 	if open > 0 {
 		return true
@@ -47,8 +47,8 @@ func isRelevant(changes []deploy.Change, open int) bool {
 	return false
 }
 
-// answerLate answers commands that are too late. It returns the number of commands left
-// open for a current or future stage.
+// answerLate answers the commands that Execute does not answer. It returns how many
+// commands stay open; after an error this includes those that it has not processed.
 func (e *Executor) answerLate(ctx context.Context) (left int, err error) {
 	commands, err := openCommands(ctx, e.Store)
 	if err != nil {
@@ -69,8 +69,9 @@ func (e *Executor) answerLate(ctx context.Context) (left int, err error) {
 	return left, nil
 }
 
-// verdict decides about c: it stays open for Execute, or is rejected, or took effect
-// before the stage ended.
+// verdict reports whether c stays open, because the stage runs or will run and Execute
+// answers it. Otherwise refusal is the reason for the rejection, or nil if the vote was
+// stored before the stage ended. err is an error of the store.
 func (e *Executor) verdict(ctx context.Context, c deploy.Command) (open bool, refusal, err error) {
 	d, err := e.Store.Deployment(ctx, c.DeploymentID)
 	if deploy.IsKind(err, deploy.NotFound) {

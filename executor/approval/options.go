@@ -14,11 +14,11 @@ func optionsOf(stage deploy.Stage) (options, error) {
 	return options{o}, err
 }
 
-// enough reports whether r approves the stage.
+// enough reports whether r contains enough approvals.
 func (o options) enough(r record) bool { return len(r.Approvals) >= o.MinApproverNum }
 
-// missing begins a sentence about the approvals that r lacks: "2 more approvals are". The
-// caller has checked that r lacks some.
+// missing returns the start of a sentence about the approvals that r lacks, such as "2 more
+// approvals are". r must lack at least one.
 func (o options) missing(r record) string {
 	if n := o.MinApproverNum - len(r.Approvals); n != 1 {
 		return fmt.Sprintf("%d more approvals are", n)

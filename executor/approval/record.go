@@ -35,6 +35,7 @@ func (r record) metadata() (map[string]string, error) {
 	return kv, nil
 }
 
+// approvers returns the names of the users who have approved, in the order of their votes.
 func (r record) approvers() []string {
 	names := make([]string, len(r.Approvals))
 	for i, v := range r.Approvals {
@@ -43,7 +44,7 @@ func (r record) approvers() []string {
 	return names
 }
 
-// holds reports whether the record contains the effect of a command.
+// holds reports whether the record contains the vote of the command with this ID.
 func (r record) holds(command string) bool {
 	return r.Rejection != nil && r.Rejection.Command == command ||
 		slices.ContainsFunc(r.Approvals, func(v vote) bool { return v.Command == command })

@@ -23,6 +23,7 @@ type storedSet struct {
 	commit string
 }
 
+// decodeSet decodes the set that storeSet stored.
 func decodeSet(set deploy.AppliedSet) (storedSet, error) {
 	stored := storedSet{commit: set.Commit}
 	if err := json.Unmarshal(set.Objects, &stored); err != nil {
@@ -31,8 +32,8 @@ func decodeSet(set deploy.AppliedSet) (storedSet, error) {
 	return stored, nil
 }
 
-// objects returns the objects of the set. Their origin is the commit: the files are not
-// stored.
+// objects returns the objects of the set. Their Origin names the commit, because the set
+// does not contain their file names.
 func (s storedSet) objects() (out []manifest.Object) {
 	for _, u := range s.Objects {
 		out = append(out, manifest.Object{Unstructured: u, Origin: manifest.Origin{File: "commit " + deploy.ShortHash(s.commit)}})
@@ -56,8 +57,9 @@ func storeSet(ctx context.Context, w *work) error {
 	})
 }
 
-// restoreSet loads the set of the last success. Where the store has none (its key was
-// lost, or the success is older than this agent), the set is rendered from Git.
+// restoreSet loads the set of the last success. If the store cannot return it, for example
+// because its encryption key was lost, the set is rendered from Git. The error is of kind
+// Invalid if there is no earlier success.
 func restoreSet(ctx context.Context, w *work) error {
 	d := w.run.Deployment
 	if d.RunningCommit == "" {
@@ -85,7 +87,7 @@ type Kept struct {
 	Redactor *secret.Redactor     // redacts the secrets in the objects from messages about them
 }
 
-// ReadKept reads an applied set.
+// ReadKept decodes a stored applied set.
 func ReadKept(set deploy.AppliedSet) (Kept, error) {
 	stored, err := decodeSet(set)
 	if err != nil {

@@ -19,9 +19,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// metaCreating is the stage metadata key of the objects that the stage was about to
-// create. A run after a crash, and a rollback, know by it which live objects the
-// deployment has created.
+// metaCreating is the stage metadata key of the objects that the stage was about to create.
+// A resumed run and a rollback read from it which live objects the deployment has created.
 const metaCreating = deploy.MetaCreating
 
 // work is one run of a stage. Each step reads what the steps before it stored here.
@@ -31,30 +30,30 @@ type work struct {
 	log     deploy.StageLog
 	cluster Cluster
 	release func()              // releases the cluster
-	config  *config.Application // of the commit that is rendered
+	config  *config.Application // application configuration of the rendered commit
 	set     set
 	hooks   []manifest.Object // of the commit, resolved; not part of the set
 	hide    *secret.Redactor  // redacts the set's secrets from messages
 
 	// Of the last apply:
-	before  []deploy.InventoryItem // the application's inventory before it
-	items   []deploy.InventoryItem // its objects
-	expired map[string]bool        // keys of its Jobs that have finished and were deleted by Kubernetes
+	before  []deploy.InventoryItem // the application's inventory before the apply
+	items   []deploy.InventoryItem // the applied objects
+	expired map[string]bool        // keys of the Jobs among items that Kubernetes deleted after their end
 
 	mu       sync.Mutex
-	rollouts map[string]deploy.Rollout // by ID: the records of the set's workloads
-	hooksRun map[string]hookState      // by object
-	wrote    map[string]bool           // keys of the objects that were sent
+	rollouts map[string]deploy.Rollout // records of the set's workloads, by ID
+	hooksRun map[string]hookState      // by hookKey; nil before loadHooks
+	wrote    map[string]bool           // keys of the objects that this run has written
 
 	nudging  []string        // keys of the workloads whose pods are nudged for changed configuration
 	restored map[string]bool // keys of the restored ConfigMaps and Secrets that nudges are planned for
 }
 
-// applySet makes the cluster hold the set.
+// applySet applies the objects of the set.
 func applySet(ctx context.Context, w *work) error { return w.applyObjects(ctx, w.set.Objects) }
 
-// applyObjects makes the cluster hold objects of the set. It stores a rollout record for
-// each workload before the write, with what was live, and after it.
+// applyObjects applies objects of the set. It stores a rollout record for each workload
+// before the write, with the live state, and again after the write.
 func (w *work) applyObjects(ctx context.Context, objects []manifest.Object) error {
 	if err := w.loadRollouts(ctx); err != nil {
 		return err
@@ -82,15 +81,15 @@ func (w *work) applyObjects(ctx context.Context, objects []manifest.Object) erro
 	return nil
 }
 
-// recordExpired adds Jobs to the inventory that were taken over after Kubernetes had
-// deleted them, so that they are not run again.
+// recordExpired adds Jobs to the inventory that finished and were deleted by Kubernetes
+// before the application took them over, so that they are not run again.
 func (w *work) recordExpired(ctx context.Context, expired []deploy.InventoryItem) error {
 	known := keys(w.before)
 	return w.Store.PutInventory(ctx, slices.DeleteFunc(expired, func(i deploy.InventoryItem) bool { return known[i.Object.Key()] })...)
 }
 
 // recordConfigs updates the configuration hash in the inventory of workloads that were not
-// sent although their configuration has changed.
+// written although their configuration has changed.
 func (w *work) recordConfigs(ctx context.Context) error {
 	before := map[string]string{}
 	for _, i := range w.before {
@@ -102,7 +101,8 @@ func (w *work) recordConfigs(ctx context.Context) error {
 	})...)
 }
 
-// request returns a request to apply objects, with what earlier runs and stages recorded.
+// request returns a request to apply objects, including the records of earlier runs and
+// stages.
 func (w *work) request(ctx context.Context, objects []manifest.Object) (req apply.Request, err error) {
 	req = w.baseRequest(ctx, objects)
 	for _, read := range []func() error{
@@ -120,7 +120,7 @@ func (w *work) request(ctx context.Context, objects []manifest.Object) (req appl
 	return req, nil
 }
 
-// baseRequest returns a request to apply objects, without what earlier runs recorded.
+// baseRequest returns a request to apply objects, without the records of earlier runs.
 func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) apply.Request {
 	return apply.Request{
 		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
@@ -148,7 +148,8 @@ func (w *work) inventory(ctx context.Context) ([]deploy.InventoryItem, error) {
 	return slices.DeleteFunc(items, func(i deploy.InventoryItem) bool { return i.Cluster != w.cluster.Name() }), err
 }
 
-// applicationExists reports whether an application is registered here.
+// applicationExists returns a function that reports whether an application is registered
+// with this agent. If the store fails it returns true.
 func (w *work) applicationExists(ctx context.Context) func(id string) bool {
 	return func(id string) bool {
 		app, err := w.Store.Application(ctx, id)
@@ -156,8 +157,8 @@ func (w *work) applicationExists(ctx context.Context) func(id string) bool {
 	}
 }
 
-// describe returns the name of a registered application, and where it is configured
-// because names may repeat.
+// describe returns a function that names a registered application in messages, with its
+// configuration file because names may repeat. It returns "" for an unknown application.
 func (w *work) describe(ctx context.Context) func(id string) string {
 	return func(id string) string {
 		app, err := w.Store.Application(ctx, id)
@@ -189,15 +190,15 @@ func creating(stage deploy.Stage) (refs []deploy.ObjectRef, err error) {
 	return refs, err
 }
 
-// written reports whether this run of the stage sent the object.
+// written reports whether this run of the stage has written the object.
 func (w *work) written(ref deploy.ObjectRef) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.wrote[ref.Key()]
 }
 
-// recordUnwritten makes a rollout record for each workload that needed no write. It is
-// live as it was before, but its rollout may still be in progress.
+// recordUnwritten stores a rollout record for each workload that needed no write: the
+// rollout of an earlier write may still be in progress.
 func (w *work) recordUnwritten(ctx context.Context, objs []manifest.Object, applied map[deploy.ObjectRef]*unstructured.Unstructured) error {
 	for _, obj := range objs {
 		live := applied[manifest.Ref(obj.Unstructured)]
@@ -236,6 +237,7 @@ func (w *work) record(obj manifest.Object) deploy.Rollout {
 	}
 }
 
+// save stores a rollout record, with the set's secrets redacted.
 func (w *work) save(ctx context.Context, rec deploy.Rollout) error {
 	saved, err := w.Store.SaveRollout(ctx, w.withoutSecrets(rec))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// await waits until every rollout of the set has ended and everything else that has
-// health is healthy. It fails with a stageError unless all went well.
+// await waits until every rollout of the set has ended and its other objects are healthy.
+// It returns a stageError for a failed rollout or an unhealthy object.
 func await(ctx context.Context, w *work) error { return w.awaitObjects(ctx, w.set.Objects) }
 
 // awaitObjects waits for objects of the set, then for the nudges of their pods.
@@ -59,15 +59,16 @@ func (w *work) awaitHealth(ctx context.Context, objs []manifest.Object) error {
 	return joinFailures(err, unhealthy)
 }
 
-// unproven returns the objects whose health decides the stage: those that the deployment
-// wrote, and those that no successful deployment wrote before. An object that was healthy
-// at the end of an earlier deployment, and is not any more, is no reason to roll back.
+// unproven returns the objects whose health decides the result of the stage: those that
+// this deployment wrote, and those that no successful deployment has written. The other
+// objects were healthy at the end of an earlier deployment. If one has become unhealthy
+// since, that does not fail the stage.
 func (w *work) unproven(ctx context.Context, objs []manifest.Object) (out []manifest.Object, err error) {
-	writers := map[string]string{} // deployments, by the key of the object
+	writers := map[string]string{} // deployment IDs, by the key of the object
 	for _, item := range w.before {
 		writers[item.Object.Key()] = item.DeploymentID
 	}
-	proven := map[string]bool{} // by deployment
+	proven := map[string]bool{} // whether a deployment succeeded, by its ID
 	for _, o := range objs {
 		if !apply.HasHealth(o, w.set.Spec.HealthChecks) {
 			continue
@@ -91,6 +92,8 @@ func (w *work) unproven(ctx context.Context, objs []manifest.Object) (out []mani
 	return out, nil
 }
 
+// awaitRollouts waits until the rollouts of objects have ended, and returns their records.
+// A text received from abandon, the name of an unhealthy object, ends the wait.
 func (w *work) awaitRollouts(ctx context.Context, objs []manifest.Object, abandon <-chan string) ([]deploy.Rollout, error) {
 	records := w.records(objs)
 	if len(records) == 0 {
@@ -102,8 +105,9 @@ func (w *work) awaitRollouts(ctx context.Context, objs []manifest.Object, abando
 	})
 }
 
-// joinFailures makes one error of those of the rollouts and of the other objects. A failed
-// rollout counts more than one that another field manager took over, or that was abandoned.
+// joinFailures combines the error of the rollouts with that of the other objects. If an
+// object is unhealthy, the result omits rollouts that were abandoned or taken over by
+// another field manager, and permits a rollback.
 func joinFailures(rollouts, objects error) error {
 	var u *apply.Unhealthy
 	if !errors.As(objects, &u) {
@@ -175,13 +179,14 @@ func took(rec deploy.Rollout) time.Duration {
 // stageError fails a stage, and sets whether a rollback may follow.
 type stageError struct {
 	reason     string
-	noRollback bool // nothing was done, or a rollback would undo a change that is not ours
+	noRollback bool // nothing was changed, or a rollback would undo the change of another field manager
 }
 
 func (e *stageError) Error() string { return e.reason }
 
-// evaluate returns nil if all rollouts have succeeded, else the stage's error. A failed
-// rollout counts more than one that another field manager took over.
+// evaluate returns nil if all rollouts have succeeded, else a stageError. It names the
+// failed rollouts. Only if none has failed, it names those that another field manager took
+// over, and forbids a rollback.
 func evaluate(ended []deploy.Rollout) error {
 	var failed, foreign []string
 	for _, rec := range ended {
@@ -202,8 +207,8 @@ func evaluate(ended []deploy.Rollout) error {
 	return nil
 }
 
-// ending returns the workload and the reason of a record. The reason may begin with the
-// workload's name.
+// ending returns the workload and the reason of a record for a message. It removes the
+// workload's name from the start of the reason.
 func ending(rec deploy.Rollout) string {
 	return fmt.Sprintf("%s: %s", rec.Workload, strings.TrimPrefix(rec.Reason, rec.Workload.Name+": "))
 }

@@ -16,6 +16,7 @@ func (e *Executor) Canary() Stage {
 	)
 }
 
+// makeCanary replaces the set of the commit by the set of its canary.
 func makeCanary(ctx context.Context, w *work) error {
 	var o kubernetes.CanaryRolloutOptions
 	if err := readOptions(w.run.Stage, &o); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // CleanCanary runs K8S_CANARY_CLEAN: it deletes all canary objects of the application,
-// those of earlier deployments, too.
+// including those of earlier deployments.
 func (e *Executor) CleanCanary() Stage { return e.clean(kubernetes.Canary) }
 
 // CleanBaseline runs K8S_BASELINE_CLEAN, which does the same for the baseline.
@@ -42,10 +42,10 @@ func removeAllVariants(ctx context.Context, w *work) error {
 	return w.removeVariants(ctx, kubernetes.Canary, kubernetes.Baseline)
 }
 
-// removeVariants deletes the objects of variants in the inventory: the workloads first,
-// and when their pods are gone the objects that these used. It waits until requests to
-// them have ended. Objects of the stage's set stay. An object that cannot be deleted stays
-// in the inventory and is named in the error.
+// removeVariants deletes the objects of variants in the inventory: first the workloads and
+// then, when their pods are gone, the other objects. Before the deletion it waits for
+// requests in progress (drain). Objects of the stage's set stay. An object that cannot be
+// deleted stays in the inventory and is named in the error.
 func (w *work) removeVariants(ctx context.Context, variants ...kubernetes.Variant) error {
 	inventory, err := w.inventory(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (w *work) removeVariants(ctx context.Context, variants ...kubernetes.Varian
 	items := slices.DeleteFunc(ofVariants(inventory, variants...), func(i deploy.InventoryItem) bool { return wanted[i.Object.Key()] })
 	items = w.permitted(items, func(why string) { w.log.Infof("Not removed, although it belongs to a variant: %s", why) })
 	if len(items) == 0 {
-		if len(variants) == 1 { // K8S_CANARY_CLEAN or K8S_BASELINE_CLEAN, which should say so
+		if len(variants) == 1 { // a clean stage, whose users expect a log line
 			w.log.Infof("There is nothing of %s to remove", join(variants))
 		}
 		return nil

@@ -12,8 +12,9 @@ import (
 // concludeLimit bounds how long a stage that ends reads the cluster and stores its records.
 const concludeLimit = rollout.ConfirmLimit + 5*time.Second
 
-// conclude ends the open rollout records of a failed or stopped stage, also those of an
-// interrupted run. It ends none if the agent shuts down: the resumed stage waits for them.
+// conclude ends the open rollout records of a failed or stopped stage, including those of
+// an interrupted run. If the agent shuts down it ends none, because the resumed stage waits
+// for them.
 func (w *work) conclude(ctx context.Context, reason string) error {
 	phase, why := deploy.RolloutSuperseded, "given up because the stage failed: "+reason
 	switch deploy.Stopped(ctx) {

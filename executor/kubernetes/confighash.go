@@ -10,8 +10,8 @@ import (
 )
 
 // metaConfig is the stage metadata key of the workloads that the stage restarts because
-// their configuration has changed. After a crash the new configuration may be written
-// already, and only this record shows that they still have to be restarted.
+// their configuration has changed. After a crash the new configuration may already be
+// written. Then only this record shows which workloads still have to be restarted.
 const metaConfig = deploy.MetaConfigChanges
 
 // restartsOf returns the workloads that a stage was about to restart.
@@ -20,7 +20,8 @@ func restartsOf(stage deploy.Stage) (changes map[string]apply.ConfigChange, err 
 	return changes, err
 }
 
-// driftedSince returns, by key, since when objects are known to differ from Git.
+// driftedSince returns when objects were first found to differ from Git, by key of the
+// object.
 func (w *work) driftedSince(ctx context.Context) (map[string]time.Time, error) {
 	report, err := w.Store.DriftReport(ctx, w.run.Application.ID)
 	if deploy.IsKind(err, deploy.NotFound) {
@@ -36,7 +37,7 @@ func (w *work) driftedSince(ctx context.Context) (map[string]time.Time, error) {
 }
 
 // undo returns, for a rollback, the workloads that the forward stages were about to
-// restart, each with its first change.
+// restart, by key and with their first change. For other stages it returns nil.
 func (w *work) undo() (map[string]apply.ConfigChange, error) {
 	if !w.run.Stage.Rollback {
 		return nil, nil

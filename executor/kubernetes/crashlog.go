@@ -18,9 +18,9 @@ import (
 	"github.com/c785c783/piped/piped/source/secret"
 )
 
-// Limits of what a stage logs about containers that crashed.
+// Limits for the logs of crashed containers in a stage's log.
 const (
-	crashLimit   = 15 * time.Second // of time, for all of them
+	crashLimit   = 15 * time.Second // for reading all logs
 	maxCrashes   = 2
 	maxCrashLine = 500 // characters of a line
 )

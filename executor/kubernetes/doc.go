@@ -5,24 +5,25 @@
 //
 // A stage is a list of steps (executor.go), which share one work and run until one fails:
 //
-//	executor.go  what a stage is, and opening its cluster
+//	executor.go  the executors of the stages, and opening the cluster of a stage
 //	set.go       the set of objects a stage applies, rendered from Git
-//	appliedset.go storing a set, and restoring that of the last success
-//	expected.go  what a cluster should hold after a success
+//	appliedset.go storing a set, and restoring the set of the last success
+//	expected.go  the state that a cluster should have after a success
 //	metrics.go   metrics of the stages
-//	metadata.go  what a stage records for later runs and stages
-//	tenancy.go   what the agent's configuration permits the application
+//	metadata.go  stage metadata: the records for later runs and stages
+//	tenancy.go   enforcing the tenancy rules of the agent's configuration
 //	hooks.go     objects that run before and after the set is applied
 //	apply.go     applying objects, with a rollout record for each workload
 //	claim.go     claiming objects for the application
-//	journal.go   what an apply records before and after each write
+//	journal.go   the records before and after each write of an apply
 //	rewritten.go templates that a mutating webhook rewrites on each apply
-//	await.go     waiting for rollouts and health, and what their ends mean for a stage
+//	await.go     waiting for rollouts and health, and deciding the result of the stage
 //	conclude.go  ending the rollout records of a failed or stopped stage
 //	crashlog.go  the last log lines of crashed containers
 //	unstick.go   deleting pods that block the rollback of StatefulSets
 //	confighash.go which workloads restart for changed configuration
-//	propagate.go which pods are nudged for changed configuration
+//	propagate.go which pods are nudged for changed configuration: a nudge annotates a pod, so
+//	             that the kubelet updates its mounted ConfigMaps and Secrets sooner
 //	prune.go     deleting objects that are no longer in Git
 //	takeover.go  which objects of a set are taken over from other owners
 //	variant.go   the sets of variants
@@ -32,7 +33,7 @@
 //	baseline.go  K8S_BASELINE_ROLLOUT
 //	clean.go     K8S_CANARY_CLEAN and K8S_BASELINE_CLEAN
 //	traffic.go   K8S_TRAFFIC_ROUTING, step by step
-//	traffic_state.go  how a deployment shares the traffic, as recorded
+//	traffic_state.go  the recorded traffic shares of a deployment
 //	traffic_ready.go  when a variant is ready for traffic
 //	traffic_verify.go when routes are in force
 //	traffic_leftover.go traffic that an earlier deployment left with variants
@@ -42,6 +43,6 @@
 //	removal_cluster.go  the same in one cluster, level by level
 //
 // A stage may be interrupted anywhere and run again. Applying is idempotent, and the
-// rollout records, which are written before and after each workload is applied, show the
-// second run what the first one did.
+// rollout records are written before and after each workload is applied. The second run reads
+// from them what the first one did.
 package kubernetes

@@ -27,20 +27,20 @@ type Cluster struct {
 // run.
 type Clusters interface {
 	// Hold returns a provider's cluster. It works until release is called, even if the
-	// provider is replaced or removed meanwhile. The error explains why there is none, and
-	// can be a stage's reason.
+	// provider is replaced or removed meanwhile. The error explains why the cluster is not
+	// available, and can be a stage's reason.
 	Hold(provider string) (c Cluster, release func(), err error)
 }
 
 // Analyzer runs analyses. The executor of ANALYSIS implements it.
 type Analyzer interface {
 	// Analyze runs an analysis of a stage. It returns nil if the analysis passed, else an
-	// error that can be the stage's reason. An analysis of the same name and beginning is
-	// continued after a restart.
+	// error that can be the stage's reason. A resumed stage resumes the analysis that has the
+	// same name and the same since, the time of its start.
 	Analyze(ctx context.Context, run deploy.StageRun, name string, o analysis.Options, since time.Time) error
 }
 
-// Config is what the executors need.
+// Config contains the dependencies and settings of an Executor.
 type Config struct {
 	Store    *store.Store
 	Sources  Sources
@@ -57,7 +57,7 @@ type Config struct {
 	NudgeWait time.Duration
 }
 
-// Executor makes the executors of the stages. It is safe for concurrent use.
+// Executor returns a Stage for each kind of stage. It is safe for concurrent use.
 type Executor struct{ Config }
 
 // New returns an Executor.
@@ -79,10 +79,11 @@ func (s Stage) Execute(ctx context.Context, run deploy.StageRun) deploy.StageRes
 	return s(ctx, run)
 }
 
-// step is a part of a stage.
+// step is one part of a stage. Its error fails the stage.
 type step func(ctx context.Context, w *work) error
 
-// stage returns a Stage that runs steps on one work until one fails.
+// stage returns a Stage that runs steps on one work until one fails. A failed or stopped
+// stage ends its open rollout records; see conclude.
 func (e *Executor) stage(steps ...step) Stage {
 	return func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 		w := &work{Executor: e, run: run, log: run.Log, rollouts: map[string]deploy.Rollout{}, wrote: map[string]bool{}, restored: map[string]bool{}, release: func() {}}
@@ -102,7 +103,7 @@ func (e *Executor) stage(steps ...step) Stage {
 }
 
 // openCluster opens the cluster of the deployment's provider. If that fails in the first
-// stage there is nothing to roll back.
+// stage, the stage requests no rollback, because nothing was changed.
 func openCluster(_ context.Context, w *work) error {
 	c, release, err := w.Clusters.Hold(w.run.Deployment.Provider)
 	if err != nil {

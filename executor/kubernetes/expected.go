@@ -11,21 +11,22 @@ import (
 	"github.com/c785c783/piped/piped/source/secret"
 )
 
-// Expectation is what a cluster should hold of an application after a deployment that
-// succeeded.
+// Expectation is the state that a cluster should have after a successful deployment of an
+// application.
 type Expectation struct {
 	Commit       string
 	Objects      []manifest.Object // the complete set: resolved, not stamped
-	VariantKey   string            // of the variant annotation
+	VariantKey   string            // key of the variant annotation
 	VariantValue string            // its value on the objects
 	Checks       []kubernetes.HealthCheck
 	Ignore       config.DriftDetection // of the configuration that was applied
 	Redactor     *secret.Redactor      // redacts the secrets in the objects from messages about them
 }
 
-// Expected returns what a cluster should hold after d, which succeeded, by its applied
-// set. The traffic is shared as at the end of d, unless a later deployment has restored
-// the routes. Inventory is the application's inventory in that cluster.
+// Expected returns the state that a cluster should have after the successful deployment d.
+// set is the applied set of d, inventory the application's inventory in that cluster. The
+// objects contain the traffic shares at the end of d, unless a later deployment has
+// restored the routes.
 func Expected(set deploy.AppliedSet, d deploy.Deployment, inventory []deploy.InventoryItem) (Expectation, error) {
 	stored, err := decodeSet(set)
 	if err != nil {
@@ -49,8 +50,8 @@ func Expected(set deploy.AppliedSet, d deploy.Deployment, inventory []deploy.Inv
 	return e, nil
 }
 
-// restoredSince reports whether a deployment after d has written one of the routes: it
-// failed, and its rollback gave all traffic to the primary, as in Git.
+// restoredSince reports whether a deployment after d has written one of the routes. That
+// deployment failed, and its rollback gave all traffic to the primary, as in Git.
 func restoredSince(routes []manifest.Object, d deploy.Deployment, inventory []deploy.InventoryItem) bool {
 	routing := refKeys(objectRefs(routes))
 	return slices.ContainsFunc(inventory, func(item deploy.InventoryItem) bool {

@@ -14,8 +14,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// metaHooks is the stage metadata key of the hooks that were begun. A deployment runs each
-// once per phase, however often its stages are interrupted.
+// metaHooks is the stage metadata key of the states of the hooks. A deployment runs each
+// hook once per phase, even if its stages are interrupted.
 const metaHooks = deploy.MetaHooks
 
 // hookState is the progress of a hook in a deployment.
@@ -44,7 +44,7 @@ func preHooks(ctx context.Context, w *work) error {
 	return w.runHooks(ctx, hooks)
 }
 
-// postHooks runs the hooks that follow when the application is healthy.
+// postHooks runs the hooks that follow the apply. Call it when the application is healthy.
 func postHooks(ctx context.Context, w *work) error {
 	return w.runHooks(ctx, w.hooksOf(manifest.HookPost))
 }
@@ -80,7 +80,7 @@ func (w *work) logSkippedHooks() {
 	}
 }
 
-// side names a phase in the stage's log.
+// side describes a hook's phase in the stage's log.
 func side(phase manifest.HookPhase) string {
 	switch phase {
 	case manifest.HookPre:
@@ -188,7 +188,8 @@ func (w *work) deleteHooks(ctx context.Context, refs []deploy.ObjectRef) error {
 	return nil
 }
 
-// loadHooks reads which hooks the stages of the deployment have begun, once.
+// loadHooks reads the states of the deployment's hooks from the metadata of its stages,
+// unless an earlier call has done so.
 func (w *work) loadHooks() error {
 	if w.hooksRun != nil {
 		return nil
@@ -213,14 +214,15 @@ func hookKey(o manifest.Object) string {
 	return string(o.Hook.Phase) + " " + manifest.Ref(o.Unstructured).Key()
 }
 
+// stateOf returns the state of a hook in its phase, "" if it was not begun.
 func (w *work) stateOf(o manifest.Object) hookState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.hooksRun[hookKey(o)]
 }
 
-// hookJournal records which hooks were begun, and nothing else: hooks have no rollout
-// records and are not in the inventory.
+// hookJournal records only which hooks were begun: hooks have no rollout records and are
+// not in the inventory.
 type hookJournal struct {
 	apply.NoJournal
 	work *work
@@ -231,6 +233,8 @@ func (j hookJournal) AfterWrite(ctx context.Context, o manifest.Object, _ *unstr
 	return j.work.saveHook(context.WithoutCancel(ctx), o, hookBegun)
 }
 
+// saveHook sets the state of a hook, and stores the states of all hooks in the stage's
+// metadata.
 func (w *work) saveHook(ctx context.Context, o manifest.Object, state hookState) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

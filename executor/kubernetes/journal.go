@@ -13,21 +13,22 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// journal records the apply of a set: in the stage's metadata what it is about to do, a
-// rollout record for each workload, and an inventory item for each object.
+// journal implements apply.Journal. It records the planned changes in the stage's metadata,
+// a rollout record for each workload, and an inventory item for each object.
 type journal struct{ *work }
 
-// routeJournal is the journal of the objects that route traffic: their waves do not wait
-// for each other.
+// routeJournal is the journal for the objects that route traffic. Their waves are written
+// without a wait in between.
 type routeJournal struct{ journal }
 
-// AfterWave returns nil.
+// AfterWave returns nil, so that the next wave is written at once.
 func (routeJournal) AfterWave(context.Context, []manifest.Object, apply.Result) error {
 	return nil
 }
 
 // Begin stores which workloads the apply restarts, the configuration that running pods see,
-// and which objects the apply creates. A run after a crash has no other source for them.
+// and which objects the apply creates. A run after a crash cannot determine them from the
+// cluster any more.
 func (j journal) Begin(ctx context.Context, intent apply.Intent) error {
 	if len(intent.Restarts) > 0 {
 		if err := saveMetadata(ctx, j.run, metaConfig, intent.Restarts); err != nil {
@@ -43,6 +44,7 @@ func (j journal) Begin(ctx context.Context, intent apply.Intent) error {
 	return nil
 }
 
+// announce adds objects to the stage's record of objects that it is about to create.
 func (w *work) announce(ctx context.Context, refs []deploy.ObjectRef) error {
 	earlier, err := creating(w.run.Stage)
 	if err != nil {
@@ -51,8 +53,8 @@ func (w *work) announce(ctx context.Context, refs []deploy.ObjectRef) error {
 	return saveMetadata(ctx, w.run, metaCreating, append(earlier, refs...))
 }
 
-// BeforeWrite stores the intent to apply a workload. That of an interrupted run is
-// retained: only it has what was live before.
+// BeforeWrite stores the intent to apply a workload. It retains the record of an
+// interrupted run, because only that record contains the live state before the first write.
 func (j journal) BeforeWrite(ctx context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error {
 	rec := j.record(obj)
 	if rec.Phase != "" {
@@ -77,8 +79,11 @@ func (j journal) BeforeWrite(ctx context.Context, obj manifest.Object, live, pla
 	return j.save(ctx, rec)
 }
 
-// intended returns the record with the intent to apply its workload (rollout.Intended). If
-// the template may stay as it is, it also sets whether that is known to have rolled out.
+// intended returns rec with the intent to apply its workload (rollout.Intended). before is
+// the live workload, nil if there is none. digest is the digest of the planned pod
+// template, "" if it is unknown. If the template may stay unchanged, it also sets
+// ProvenBefore: whether the last ended rollout of the workload succeeded with this
+// template.
 func (w *work) intended(ctx context.Context, rec deploy.Rollout, before *rollout.Workload, digest string) (deploy.Rollout, error) {
 	rec = rollout.Intended(rec, before, digest)
 	if before == nil || digest != "" && digest != rec.LiveBefore {
@@ -100,7 +105,7 @@ func (w *work) intended(ctx context.Context, rec deploy.Rollout, before *rollout
 const provenBy = 5
 
 // AfterWrite stores the result of a write: the rollout record of a workload, then the
-// inventory item. It does so even if the stage was stopped meanwhile: the object is
+// inventory item. It does so even if the stage was stopped meanwhile, because the object is
 // written.
 func (j journal) AfterWrite(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error {
 	ctx = context.WithoutCancel(ctx)
@@ -123,8 +128,8 @@ func (j journal) AfterWrite(ctx context.Context, obj manifest.Object, result *un
 	return j.Store.PutInventory(ctx, item)
 }
 
-// AfterWave waits until the wave has rolled out and is healthy. Pods are nudged for changed
-// configuration meanwhile.
+// AfterWave waits until the wave has rolled out and is healthy. Meanwhile the agent nudges
+// pods for changed configuration.
 func (j journal) AfterWave(ctx context.Context, wave []manifest.Object, result apply.Result) error {
 	if err := j.planNudges(ctx, result, false); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// readMetadata decodes what a stage recorded under a metadata key into v, and reports
-// whether it recorded anything.
+// readMetadata decodes the value of a stage's metadata key into v, and reports whether the
+// stage has recorded one.
 func readMetadata(stage deploy.Stage, key string, v any) (found bool, err error) {
 	text := stage.Metadata[key]
 	if text == "" {
@@ -21,7 +21,7 @@ func readMetadata(stage deploy.Stage, key string, v any) (found bool, err error)
 	return true, nil
 }
 
-// saveMetadata records v under a metadata key of the stage that runs.
+// saveMetadata stores v, encoded as JSON, under a metadata key of the running stage.
 func saveMetadata(ctx context.Context, run deploy.StageRun, key string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -30,7 +30,7 @@ func saveMetadata(ctx context.Context, run deploy.StageRun, key string, v any) e
 	return run.SaveMetadata(ctx, map[string]string{key: string(text)})
 }
 
-// readOptions decodes the options of a stage into o.
+// readOptions decodes the options of a stage into o. The error is of kind Invalid.
 func readOptions(stage deploy.Stage, o any) error {
 	if err := json.Unmarshal(stage.Options, o); err != nil {
 		return deploy.Errorf(deploy.Invalid, "read the options of stage %s: %w", stage.ID, err)

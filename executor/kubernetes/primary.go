@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Primary runs K8S_PRIMARY_ROLLOUT: it makes the cluster hold what the commit
-// declares, as K8S_SYNC does, and leaves the traffic shared as it is.
+// Primary runs K8S_PRIMARY_ROLLOUT: it applies the objects of the commit, as K8S_SYNC does,
+// and ends when all rollouts have ended. The traffic shares do not change.
 func (e *Executor) Primary() Stage {
 	return e.stage(
 		admit, openCluster, render, refuseUnlabelled, permitSet, limitPrune, storeSet,

@@ -26,7 +26,8 @@ func (s setSpec) propagation() kubernetes.ConfigPropagation {
 	return kubernetes.DefaultConfigPropagation()
 }
 
-// named returns the ConfigMaps and Secrets outside of the set whose changes count, too.
+// named returns the ConfigMaps and Secrets outside of the set whose changes are propagated,
+// too.
 func (s setSpec) named() (out []manifest.Reference) {
 	for _, r := range s.propagation().Named {
 		out = append(out, manifest.Reference(r))
@@ -35,7 +36,8 @@ func (s setSpec) named() (out []manifest.Reference) {
 }
 
 // propagations returns the application's propagation records in the stage's cluster, by key
-// of the workload: which configuration its pods have seen.
+// of the workload. A record contains the configuration that the pods of the workload have
+// seen.
 func (w *work) propagations(ctx context.Context) (map[string]deploy.Propagation, error) {
 	rows, err := w.Store.Propagations(ctx, store.PropagationQuery{ApplicationID: w.run.Application.ID, Cluster: w.cluster.Name()})
 	out := make(map[string]deploy.Propagation, len(rows))
@@ -56,8 +58,8 @@ func (w *work) knownPropagations(ctx context.Context) (map[string]bool, error) {
 }
 
 // savePodConfig stores, before the first write, the configuration that pods of workloads
-// without a record see now. After a crash only this record shows that they still have to be
-// nudged.
+// without a record see now. After a crash only this record shows which pods still have to
+// be nudged.
 func (w *work) savePodConfig(ctx context.Context, before []apply.Reach) error {
 	for _, r := range before {
 		p, err := w.propagationOf(ctx, deploy.Propagation{}, r)
@@ -71,8 +73,9 @@ func (w *work) savePodConfig(ctx context.Context, before []apply.Reach) error {
 	return nil
 }
 
-// propagationOf returns p updated to the workload as it is now. Objects that are new in p get
-// their present content; the others keep the content that the pods have seen.
+// propagationOf returns p with the current selector, settings and objects of the workload.
+// Objects that are new in p get their present content; the others keep the content that the
+// pods have seen.
 func (w *work) propagationOf(ctx context.Context, p deploy.Propagation, r apply.Reach) (deploy.Propagation, error) {
 	account, err := w.tenant().Account()
 	if err != nil {
@@ -113,7 +116,8 @@ func (w *work) propagationOf(ctx context.Context, p deploy.Propagation, r apply.
 
 // planNudges records which pods have to be nudged after an apply: those of the set, and
 // those of the application's other variants that use the same objects. After a failed apply
-// it records the new content without nudging; the rollback nudges for what it restores.
+// it records the new content without nudging; the rollback nudges the pods for the content
+// that it restores.
 func (w *work) planNudges(ctx context.Context, result apply.Result, failed bool) error {
 	rows, err := w.propagations(ctx)
 	if err != nil {
@@ -160,8 +164,8 @@ func (w *work) noteFailedApply(ctx context.Context, result apply.Result) error {
 	return w.planNudges(ctx, result, true)
 }
 
-// savePropagation stores p if it differs from the stored record. It overwrites what the
-// nudger stored meanwhile, which was about the configuration before.
+// savePropagation stores p if it differs from before, the stored record. On a conflict it
+// overwrites the record of the nudger, which is about the earlier configuration.
 func (w *work) savePropagation(ctx context.Context, before, p deploy.Propagation) error {
 	for !reflect.DeepEqual(before, p) {
 		_, err := w.Store.SavePropagation(ctx, p)
@@ -188,7 +192,8 @@ func withContents(configs map[string]string, contents map[string]apply.Content) 
 	return out
 }
 
-// changedAt returns when the last of p's changes was written.
+// changedAt returns when the last of p's changes was written, or the present time if that
+// is unknown.
 func (w *work) changedAt(p deploy.Propagation, contents map[string]apply.Content) (at time.Time) {
 	if p.Phase == deploy.PropagationNudge {
 		at = p.ChangedAt
@@ -204,8 +209,9 @@ func (w *work) changedAt(p deploy.Propagation, contents map[string]apply.Content
 	return at
 }
 
-// awaitNudges waits until the pods have been nudged for which the apply planned it, as long
-// as their rate allows, and logs their names.
+// awaitNudges waits until the pods that planNudges selected have been nudged, and logs
+// their names. It waits at most NudgeWait plus the time that the nudge settings permit; the
+// agent nudges the remaining pods after the stage.
 func (w *work) awaitNudges(ctx context.Context) error {
 	if len(w.nudging) == 0 {
 		return nil

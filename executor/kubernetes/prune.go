@@ -32,8 +32,8 @@ func (w *work) pruneRequest(inventory []deploy.InventoryItem) apply.PruneRequest
 	return apply.PruneRequest{Inventory: inventory, Kinds: w.set.Spec.PruneKinds, Permitted: w.run.Deployment.Trigger.PermitPrune}
 }
 
-// refusePrune fails the stage if the error is that of a prune beyond the limit. It records
-// the objects, which a user may then permit to delete.
+// refusePrune converts an *apply.TooMany into a stageError and records the objects, so that
+// a user can permit their deletion. It returns other errors unchanged.
 func (w *work) refusePrune(ctx context.Context, err error, noRollback bool) error {
 	var many *apply.TooMany
 	if !errors.As(err, &many) {
@@ -88,9 +88,9 @@ func (w *work) logElsewhere(ctx context.Context) error {
 	return nil
 }
 
-// keepUsed returns deletes without the objects that a retained revision of a workload
-// needs to start pods. Later syncs try again to delete these. If the revisions cannot be
-// read, every object that one may need stays.
+// keepUsed returns deletes without the objects that a retained revision of a workload needs
+// to start pods; later syncs try to delete these again. If the revisions cannot be read, it
+// also omits every object that a revision may use.
 func (w *work) keepUsed(ctx context.Context, deletes []deploy.InventoryItem) ([]deploy.InventoryItem, error) {
 	going, owners := keys(deletes), map[string]bool{}
 	for _, item := range slices.Concat(w.before, w.items) {
@@ -114,8 +114,8 @@ func (w *work) keepUsed(ctx context.Context, deletes []deploy.InventoryItem) ([]
 	}), nil
 }
 
-// delete deletes objects. Those that are gone leave the inventory; the next prune tries
-// the others again.
+// delete deletes objects. Those that are gone leave the inventory; the next prune tries the
+// others again. The error names the objects that could not be deleted.
 func (w *work) delete(ctx context.Context, items []deploy.InventoryItem) error {
 	gone, err := w.cluster.Delete(ctx, w.PipedID, items, w.log)
 	return errors.Join(err, w.forget(ctx, gone))

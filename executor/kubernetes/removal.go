@@ -17,11 +17,11 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// RemoverConfig is what a Remover needs.
+// RemoverConfig contains the dependencies and settings of a Remover.
 type RemoverConfig struct {
 	Store    *store.Store
 	Clusters Clusters
-	Tenancy  Tenancy // names the service accounts that delete; nil: the agent itself does
+	Tenancy  Tenancy // selects the service accounts for the deletion; nil: the agent's own
 	PipedID  string
 	Logger   *slog.Logger
 	Now      func() time.Time
@@ -31,16 +31,18 @@ type RemoverConfig struct {
 	// RetryEvery is the pause before the second attempt. It doubles with each further
 	// attempt, up to a minute. Default 5 seconds.
 	RetryEvery time.Duration
-	// ScanEvery is how often open commands are read without an event of the store; default
-	// 30 seconds.
+	// ScanEvery is the interval of reads of all open commands, a fallback for missed changes;
+	// default 30 seconds.
 	ScanEvery time.Duration
 }
 
-// Remover deletes the objects of applications that are deleted together with them: it
-// answers commands of type deploy.CommandDeleteApplication. It deletes the objects of the
-// inventory, in all clusters, that still belong to the application. Today's tenancy rules do
-// not restrict it, because the objects were permitted when they were applied. It is a
-// component: call Run once. Removals may be called at any time.
+// Remover answers commands of type deploy.CommandDeleteApplication: it deletes the objects
+// of an application that a user deletes together with its objects. It deletes the objects
+// of the inventory, in all clusters, that still belong to the application. It deletes them
+// even if the current tenancy rules forbid them, because they were permitted when they were
+// applied.
+//
+// It is a component: call Run once. Removals may be called at any time.
 type Remover struct{ RemoverConfig }
 
 // NewRemover returns a Remover that has not started.
@@ -54,8 +56,8 @@ func NewRemover(c RemoverConfig) *Remover {
 // maxRetryPause bounds the pause between two attempts.
 const maxRetryPause = time.Minute
 
-// Run executes present and future commands concurrently until ctx ends. It resumes
-// unfinished ones after the next start.
+// Run executes present and future commands concurrently until ctx ends. After the next
+// start it resumes unfinished ones.
 func (r *Remover) Run(ctx context.Context) error {
 	watch := r.Store.Watch(deploy.TopicCommand)
 	defer watch.Close()
@@ -94,7 +96,7 @@ func (r *Remover) Run(ctx context.Context) error {
 	}
 }
 
-// remove tries until the command is answered or ctx ends.
+// remove calls attempt with backoff until the command is answered or ctx ends.
 func (r *Remover) remove(ctx context.Context, c deploy.Command) {
 	log := r.Logger.With("appID", c.ApplicationID, "command", c.ID)
 	for next := r.RetryEvery; ; next = min(2*next, maxRetryPause) {
@@ -112,7 +114,8 @@ func (r *Remover) remove(ctx context.Context, c deploy.Command) {
 }
 
 // attempt deletes what can be deleted. It answers the command if nothing is left to delete,
-// or if the time is over. The error is one of the store.
+// or if Patience is over. Only errors of the store are returned; problems of a cluster are
+// recorded in the command.
 func (r *Remover) attempt(ctx context.Context, c deploy.Command, log *slog.Logger) (answered bool, err error) {
 	last := r.Now().Sub(c.CreatedAt) >= r.Patience
 	app, err := r.Store.Application(ctx, c.ApplicationID)
@@ -161,6 +164,7 @@ func (r *Remover) progress(ctx context.Context, c deploy.Command, found findings
 // maxNamed is how many objects a command names before it only counts them.
 const maxNamed = 50
 
+// abridged sorts lines and joins them. Of more than maxNamed lines it only counts the rest.
 func abridged(lines []string) string {
 	slices.Sort(lines)
 	if more := len(lines) - maxNamed; more > 0 {
@@ -172,12 +176,12 @@ func abridged(lines []string) string {
 // findings are the results of an attempt.
 type findings struct {
 	kept    []string               // objects that stay, and why
-	over    []deploy.InventoryItem // those of them that no longer belong to the application
+	over    []deploy.InventoryItem // those in kept that no longer belong to the application
 	waiting []string               // objects that are not deleted yet, and why
 }
 
-// clear deletes the application's objects in all clusters concurrently: one that does not
-// answer delays no other.
+// clear deletes the application's objects in all clusters concurrently, so that an
+// unresponsive cluster does not delay the others.
 func (r *Remover) clear(ctx context.Context, app deploy.Application, log *slog.Logger) (findings, error) {
 	removals, err := r.removals(ctx, app)
 	if err != nil {
@@ -202,7 +206,8 @@ func (r *Remover) clear(ctx context.Context, app deploy.Application, log *slog.L
 	return all, errors.Join(errs...)
 }
 
-// removals returns the removal of the application's objects in each cluster, by its name.
+// removals returns one removal for each cluster that has objects of the application,
+// ordered by the names of the clusters.
 func (r *Remover) removals(ctx context.Context, app deploy.Application) (out []removal, err error) {
 	items, err := r.Store.Inventory(ctx, app.ID)
 	if err != nil {
@@ -224,7 +229,7 @@ func byCluster(items []deploy.InventoryItem) map[string][]deploy.InventoryItem {
 	return out
 }
 
-// lines writes a stage log's lines to the agent's log.
+// lines implements deploy.StageLog by writing to the agent's log.
 type lines struct{ log *slog.Logger }
 
 func (l lines) Infof(format string, args ...any) {
@@ -234,8 +239,8 @@ func (l lines) Successf(format string, args ...any) { l.Infof(format, args...) }
 func (l lines) Errorf(format string, args ...any)   { l.Infof(format, args...) }
 
 // Removals returns the objects that deleting an application with its objects would delete
-// now, by cluster and in the order of deletion. The error is Unavailable if a cluster does
-// not answer within a few seconds.
+// now, by cluster and in the order of deletion. The error is of kind Unavailable if a
+// cluster does not answer within planFor.
 func (r *Remover) Removals(ctx context.Context, app deploy.Application) ([]deploy.InventoryItem, error) {
 	removals, err := r.removals(ctx, app)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// planFor bounds how long a cluster may take to list the objects of an application. Then
-// it counts as unreachable.
+// planFor bounds how long a cluster may take to list the objects of an application. After
+// that it counts as unreachable.
 const planFor = 15 * time.Second
 
 // removal is the deletion of an application's objects in one cluster.
@@ -21,12 +21,13 @@ type removal struct {
 	app     deploy.Application
 	cluster string
 	items   []deploy.InventoryItem
-	kinds   []string // protected kinds that are deleted nevertheless
+	kinds   []string // protected kinds that may be deleted
 }
 
-// run deletes level by level. Objects that use others go first: a level is begun only when
-// the one before it is gone, even in the last attempt. Objects leave the inventory when
-// they are gone. The error is one of the store.
+// run deletes level by level. Objects that use others are in earlier levels. A level begins
+// only when the one before it is gone, even in the last attempt. Objects leave the
+// inventory when they are gone. Problems of the cluster are in found.waiting; the error is
+// one of the store or of ctx.
 func (m removal) run(ctx context.Context, log deploy.StageLog) (found findings, err error) {
 	c, release, err := m.open()
 	if err != nil {
@@ -71,7 +72,8 @@ func (m removal) forget(ctx context.Context, items []deploy.InventoryItem) error
 	return m.Store.DeleteInventory(context.WithoutCancel(ctx), m.app.ID, m.cluster, itemRefs(items)...)
 }
 
-// open returns the cluster with the application's rights.
+// open returns the cluster. Requests are made as the service account that the tenancy rules
+// name for the application, if any. The caller calls release.
 func (m removal) open() (c Cluster, release func(), err error) {
 	if c, release, err = m.Clusters.Hold(m.cluster); err != nil || m.Tenancy == nil {
 		return c, release, err
@@ -87,8 +89,8 @@ func (m removal) open() (c Cluster, release func(), err error) {
 	return c, release, nil
 }
 
-// plan returns what has to be deleted. The error is Unavailable when the cluster does not
-// answer.
+// plan returns the objects to delete, in levels. The error is of kind Unavailable if the
+// cluster does not answer within planFor.
 func (m removal) plan(ctx context.Context, c Cluster) (apply.Removal, error) {
 	limited, stop := context.WithTimeout(ctx, planFor)
 	defer stop()
@@ -99,8 +101,9 @@ func (m removal) plan(ctx context.Context, c Cluster) (apply.Removal, error) {
 	return plan, err
 }
 
-// kinds returns the protected kinds that the last success of the application names in its
-// pruneKinds. None if its applied set cannot be read: then objects of protected kinds stay.
+// kinds returns the protected kinds that pruneKinds names in the configuration of the
+// application's last success. It returns none if that applied set is missing or cannot be
+// decrypted; then objects of protected kinds stay.
 func (r *Remover) kinds(ctx context.Context, app deploy.Application) ([]string, error) {
 	if app.LastSuccessful == nil {
 		return nil, nil

@@ -9,16 +9,16 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// The log warns from this number of rewritten applies in a row, counted in this number of
-// records.
+// The log warns after rewritesWarned rewritten applies in a row. They are counted in the
+// newest rewritesRead rollout records of the workload.
 const (
 	rewritesWarned = 3
 	rewritesRead   = 20
 )
 
-// noteRewrite sets whether mutating admission has rewritten the template of a workload that
-// was just applied. It logs a warning if that happens on each apply, because then each
-// apply replaces all pods.
+// noteRewrite sets rec.Rewritten if a mutating webhook or admission policy has rewritten
+// the pod template that was just applied. It logs a warning if that happens on each apply,
+// because then each apply replaces all pods.
 func (w *work) noteRewrite(ctx context.Context, rec *deploy.Rollout, item deploy.InventoryItem) error {
 	tried := rec.IntentDigest != "" && rec.IntentDigest != rec.TemplateDigest
 	again := rec.LiveBefore != "" && rec.LiveBefore != rec.TemplateDigest && w.appliedBefore(item)
@@ -32,7 +32,7 @@ func (w *work) noteRewrite(ctx context.Context, rec *deploy.Rollout, item deploy
 	applied := slices.DeleteFunc(recorded, func(r deploy.Rollout) bool {
 		return r.External() || r.ID == rec.ID || r.TemplateDigest == "" || r.TemplateDigest == r.LiveBefore
 	})
-	// An apply that restores the template of the one before rewrites nothing.
+	// If the last apply had the same template, this one has only restored it.
 	if rec.Rewritten = tried || len(applied) > 0 && applied[0].TemplateDigest != rec.TemplateDigest; !rec.Rewritten {
 		return nil
 	}

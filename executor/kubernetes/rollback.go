@@ -27,8 +27,8 @@ func (e *Executor) Rollback() Stage {
 }
 
 // recordCreated adds objects to the inventory that the failed stages created without
-// recording them: they were stopped, or the agent was killed, between the request and its
-// answer.
+// recording them, because the stage was stopped or the agent was killed between the request
+// and its response.
 func recordCreated(ctx context.Context, w *work) error {
 	inventory, err := w.inventory(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func recordCreated(ctx context.Context, w *work) error {
 	return nil
 }
 
-// rollBack restores the set and removes everything else. The variants have no traffic by
-// then: they are removed even if the primary could not be restored.
+// rollBack restores the set and removes the variants and the created objects. The variants
+// have no traffic by then, so they are removed even if the primary could not be restored.
 func rollBack(ctx context.Context, w *work) error {
 	if err := w.restoreRouting(ctx); err != nil {
 		return err
@@ -73,9 +73,9 @@ func rollBack(ctx context.Context, w *work) error {
 	return errors.Join(err, removeAllVariants(ctx, w))
 }
 
-// restoreRouting restores the routes if the deployment has shared traffic: the primary
-// then gets all of it. The other objects are restored before if the primary has to be
-// restored first.
+// restoreRouting restores the routes if the deployment has shared traffic: the primary then
+// gets all of it. Unless trafficFirst returns true, it restores the other objects before
+// the routes.
 func (w *work) restoreRouting(ctx context.Context) error {
 	shared, found, _, err := w.currentTraffic(ctx)
 	if err != nil || !found {
@@ -104,7 +104,8 @@ func (w *work) restoreRouting(ctx context.Context) error {
 	return nil
 }
 
-// trafficFirst decides whether the routes are restored before the primary, and why.
+// trafficFirst decides whether the routes are restored before the primary, and why: if the
+// deployment has not changed the primary, or if the pods of a variant fail.
 func (w *work) trafficFirst(ctx context.Context) (first bool, why string, err error) {
 	rollouts, err := w.Store.Rollouts(ctx, store.RolloutQuery{DeploymentID: w.run.Deployment.ID, Cluster: w.cluster.Name()})
 	if err != nil {
@@ -137,8 +138,8 @@ func without(objects, others []manifest.Object) []manifest.Object {
 	return slices.DeleteFunc(slices.Clone(objects), func(o manifest.Object) bool { return out[manifest.Ref(o.Unstructured).Key()] })
 }
 
-// removeCreated deletes the objects that exist only because of the failed deployment.
-// Those that it changed are in the set, which is restored.
+// removeCreated deletes the objects that exist only because of the failed deployment. The
+// objects that it only changed are in the set, which is restored.
 func removeCreated(ctx context.Context, w *work) error {
 	inventory, err := w.inventory(ctx)
 	if err != nil {
@@ -151,8 +152,8 @@ func removeCreated(ctx context.Context, w *work) error {
 	return w.delete(ctx, created)
 }
 
-// createdBy returns the items of the inventory that the deployment created, without those
-// that are to stay.
+// createdBy returns the items of the inventory that the deployment created, without the
+// items in stay.
 func createdBy(deployment string, inventory, stay []deploy.InventoryItem) []deploy.InventoryItem {
 	stays := keys(stay)
 	return slices.DeleteFunc(slices.Clone(inventory), func(i deploy.InventoryItem) bool {
@@ -181,6 +182,7 @@ func itemRefs(items []deploy.InventoryItem) []deploy.ObjectRef {
 // keys returns the keys of the items' objects.
 func keys(items []deploy.InventoryItem) map[string]bool { return refKeys(itemRefs(items)) }
 
+// refKeys returns the keys of the references as a set.
 func refKeys(refs []deploy.ObjectRef) map[string]bool {
 	out := make(map[string]bool, len(refs))
 	for _, ref := range refs {

@@ -11,16 +11,16 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// set is everything a stage needs to apply an application's objects and to evaluate
-// their rollouts. The set of the last success is in the store, so that a rollback needs
-// nothing but the cluster.
+// set contains everything that a stage needs to apply an application's objects and to
+// evaluate their rollouts. The set of the last success is in the store, so that a rollback
+// needs nothing but the cluster.
 type set struct {
 	Commit  string
 	Spec    setSpec
 	Objects []manifest.Object // resolved, not stamped
 
-	Variant kubernetes.Variant // whose objects they are; "" is the primary
-	Value   string             // of that variant's label
+	Variant kubernetes.Variant // variant of the objects; "" is the primary
+	Value   string             // value of the variant's label; "" is the primary's
 }
 
 func (s set) variant() kubernetes.Variant { return cmp.Or(s.Variant, kubernetes.Primary) }
@@ -40,14 +40,16 @@ type setSpec struct {
 	FailFast            bool     `json:"failFast"`
 	Prune               bool     `json:"prune,omitempty"`
 	PruneKinds          []string `json:"pruneKinds,omitempty"`
-	Hooks               int      `json:"hooks,omitempty"` // how many the commit has; they are not stored
+	Hooks               int      `json:"hooks,omitempty"` // number of hooks of the commit, which are not stored
 
 	HealthChecks []kubernetes.HealthCheck `json:"healthChecks,omitempty"`
-	Drift        config.DriftDetection    `json:"drift,omitzero"` // what is no drift, or not applied at all
+	Drift        config.DriftDetection    `json:"drift,omitzero"` // fields that are not drift, or that are not applied
 
 	Propagation *kubernetes.ConfigPropagation `json:"propagation,omitempty"` // nil: the defaults
 }
 
+// specOf returns the setSpec of a configuration, with the options of spec.quickSync and
+// without the number of hooks.
 func specOf(c *config.Application) setSpec {
 	k := kubernetes.SpecOf(c.Platform)
 	return setSpec{
@@ -82,7 +84,9 @@ func render(ctx context.Context, w *work) error {
 // spec returns the application's configuration for Kubernetes.
 func (w *work) spec() kubernetes.Spec { return *kubernetes.SpecOf(w.config.Platform) }
 
-// resolve makes the stage's set from a source.
+// resolve sets the stage's configuration, set and hooks from a rendered source. From then
+// on the log redacts the source's secrets. The error is of kind Invalid if the source has
+// no objects.
 func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	w.hide, w.log = src.Redactor, src.Redactor.Log(w.log)
 	for _, warning := range src.Warnings {
@@ -145,8 +149,8 @@ func (w *work) rerender(ctx context.Context) error {
 }
 
 // labelAsLive adds the primary's label to those workloads of the set that have it in the
-// cluster. A stage may have put it into their selectors, which are immutable, and Git
-// does not say so.
+// cluster. A stage may have added it to their selectors, which are immutable, without a
+// change in Git.
 func (w *work) labelAsLive(ctx context.Context) error {
 	label := primaryLabel(w.spec().VariantLabel)
 	live, err := w.cluster.Workloads(ctx, w.set.Objects)

@@ -7,8 +7,9 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// onlyLive removes objects that are not live from the set of a deployment that only takes
-// over live objects. The next deployment applies what the branch has added or removed since.
+// onlyLive removes the objects that are not live from the set, if the deployment only takes
+// over live objects (Trigger.OwnershipOnly). The next deployment applies the newer changes
+// of the branch.
 func onlyLive(ctx context.Context, w *work) error {
 	if !w.run.Deployment.Trigger.OwnershipOnly {
 		return nil

@@ -10,16 +10,16 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Tenancy returns what the agent's configuration permits an application to do.
+// Tenancy returns the tenancy rules of the agent's configuration.
 type Tenancy interface {
-	// Tenant returns the rules for the application configured at a place.
+	// Tenant returns the rules for the application at a Git path.
 	Tenant(at deploy.GitPath) config.Tenant
-	// Signer returns the signer of a commit, "" if the rules ask for no signature. The
-	// error is of kind deploy.Invalid if the application may not deploy the commit.
+	// Signer returns the signer of a commit, "" if no rule requires a signature. The error is
+	// of kind deploy.Invalid if the application may not deploy the commit.
 	Signer(ctx context.Context, at deploy.GitPath, commit string) (string, error)
 }
 
-// tenant returns the rules for the stage's application, as they are now.
+// tenant returns the current rules for the stage's application.
 func (w *work) tenant() config.Tenant {
 	if w.Tenancy == nil {
 		return nil
@@ -27,8 +27,8 @@ func (w *work) tenant() config.Tenant {
 	return w.Tenancy.Tenant(w.run.Deployment.Git)
 }
 
-// admit refuses a deployment that the tenancy rules forbid. The planner has checked that,
-// too, but the rules may have changed since.
+// admit refuses a deployment that the tenancy rules forbid. The planner has checked that as
+// well, but the rules may have changed since.
 func admit(ctx context.Context, w *work) error {
 	if w.Tenancy == nil {
 		return nil
@@ -44,8 +44,8 @@ func admit(ctx context.Context, w *work) error {
 	return w.refuse(err)
 }
 
-// refuse makes an Invalid error fail the stage; in the first stage without a rollback,
-// because nothing was done.
+// refuse converts an Invalid error into a stageError, in the first stage without a rollback
+// because nothing was changed. It returns other errors, and nil, unchanged.
 func (w *work) refuse(err error) error {
 	if deploy.IsKind(err, deploy.Invalid) {
 		return &stageError{reason: err.Error(), noRollback: w.run.First()}
@@ -68,7 +68,8 @@ func (w *work) permit(objects []manifest.Object) error {
 	return w.refuse(w.tenant().CheckObjects(all))
 }
 
-// limitNamespaces lets the stage create missing namespaces only if the rules do.
+// limitNamespaces turns off the creation of missing namespaces if the tenancy rules forbid
+// it.
 func (w *work) limitNamespaces() {
 	if rule := w.tenant().ForbidsNewNamespaces(); rule != "" && w.set.Spec.AutoCreateNamespace {
 		w.log.Infof("input.autoCreateNamespace has no effect: tenancy %q does not allow it", rule)
@@ -76,8 +77,8 @@ func (w *work) limitNamespaces() {
 	}
 }
 
-// dropForbidden removes the objects from the set that the tenancy rules forbid by now: a
-// rollback does not restore them.
+// dropForbidden removes the objects from the set that the current tenancy rules forbid: a
+// rollback does not restore them. The error is of kind Invalid if no object is left.
 func dropForbidden(_ context.Context, w *work) error {
 	all := len(w.set.Objects)
 	w.limitNamespaces()
@@ -101,8 +102,8 @@ func (w *work) logForbidden() {
 	w.permitted(left, func(why string) { w.log.Infof("No longer in Git, and left alone: %s", why) })
 }
 
-// permitted returns the items that the application may still change, and calls say with
-// the reason for each of the others.
+// permitted returns the items that the tenancy rules let the application change. For each
+// other item it calls say with the reason.
 func (w *work) permitted(items []deploy.InventoryItem, say func(why string)) []deploy.InventoryItem {
 	tenant := w.tenant()
 	return slices.DeleteFunc(slices.Clone(items), func(item deploy.InventoryItem) bool {

@@ -21,18 +21,18 @@ func (e *Executor) TrafficRouting() Stage {
 	return e.stage(admit, openCluster, render, permitSet, shiftTraffic)
 }
 
-// shift is one run of the stage.
+// shift is one run of the K8S_TRAFFIC_ROUTING stage.
 type shift struct {
 	*work
 	options config.TrafficRoutingOptions
 	routing traffic.Routing
 	steps   []traffic.Shares
 	state   trafficState // as stored
-	begun   bool         // the step of the state was begun before a restart
+	begun   bool         // the step in state was begun before a restart
 }
 
-// shiftTraffic runs the steps. It resumes one that was begun before a restart, and repeats
-// none.
+// shiftTraffic runs the steps. It resumes a step that was begun before a restart, and does
+// not repeat completed ones.
 func shiftTraffic(ctx context.Context, w *work) error {
 	s, err := w.loadShift(ctx)
 	if err != nil {
@@ -70,8 +70,8 @@ func (w *work) loadShift(ctx context.Context) (*shift, error) {
 	return s, nil
 }
 
-// routingOf completes spec.trafficRouting from the rest of the configuration, from the
-// pipeline and from the cluster.
+// routingOf returns spec.trafficRouting, completed from the rest of the configuration, from
+// the pipeline and from the cluster.
 func (w *work) routingOf(ctx context.Context, k kubernetes.Spec) (traffic.Routing, error) {
 	r := traffic.Routing{
 		Method: k.TrafficRouting.Method, Label: k.VariantLabel, Service: k.Service.Name,
@@ -103,8 +103,8 @@ type rolloutOptions struct {
 	ReadyThreshold strict.Percent `json:"readyThreshold"`
 }
 
-// rolloutOf returns the stage before this one that rolled out a variant; nil if there is
-// none, or if the variant was removed since.
+// rolloutOf returns the last stage before this one that rolled out a variant, with its
+// options. It returns nil if there is none, or if a stage has removed the variant since.
 func (w *work) rolloutOf(v kubernetes.Variant) (found *deploy.Stage, o rolloutOptions, err error) {
 	rollout, clean := kubernetes.StageCanaryRollout, kubernetes.StageCanaryClean
 	if v == kubernetes.Baseline {
@@ -126,7 +126,7 @@ func (w *work) rolloutOf(v kubernetes.Variant) (found *deploy.Stage, o rolloutOp
 	return found, o, nil
 }
 
-// stepsOf returns the shares of each step; without steps there is one.
+// stepsOf returns the shares of each step. Options without steps are one step.
 func stepsOf(o config.TrafficRoutingOptions) (steps []traffic.Shares) {
 	for _, canary := range o.Steps {
 		steps = append(steps, traffic.Shares{Primary: 100 - int(canary), Canary: int(canary)})
@@ -190,7 +190,7 @@ func (s *shift) resume(ctx context.Context) error {
 }
 
 // enforce applies the shares of the present step, waits until they are in force and logs
-// that. If they are refused it restores the previous ones.
+// them. If a gateway refuses them it restores the previous ones.
 func (s *shift) enforce(ctx context.Context) error {
 	if err := s.place(ctx, s.state.Shares); err != nil {
 		return s.restore(ctx, err)
@@ -265,8 +265,8 @@ func (s *shift) restore(ctx context.Context, why error) error {
 	return &stageError{reason: s.state.Refused}
 }
 
-// rewrite writes the shares of the state without waiting for them: the gateway may refuse
-// these, too.
+// rewrite writes the shares of the state. It does not wait until they are in force, because
+// the gateway may refuse these as well.
 func (s *shift) rewrite(ctx context.Context) error {
 	if _, err := s.write(ctx, s.state.Shares); err != nil {
 		return err
@@ -306,8 +306,8 @@ func (s *shift) analyze(ctx context.Context) error {
 	return err
 }
 
-// left returns the rest of the interval until the next step. After a clock jump it is still
-// between zero and the interval.
+// left returns the remaining time until the next step. It is between zero and the interval,
+// even after a clock jump.
 func (s *shift) left() time.Duration {
 	interval := time.Duration(s.options.Interval)
 	return interval - min(max(0, s.Now().Sub(s.state.Since)), interval)

@@ -10,8 +10,8 @@ import (
 )
 
 // takeTrafficBack gives the primary all traffic if an earlier deployment, which was not
-// rolled back, left some with a variant. Call it before the variant is rolled out again: no
-// variant gets traffic before it is ready.
+// rolled back, left a share with a variant. Call it before the variant is rolled out again,
+// because no variant may get traffic before it is ready.
 func takeTrafficBack(ctx context.Context, w *work) error {
 	if _, known, err := lastTrafficState(w.run.Deployment); err != nil || known && w.run.Stage.Metadata[deploy.MetaTraffic] == "" {
 		return err
@@ -44,8 +44,8 @@ func takeTrafficBack(ctx context.Context, w *work) error {
 }
 
 // routeAsGit gives the primary all traffic after a first deployment has shared it. There is
-// no earlier success whose routes could be restored, but those in Git send nothing to the
-// variants either. Call it before the variants are removed.
+// no earlier success whose routes could be restored, but the routes in Git send no traffic
+// to the variants. Call it before the variants are removed.
 func routeAsGit(ctx context.Context, w *work) error {
 	shared, found, err := lastTrafficState(w.run.Deployment)
 	if err != nil || !found {
@@ -65,8 +65,9 @@ func routeAsGit(ctx context.Context, w *work) error {
 	return nil
 }
 
-// currentTraffic returns how the deployment shares the traffic (own), or else how an
-// earlier one left it. Found is false if all of it goes to the primary.
+// currentTraffic returns the traffic state of this deployment (own), or else the state that
+// an earlier deployment left. found is false if there is neither: then all traffic goes to
+// the primary.
 func (w *work) currentTraffic(ctx context.Context) (o trafficState, found, own bool, err error) {
 	if o, own, err = lastTrafficState(w.run.Deployment); err != nil || own {
 		return o, own, own, err
@@ -75,8 +76,8 @@ func (w *work) currentTraffic(ctx context.Context) (o trafficState, found, own b
 	return o, found, false, err
 }
 
-// leftoverTraffic returns how an earlier deployment shares the traffic whose variants are
-// still in the inventory. Found is false if all of it goes to the primary.
+// leftoverTraffic returns the traffic state of an earlier deployment whose variants are
+// still in the inventory and get traffic. found is false if there is none.
 func (w *work) leftoverTraffic(ctx context.Context) (left trafficState, found bool, err error) {
 	inventory, err := w.inventory(ctx)
 	if err != nil {

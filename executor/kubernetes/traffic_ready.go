@@ -22,7 +22,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// awaitVariants waits until every variant that gets traffic is ready for it.
+// awaitVariants waits until the canary and the baseline are ready for their traffic. It
+// waits for the primary only if its share grows.
 func (s *shift) awaitVariants(ctx context.Context, to traffic.Shares) error {
 	for _, v := range []kubernetes.Variant{kubernetes.Canary, kubernetes.Baseline} {
 		if to.Of(v) == 0 {
@@ -60,8 +61,8 @@ func (s *shift) awaitVariant(ctx context.Context, v kubernetes.Variant) error {
 	return err
 }
 
-// rolledOut returns the workloads of a variant, and the share of their pods that must be
-// available. It fails unless their rollout records have ended with success.
+// rolledOut returns the workloads of a variant, and the percentage of their pods that must
+// be available. It returns a stageError unless their rollouts have succeeded.
 func (w *work) rolledOut(ctx context.Context, v kubernetes.Variant) (workloads []deploy.ObjectRef, threshold int, err error) {
 	stage, options, err := w.rolloutOf(v)
 	if err != nil {
@@ -87,8 +88,8 @@ func (w *work) rolledOut(ctx context.Context, v kubernetes.Variant) (workloads [
 	return workloads, threshold, nil
 }
 
-// unready explains why a workload is not ready; "" if it is. It fails if the workload will
-// never be ready.
+// unready explains why a workload is not ready; "" if it is. It returns a stageError if the
+// workload cannot become ready: it is gone, or its progress deadline is exceeded.
 func (w *work) unready(ctx context.Context, ref deploy.ObjectRef, threshold int) (string, error) {
 	live, err := w.workload(ctx, ref)
 	if apierrors.IsNotFound(err) {
@@ -110,9 +111,10 @@ func (w *work) unready(ctx context.Context, ref deploy.ObjectRef, threshold int)
 
 const deadlineExceeded = "ProgressDeadlineExceeded" // the reason of a Deployment's condition
 
-// unready explains the first condition of readiness that does not hold: no deadline is
-// exceeded, every pod of the new version exists, none of the old version is left, enough
-// pods are available.
+// unready explains the first unmet condition of readiness; "" if all are met: the
+// controller has observed the spec, no deadline is exceeded, every pod of the new version
+// exists, no pod of the old version is left, and enough pods are available. threshold is a
+// percentage.
 func unready(w rollout.Workload, threshold int) string {
 	need := (w.Replicas*int32(threshold) + 99) / 100
 	switch {
@@ -147,8 +149,8 @@ func (w *work) workload(ctx context.Context, ref deploy.ObjectRef) (rollout.Work
 	return rollout.FromDeployment(d), nil
 }
 
-// explain returns the problem of the first pod of a workload that has one, as the end of a
-// message.
+// explain returns the problem of the first pod that has one, as the end of a message; "" if
+// there is none.
 func (w *work) explain(ctx context.Context, ref deploy.ObjectRef, selector string) string {
 	pods, err := w.cluster.Typed().CoreV1().Pods(ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: 50})
 	if err != nil {
@@ -160,9 +162,9 @@ func (w *work) explain(ctx context.Context, ref deploy.ObjectRef, selector strin
 	return ""
 }
 
-// awaitPrimary waits until as many pods of the primary are ready as were when it had all
-// traffic. An autoscaler may have removed some and add them only with the traffic. After
-// the time limit one ready pod is enough.
+// awaitPrimary waits until as many pods of the primary are ready as when it last had all
+// traffic. An autoscaler may have removed some, and may add them only when the traffic
+// returns. So after the time limit one ready pod is enough.
 func (s *shift) awaitPrimary(ctx context.Context) error {
 	limit, ready := verifyTimeout(s.routing), 0
 	why, err := s.poll(ctx, limit, func(ctx context.Context) (why string, err error) {
@@ -191,8 +193,8 @@ func (s *shift) countPrimary(ctx context.Context) {
 	}
 }
 
-// ready returns how many pods of a variant can take traffic, and why none can. Where no
-// Service is known it returns neither: then the workloads alone decide.
+// ready returns how many pods of a variant can take traffic, or why none can. If no Service
+// is known it returns 0 and "": then the workloads alone decide.
 func (s *shift) ready(ctx context.Context, v kubernetes.Variant) (int, string, error) {
 	if s.routing.Gateway() {
 		return s.readyEndpoints(ctx, v)
@@ -220,7 +222,8 @@ func (s *shift) ready(ctx context.Context, v kubernetes.Variant) (int, string, e
 }
 
 // selected returns the Service that gets the traffic, and the labels by which it, or the
-// host's subset, selects the pods of a variant. It returns nil if Git has no such Service.
+// subset of the Istio host, selects the pods of a variant. It returns nil if Git has no
+// such Service.
 func (s *shift) selected(v kubernetes.Variant) (*manifest.Object, map[string]string) {
 	values := map[kubernetes.Variant]string{
 		kubernetes.Primary: s.routing.Label.PrimaryValue, kubernetes.Canary: s.routing.Label.CanaryValue, kubernetes.Baseline: s.routing.Label.BaselineValue,
@@ -242,8 +245,8 @@ func (s *shift) selected(v kubernetes.Variant) (*manifest.Object, map[string]str
 	return nil, nil
 }
 
-// subset returns the labels of the host's subset of that name in the DestinationRule of
-// Git, or the given ones without a rule.
+// subset returns the labels of the named subset in the DestinationRule of the Istio host in
+// Git. Without such a subset it returns otherwise.
 func (s *shift) subset(name string, otherwise map[string]string) map[string]string {
 	for _, o := range s.set.Objects {
 		host, _, _ := unstructured.NestedString(o.Object, "spec", "host")

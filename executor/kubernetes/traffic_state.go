@@ -20,9 +20,10 @@ const (
 	metaBaselineShare = "baseline-percentage"
 )
 
-// trafficState is how a deployment shares the traffic, and the progress of the stage that
-// shares it. The stage records it under deploy.MetaTraffic before it writes the routes, so
-// that later stages of the deployment, and the same one after a restart, keep the shares.
+// trafficState contains the traffic shares of a deployment, and the progress of the stage
+// that sets them. The stage records it under deploy.MetaTraffic before it writes the
+// routes, so that later stages of the deployment, and the same stage after a restart, keep
+// the shares.
 type trafficState struct {
 	Routing traffic.Routing `json:"routing"`
 	Shares  traffic.Shares  `json:"shares"`
@@ -30,26 +31,27 @@ type trafficState struct {
 	// refused.
 	Before traffic.Shares `json:"before"`
 	// Step is the index of the stage's step. Since is when its shares came into force, zero
-	// before.
+	// before that.
 	Step  int       `json:"step"`
 	Since time.Time `json:"since,omitzero"`
-	// Refused is why the shares of the step were refused. The shares before are restored,
-	// and the stage has failed.
+	// Refused is why the shares of the step were refused; "" if they were not. The previous
+	// shares are restored, and the stage fails.
 	Refused string `json:"refused,omitempty"`
 	// Analyzed is set when the analysis after the step has passed.
 	Analyzed bool `json:"analyzed,omitempty"`
-	// Ready is how many pods of the primary were ready when it last had all traffic.
+	// Ready is how many pods of the primary were ready when the primary last had all traffic.
 	Ready int `json:"ready,omitempty"`
 }
 
-// trafficStateOf returns what a stage recorded, and whether it recorded anything.
+// trafficStateOf returns the traffic state that a stage recorded, and whether it recorded
+// one.
 func trafficStateOf(stage deploy.Stage) (s trafficState, found bool, err error) {
 	found, err = readMetadata(stage, deploy.MetaTraffic, &s)
 	return s, found, err
 }
 
-// lastTrafficState returns what the last stage of the deployment that shared traffic
-// recorded, and whether there is one.
+// lastTrafficState returns the record of the deployment's last stage that shared traffic,
+// and whether there is one.
 func lastTrafficState(d deploy.Deployment) (last trafficState, found bool, err error) {
 	for _, stage := range d.ForwardStages() {
 		s, ok, err := trafficStateOf(stage)
@@ -77,8 +79,8 @@ func (s trafficState) save(ctx context.Context, run deploy.StageRun) error {
 	})
 }
 
-// applyShares puts the shares that are in force into the set: applying it must not undo
-// the stage that shared the traffic. The stored set has the shares of Git.
+// applyShares puts the shares that are in force into the set, so that applying the set does
+// not undo the stage that shared the traffic. The stored set has the shares of Git.
 func applyShares(_ context.Context, w *work) error {
 	shared, found, err := lastTrafficState(w.run.Deployment)
 	if err != nil || !found {
@@ -88,10 +90,10 @@ func applyShares(_ context.Context, w *work) error {
 	return err
 }
 
-// drain waits for the requests to end that go to variants without traffic: until the drain
-// time has passed since the shares changed. In a rollback, and where an earlier deployment
-// left traffic shared, the routes have just been restored: then it waits for the gateways
-// first. Call it before the objects of the variants are deleted.
+// drain waits for the end of requests in progress to variants without traffic: until the
+// drain time has passed since the shares changed. If the routes were only just restored, by
+// a rollback or after an earlier deployment left traffic shared, it first waits for the
+// gateways. Call it before the objects of the variants are deleted.
 func (w *work) drain(ctx context.Context) error {
 	shared, found, own, err := w.currentTraffic(ctx)
 	if err != nil {
@@ -121,8 +123,8 @@ func (w *work) drain(ctx context.Context) error {
 	return pause(ctx, left)
 }
 
-// wroteRoutes reports whether this stage has written the routes, as a quick sync does after
-// a deployment that left variants behind.
+// wroteRoutes returns the routing of the configuration, and whether this stage has written
+// the routes, as a quick sync does after a deployment that left variants behind.
 func (w *work) wroteRoutes(ctx context.Context) (traffic.Routing, bool) {
 	if w.config == nil {
 		return traffic.Routing{}, false
@@ -135,8 +137,8 @@ func (w *work) wroteRoutes(ctx context.Context) (traffic.Routing, bool) {
 	return r, err == nil && slices.ContainsFunc(routes, func(o manifest.Object) bool { return w.written(manifest.Ref(o.Unstructured)) })
 }
 
-// awaitRestoredRoutes waits until the gateways have accepted routes that were restored. A
-// gateway that does not is logged, and does not fail a rollback.
+// awaitRestoredRoutes waits until the gateways have accepted routes that were restored. If
+// a gateway has not, it logs that and returns nil: the variants are removed anyway.
 func (w *work) awaitRestoredRoutes(ctx context.Context, r traffic.Routing) error {
 	routes, err := r.Routes(w.set.Objects)
 	if err != nil || !r.Gateway() {
@@ -162,6 +164,8 @@ func (w *work) awaitRestoredRoutes(ctx context.Context, r traffic.Routing) error
 // setting verify.settle.
 const defaultDrainTime = 2 * time.Second
 
+// drainTime returns how long a variant without traffic stays, so that requests in progress
+// end.
 func drainTime(r traffic.Routing) time.Duration {
 	if r.Gateway() && r.Route != nil {
 		return r.Route.Verify.Settle

@@ -21,9 +21,11 @@ import (
 // gateway may evaluate the route before it observes a Service that was just created.
 const refusalStands = 2 * time.Second
 
-// defaultVerifyTimeout is for methods without the setting verify.timeout.
+// defaultVerifyTimeout is the time limit for routing methods without the setting
+// verify.timeout.
 const defaultVerifyTimeout = 30 * time.Second
 
+// verifyTimeout returns the time limit for routes and variants to become ready.
 func verifyTimeout(r traffic.Routing) time.Duration {
 	if r.Gateway() && r.Route != nil {
 		return r.Route.Verify.Timeout
@@ -31,8 +33,9 @@ func verifyTimeout(r traffic.Routing) time.Duration {
 	return defaultVerifyTimeout
 }
 
-// poll calls check until it returns no reason to wait, or until the time limit, and returns
-// the last reason. It logs each new reason. It tries again if the cluster is unavailable.
+// poll calls check until it returns no reason to wait or the time limit is over, and
+// returns the last reason. It logs each new reason. If the cluster is unavailable it tries
+// again.
 func (w *work) poll(ctx context.Context, limit time.Duration, check func(ctx context.Context) (why string, err error)) (string, error) {
 	end := time.NewTimer(limit)
 	defer end.Stop()
@@ -67,7 +70,7 @@ func (w *work) poll(ctx context.Context, limit time.Duration, check func(ctx con
 }
 
 // verifyRoutes waits until every gateway has accepted the present version of each route.
-// Else it fails with a stageError that names the route and the reason.
+// Otherwise it returns a stageError that names the route and the reason.
 func (w *work) verifyRoutes(ctx context.Context, r traffic.Routing, routes []manifest.Object) error {
 	limit := verifyTimeout(r)
 	for _, route := range routes {
@@ -87,8 +90,8 @@ func (w *work) verifyRoutes(ctx context.Context, r traffic.Routing, routes []man
 type routeCheck struct {
 	*work
 	route    manifest.Object
-	refused  time.Time // since when it is refused, by the monotonic clock
-	reported bool      // that another field manager writes it, too
+	refused  time.Time // start of the refusal, by the monotonic clock; zero: not refused
+	reported bool      // whether another field manager of the route was logged
 }
 
 // evaluate explains why the route is not in force yet; "" if it is.

@@ -12,12 +12,12 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// unstickInterval is how often StatefulSets that are rolled back are checked without an
-// event.
+// unstickInterval is the interval of checks of StatefulSets during a rollback, in addition
+// to the checks after each change.
 const unstickInterval = 5 * time.Second
 
 // restoreObjects applies objects of the set and waits for them. Meanwhile it deletes the
-// failed pods that their StatefulSets would wait for.
+// failed pods that block the rollback of their StatefulSets.
 func (w *work) restoreObjects(ctx context.Context, objects []manifest.Object) error {
 	failed, err := w.failedRevisions(ctx, objects)
 	if err != nil {
@@ -33,8 +33,8 @@ func (w *work) restoreObjects(ctx context.Context, objects []manifest.Object) er
 	return cmp.Or(err, <-ended)
 }
 
-// failedRevisions returns the names of the revisions that earlier stages of the deployment
-// gave to the StatefulSets among objects.
+// failedRevisions returns, for each StatefulSet among objects, the names of the
+// ControllerRevisions that earlier stages of the deployment created.
 func (w *work) failedRevisions(ctx context.Context, objects []manifest.Object) (map[deploy.ObjectRef][]string, error) {
 	own := map[deploy.ObjectRef]bool{}
 	for _, ref := range objectRefs(objects) {
@@ -59,7 +59,8 @@ func (w *work) failedRevisions(ctx context.Context, objects []manifest.Object) (
 	return failed, nil
 }
 
-// unstick calls unstickOne for each StatefulSet whenever one changes, until ctx ends.
+// unstick calls unstickOne for each StatefulSet, after each change of one of them and at
+// intervals, until ctx ends.
 func (w *work) unstick(ctx context.Context, failed map[deploy.ObjectRef][]string) error {
 	changed := make(chan struct{}, 1)
 	for ref := range failed {
@@ -90,8 +91,9 @@ func (w *work) unstick(ctx context.Context, failed map[deploy.ObjectRef][]string
 	}
 }
 
-// unstickOne deletes the pods that block one StatefulSet. It logs why one cannot be
-// deleted, once; the rollout then decides how the rollback ends.
+// unstickOne deletes the pods that block one StatefulSet. It logs each reason why one
+// cannot be deleted once. It returns no error, because the rollout then decides the result
+// of the rollback.
 func (w *work) unstickOne(ctx context.Context, ref deploy.ObjectRef, revisions []string, logged map[string]bool) {
 	deleted, err := w.cluster.Unstick(ctx, ref, revisions)
 	for _, pod := range deleted {

@@ -21,8 +21,9 @@ func primaryLabel(l kubernetes.VariantLabel) variant.Label {
 	return variant.Label{Key: l.Key, Value: l.PrimaryValue}
 }
 
-// makeVariant replaces the set by that of a variant of its objects. A variant runs no hooks,
-// and its set is not stored: a rollback removes it.
+// makeVariant replaces the set by the set of a variant of its objects. A variant runs no
+// hooks, and its set is not stored, because a rollback removes the variant. threshold is
+// the share of pods that must become available.
 func (w *work) makeVariant(ctx context.Context, v variant.Variant, threshold strict.Percent) error {
 	k := w.spec()
 	v.Workloads, v.Service, v.Label = k.Workloads, k.Service.Name, variant.Label{Key: k.VariantLabel.Key, Value: k.VariantLabel.CanaryValue}
@@ -62,7 +63,7 @@ func countPods(n int64) string {
 }
 
 // carryOver stores the set of the last success as the deployment's own. A stage that
-// applies the primary replaces it; without such a stage the primary stays as it is, and
+// applies the primary replaces it. Without such a stage the primary stays unchanged, and
 // later rollbacks still find its set.
 func carryOver(ctx context.Context, w *work) error {
 	d := w.run.Deployment
@@ -70,11 +71,11 @@ func carryOver(ctx context.Context, w *work) error {
 		return nil
 	}
 	if _, err := w.Store.AppliedSet(ctx, d.ID); err == nil {
-		return nil // a stage before this one has applied the primary
+		return nil // an earlier stage has applied the primary, or has carried the set over
 	}
 	applied, err := w.Store.AppliedSet(ctx, d.RunningDeploymentID)
 	if err != nil {
-		return ctx.Err() // there is none: a rollback renders it from Git
+		return ctx.Err() // no set is stored: a rollback renders it from Git
 	}
 	applied.DeploymentID = d.ID
 	return w.Store.SaveAppliedSet(ctx, applied)
@@ -110,8 +111,8 @@ func refuseUnlabelled(_ context.Context, w *work) error {
 	return w.refuse(deploy.Errorf(deploy.Invalid, "trafficRouting.method %s moves traffic between variants by their label: %w", kubernetes.PodSelector, errors.Join(problems...)))
 }
 
-// routedServices returns the Service whose selector moves the traffic: the one of that
-// name, or the first if the name is empty.
+// routedServices returns the Service whose selector moves the traffic: the one with the
+// name, or the first if the name is empty. It returns nil if there is none.
 func routedServices(objects []manifest.Object, name string) []manifest.Object {
 	i := slices.IndexFunc(objects, func(o manifest.Object) bool {
 		return isService(o) && (name == "" || o.GetName() == name)

@@ -31,7 +31,7 @@ const (
 // already exited.
 const recordTimeout = 10 * time.Second
 
-// Config is what an Executor needs.
+// Config contains the dependencies and settings of an Executor.
 type Config struct {
 	Tree   source.Tree // finds the files of a commit
 	Tenant Tenant      // nil permits every script
@@ -57,8 +57,8 @@ type Executor struct {
 	free    chan int // indexes of unused users; only with OtherUser
 }
 
-// New returns an Executor. Before that it ends and removes what a killed agent left
-// behind.
+// New returns an Executor. It first kills the processes and removes the files that a killed
+// agent left behind.
 func New(c Config) (*Executor, error) {
 	if c.Grace == 0 {
 		c.Grace = 10 * time.Second
@@ -152,8 +152,8 @@ func failure(err error) deploy.StageResult {
 	return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error()}
 }
 
-// earlier returns the result of a run before a restart; ended is false if there was
-// none, or it may be repeated.
+// earlier returns the result of a run before a restart. ended is false if there was no such
+// run, or if it may be repeated.
 func earlier(run deploy.StageRun, j job) (_ deploy.StageResult, ended bool) {
 	m := run.Stage.Metadata
 	switch {

@@ -42,8 +42,8 @@ func (e *Executor) isolate(ctx context.Context, log deploy.StageLog) (_ isolatio
 	return in, func() { e.free <- n }, nil
 }
 
-// runIsolated does what run does, in a sandbox. All processes of the script get SIGTERM when
-// ctx is cancelled, and SIGKILL after the grace period.
+// runIsolated is run in a sandbox. When ctx is cancelled all processes of the script get
+// SIGTERM, and SIGKILL after the grace period.
 func (c command) runIsolated(ctx context.Context, log deploy.StageLog, in isolation, ws workspace) error {
 	r, w, err := os.Pipe()
 	if err != nil {

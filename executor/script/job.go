@@ -53,8 +53,9 @@ func jobOf(run deploy.StageRun) (job, error) {
 	return j, nil
 }
 
-// rollbackJob undoes a SCRIPT_RUN stage with its rollback script, or a CUSTOM_SYNC with
-// the script and files of the last success, if the stage began.
+// rollbackJob returns the job that undoes a stage: the rollback script of a SCRIPT_RUN, or
+// for a CUSTOM_SYNC the script and files of the last success. If the stage did not begin
+// there is nothing to run.
 func rollbackJob(run deploy.StageRun) (job, error) {
 	m := run.Stage.Metadata
 	base := run.Deployment.Stage(m[deploy.MetaBaseStage])

@@ -25,8 +25,8 @@ type output struct {
 	cut   bool
 }
 
-// copy reads until the end of r: all processes of the script have closed it, or r was
-// closed.
+// copy reads r until its end, which comes when all processes of the script have closed the
+// pipe or the caller closes r.
 func (o *output) copy(r io.Reader) {
 	in := bufio.NewReaderSize(r, maxLine)
 	for {
@@ -44,6 +44,8 @@ func (o *output) copy(r io.Reader) {
 	}
 }
 
+// line logs one line, with a mark if it was truncated (long). Beyond the bounds it logs
+// once that the output is cut.
 func (o *output) line(line []byte, long bool) {
 	if o.cut {
 		return

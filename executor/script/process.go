@@ -140,6 +140,8 @@ func killMarked(dir string) {
 	}
 }
 
+// markedProcesses returns the processes whose environment contains mark, or mark followed
+// by a path below it, without the agent itself.
 func markedProcesses(mark []byte) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid
 	var out []int

@@ -55,7 +55,8 @@ const (
 	lockPoll   = 20 * time.Millisecond
 )
 
-// lockFile opens a file and locks it, waiting up to patience for another holder.
+// lockFile opens a file and locks it. It waits up to patience while another process holds
+// the lock.
 func lockFile(name string, patience time.Duration) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -97,8 +98,7 @@ func unlock(dir string) error {
 	})
 }
 
-// leftoverTime bounds the wait for scripts of a killed agent, whose launchers kill
-// them.
+// leftoverTime bounds the wait for the scripts of a killed agent. Their launchers kill them.
 const leftoverTime = 20 * time.Second
 
 // openDir creates dir, or removes what a killed agent left in it, processes first.

@@ -18,7 +18,7 @@ const (
 	defaultSayEvery = time.Minute
 )
 
-// Config is what an Executor needs.
+// Config contains the dependencies and settings of an Executor.
 type Config struct {
 	// Now is only used after a restart. Otherwise the wait is measured by the monotonic
 	// clock and unaffected by clock jumps.
@@ -61,7 +61,7 @@ func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.Stag
 
 // wait returns after d, or with the reason when ctx is cancelled.
 func (e *Executor) wait(ctx context.Context, d time.Duration, log deploy.StageLog) deploy.StopReason {
-	start := time.Now() // only differences count: by the monotonic clock
+	start := time.Now() // only for time.Since, which uses the monotonic clock
 	end := time.NewTimer(d)
 	defer end.Stop()
 	say := time.NewTicker(e.SayEvery)
@@ -88,8 +88,8 @@ func short(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// durationOf decodes the stage's option: a duration as text, such as "90s", or in
-// nanoseconds.
+// durationOf returns the duration option: a text such as "90s", or a number of nanoseconds.
+// It returns one minute if the option is missing or 0. The error is of kind Invalid.
 func durationOf(options json.RawMessage) (time.Duration, error) {
 	if len(options) == 0 {
 		return defaultDuration, nil

@@ -29,6 +29,8 @@ func Changes(d deploy.Deployment, running, target *source.Source) []deploy.Plann
 	return out
 }
 
+// actionOf returns what the deployment does with one object. An object that is no longer in
+// Git is deleted only if the deployment prunes and nothing excludes the object.
 func actionOf(diff manifest.Difference, pruning bool, cfg *config.Application) deploy.PlannedAction {
 	switch {
 	case diff.Before == nil:

@@ -32,7 +32,7 @@ func (p pair) changes() []manifest.Change {
 // comparisonOf pairs the workloads named by refs, every Deployment if there are none,
 // and the ConfigMaps and Secrets that their pods use. These are matched by name only,
 // since a manifest's namespace can differ from the one it is applied to. Without any
-// workload all ConfigMaps and Secrets count.
+// workload all ConfigMaps and Secrets are relevant.
 func comparisonOf(refs []kubernetes.Reference, before, after []manifest.Object) comparison {
 	isWorkload := func(o manifest.Object) bool {
 		return slices.ContainsFunc(refs, func(r kubernetes.Reference) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// input is the input of the rules.
+// input contains what the rules depend on.
 type input struct {
 	app        deploy.Application
 	deployment deploy.Deployment
@@ -38,7 +38,7 @@ func pipeline(format string, args ...any) choice {
 	return choice{deploy.StrategyPipeline, "Pipeline: " + fmt.Sprintf(format, args...)}
 }
 
-// choose evaluates the rules in PipeCD's order; the first decision counts. The rules
+// choose evaluates the rules in PipeCD's order; the first decision applies. The rules
 // after firstDeployment compare the running state with the target.
 func choose(ctx context.Context, in input) (choice, error) {
 	if err := validate(in); err != nil {
@@ -131,6 +131,7 @@ func firstDeployment(in input) choice {
 	return choice{}
 }
 
+// manifests describes the number of objects, such as "2 manifests".
 func manifests(objects []manifest.Object) string {
 	if len(objects) == 1 {
 		return "1 manifest"

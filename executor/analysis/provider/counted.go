@@ -24,8 +24,8 @@ func NewQueryMetrics(r prom.Registerer) *QueryMetrics {
 	}
 }
 
-// Queried records a query that began at a time and has ended with err. Cancelled queries
-// are not recorded.
+// Queried records the result and the duration of a query that has just ended with err.
+// Cancelled queries are not recorded.
 func (m *QueryMetrics) Queried(ctx context.Context, provider string, began time.Time, err error) {
 	if err != nil && ctx.Err() != nil {
 		return

@@ -62,6 +62,7 @@ func (d *datadog) Query(ctx context.Context, query string, over Window) (Numbers
 	return Numbers{Points: answer.points(), Warnings: answer.warnings()}, nil
 }
 
+// points returns the values of all series, without missing ones.
 func (a *datadogAnswer) points() (points []float64) {
 	for _, series := range a.Series {
 		for _, point := range series.Points {

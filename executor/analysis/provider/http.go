@@ -38,6 +38,7 @@ func (b bounded) CloseIdleConnections() {
 	}
 }
 
+// boundedBody is a response body that returns an error after left bytes.
 type boundedBody struct {
 	io.ReadCloser
 	left int64

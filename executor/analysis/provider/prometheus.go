@@ -80,6 +80,7 @@ func pointsOf(value model.Value) (points []float64, err error) {
 	return points, nil
 }
 
+// errHistogram is the error for a query whose result cannot be compared with numbers.
 var errHistogram = deploy.Errorf(deploy.Invalid, "the query is answered with native histograms; expected numbers, such as histogram_quantile makes of them")
 
 // authorised adds the credentials, which it reads from their files for each request.

@@ -108,7 +108,8 @@ func (s *Set) Logs(name string) (Logs, error) {
 // unsupported is a configured provider of a type that this version does not support.
 type unsupported config.AnalysisProviderType
 
-// unknown returns an error that lists the available providers.
+// unknown returns the error for a provider that does not exist or does not fit. It lists
+// the providers that do.
 func unknown[T any](s *Set, name, what, kinds string) error {
 	var have []string
 	all := *s.providers.Load()

@@ -40,9 +40,9 @@ func MannWhitney(x, y []float64, alt Alternative) (u, p float64) {
 	return u, approximate(len(x), len(y), u, ties, alt)
 }
 
-// Least returns the smallest p-value possible for samples of n and m values without
-// ties: 1 divided by the number of equally likely orders, and 2 for Differs. With a
-// significance level below it a test can never succeed.
+// Least returns the smallest possible p-value for samples of n and m values without ties: 1
+// divided by the number of equally likely orders, twice that for Differs. At a significance
+// level that is not above it no difference is significant.
 func Least(n, m int, alt Alternative) float64 {
 	orders := 1.0 // n+m over n
 	for i := range n {

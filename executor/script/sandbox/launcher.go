@@ -28,9 +28,9 @@ type Settings struct {
 	Users Users    // of OtherUser
 }
 
-// Choose returns the first way that works on this machine. It probes each with a script
-// in a directory below dir, or below the users' directory with OtherUser. Otherwise the
-// error, of kind deploy.Invalid, says why each does not work.
+// Choose returns the first way that works on this machine. It probes each with a script in
+// a directory below dir, or below the users' directory with OtherUser. If none works, the
+// error is of kind deploy.Invalid and explains why each does not.
 func (l Launcher) Choose(ctx context.Context, dir string, s Settings) (Way, error) {
 	var why []string
 	for _, mode := range s.Modes {

@@ -12,7 +12,7 @@ const outerName = "piped-script"
 // Main returns a Launcher without any mode: only Linux isolates scripts.
 func Main() Launcher { return Launcher{} }
 
-// Hide does nothing: there is no such protection.
+// Hide does nothing: other systems have no such protection.
 func Hide() error { return nil }
 
 func again(name string, _ []byte, _ *os.File, _ ...*os.File) *exec.Cmd { return exec.Command(name) }

@@ -37,8 +37,8 @@ func dropBounds() error {
 	return nil
 }
 
-// shed drops every privilege of this process for good. No program that it starts
-// regains one, regardless of set-user-ID bits and of its user.
+// shed drops every privilege of this process permanently. No program that it starts regains
+// one, regardless of set-user-ID bits and of its user.
 func shed() error {
 	if err := dropBounds(); err != nil {
 		return err
