@@ -12,9 +12,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Capabilities reads the version of the cluster and the API versions and kinds that it
-// serves. An API group whose own server does not answer is an error of kind Unavailable:
-// with an incomplete list charts would omit objects that they rendered before.
+// Capabilities reads the version of the API server and the API versions and kinds that it
+// serves. The error is of kind Unavailable if the extension server of an API group does not
+// answer: with an incomplete list, charts would omit objects that they rendered before.
 func (c *Cluster) Capabilities(ctx context.Context) (deploy.Capabilities, error) {
 	client, err := apidiscovery.NewDiscoveryClientForConfigAndClient(c.config, c.http)
 	if err != nil {

@@ -5,16 +5,18 @@ import (
 	"time"
 )
 
-// clock estimates how far another clock is ahead of the agent's. Each answer shows the
-// other clock in whole seconds and with the latency of the request, which bounds the
-// difference by a range; the estimate is the intersection of all ranges.
+// clock estimates how far the API server's clock is ahead of the agent's. The Date header
+// of a response shows the API server's time in whole seconds, at a moment between request
+// and response. That bounds the difference to a range; the estimate is the intersection of
+// all ranges.
 type clock struct {
 	known    bool
 	min, max time.Duration
 }
 
-// read adds an answer that shows the time at, rounded down, to a request sent and received
-// at these times. A range outside of the estimate replaces it, because a clock was set.
+// read returns c narrowed by a response that shows the time at, rounded down to a second.
+// Sent and received are times of the agent's clock. A range that does not overlap the
+// estimate replaces it, because one of the clocks was adjusted.
 func (c clock) read(sent, received, at time.Time) clock {
 	next := clock{known: true, min: at.Sub(received), max: at.Add(time.Second).Sub(sent)}
 	if c.known && next.min <= c.max && c.min <= next.max {
@@ -23,7 +25,8 @@ func (c clock) read(sent, received, at time.Time) clock {
 	return next
 }
 
-// ahead returns how far the other clock is ahead, 0 while both may agree.
+// ahead returns how far the API server's clock is ahead: the middle of the range, negative
+// if it is behind, 0 while the range contains 0.
 func (c clock) ahead() time.Duration {
 	if c.min <= 0 && c.max >= 0 {
 		return 0
@@ -31,6 +34,8 @@ func (c clock) ahead() time.Duration {
 	return (c.min + c.max) / 2
 }
 
+// noteClock updates the clock from the Date header of a response to a request sent at that
+// time. An invalid header is ignored.
 func (c *contact) noteClock(sent time.Time, date string) {
 	at, err := http.ParseTime(date)
 	if err != nil {
@@ -42,8 +47,8 @@ func (c *contact) noteClock(sent time.Time, date string) {
 	c.clock = c.clock.read(sent, received, at)
 }
 
-// Skew returns how far the API server's clock is ahead of the agent's according to the
-// answers so far, 0 while both may agree. It sends no request.
+// Skew returns the estimate, from the responses so far, of how far the API server's clock is
+// ahead of the agent's: negative if it is behind, 0 while both may agree. It sends no request.
 func (c *Cluster) Skew() time.Duration {
 	c.contact.mu.Lock()
 	defer c.contact.mu.Unlock()

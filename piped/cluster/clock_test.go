@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestSkewOfTheCluster: the API server says what time it is in whole seconds, whatever
-// the agent's clock says.
+// TestSkewOfTheCluster: the skew is computed from the API server's time, which has whole
+// seconds, whatever the agent's clock shows.
 func TestSkewOfTheCluster(t *testing.T) {
 	for name, c := range map[string]struct {
 		ahead     time.Duration // the cluster's clock

@@ -19,7 +19,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// FieldManager is the name under which the agent writes the fields of objects.
+// FieldManager is the agent's field manager in managedFields.
 const FieldManager = "piped"
 
 // ClusterConfig configures the access to one cluster. Only Name is required.
@@ -28,16 +28,17 @@ type ClusterConfig struct {
 	KubeConfigPath string // "" uses the service account of the pod the agent runs in
 	MasterURL      string // replaces the address in the kubeconfig
 
-	// QPS and Burst limit the agent's own requests. Zero leaves the limit to
-	// the API server's priority and fairness.
+	// QPS and Burst limit requests on the client side. Without QPS only the API server's
+	// priority and fairness limits them.
 	QPS   float32
 	Burst int
 
-	// RetryFor is how long a call is retried while the cluster does not answer, default
-	// two minutes.
+	// RetryFor is how long a call is retried while the cluster does not answer. Default two
+	// minutes.
 	RetryFor time.Duration
 
-	UserAgent string // default "piped"
+	// UserAgent is "piped" by default, Logger discards, and Now is time.Now.
+	UserAgent string
 	Logger    *slog.Logger
 	Now       func() time.Time
 
@@ -47,18 +48,20 @@ type ClusterConfig struct {
 	InCluster func() (*rest.Config, error)
 
 	// Permit, when set, is called before each request that writes to the cluster. The
-	// request is not sent while it returns an error; stages wait.
+	// request is not sent if Permit returns an error; Retry and RetryWrite then wait until
+	// it returns nil.
 	Permit func(ctx context.Context) error
 
-	// Identities are shared by the clusters of an agent, to detect providers of one cluster.
+	// Identities is shared by all clusters of an agent, so that Identity recognises two
+	// platform providers of the same cluster. Nil shares with no other cluster.
 	Identities *Identities
 
-	// WrapTransport, when set, sees every request to the cluster.
+	// WrapTransport, when set, wraps the transport of all requests to the cluster.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 }
 
-// Cluster is the agent's access to one Kubernetes cluster. It is safe for
-// concurrent use. All its clients share one transport.
+// Cluster is the agent's access to one Kubernetes cluster. It is safe for concurrent use.
+// All its clients share one transport.
 type Cluster struct {
 	name      string
 	user      string // impersonated by the requests; "" for none
@@ -76,8 +79,8 @@ type Cluster struct {
 	now       func() time.Time
 }
 
-// NewCluster returns a client of a cluster. It sends no request: an unreachable cluster
-// shows in the calls made to it. An error means that the configuration must be changed.
+// NewCluster returns a client of a cluster. It sends no request, so an unreachable cluster
+// only fails later calls. Errors are of kind Invalid: the configuration must be changed.
 func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -107,7 +110,8 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	return c, nil
 }
 
-// connect makes the clients. It sends no request.
+// connect creates the HTTP client, the discovery and the clients of objects. It sends no
+// request.
 func (c *Cluster) connect() error {
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {
@@ -121,7 +125,7 @@ func (c *Cluster) connect() error {
 	return c.makeClients(client)
 }
 
-// makeClients makes the clients of objects.
+// makeClients creates the typed, dynamic and metadata clients, which send by client.
 func (c *Cluster) makeClients(client *http.Client) error {
 	typed, err := newTyped(asProtobuf(c.config), client)
 	if err != nil {
@@ -139,8 +143,8 @@ func (c *Cluster) makeClients(client *http.Client) error {
 	return nil
 }
 
-// asProtobuf returns a configuration that encodes typed objects as protobuf, which takes
-// about half the CPU of JSON. Kinds without a protobuf form are answered as JSON.
+// asProtobuf returns a copy of rc that encodes typed objects as protobuf, which takes about
+// half the CPU of JSON. Kinds without a protobuf form are returned as JSON.
 func asProtobuf(rc *rest.Config) *rest.Config {
 	rc = rest.CopyConfig(rc)
 	rc.ContentType = "application/vnd.kubernetes.protobuf"
@@ -190,17 +194,17 @@ func loadConfig(cfg ClusterConfig) (*rest.Config, error) {
 // Name returns the platform provider's name.
 func (c *Cluster) Name() string { return c.name }
 
-// Typed returns the clients for built-in kinds. Their objects travel as protobuf.
+// Typed returns the clients for built-in kinds. They use protobuf.
 func (c *Cluster) Typed() *Typed { return c.typed }
 
 // Dynamic returns the client for objects of any kind.
 func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }
 
-// Metadata returns the client that reads metadata only, of any kind.
+// Metadata returns the client for the metadata of objects of any kind.
 func (c *Cluster) Metadata() metadata.Interface { return c.metadata }
 
-// ResourceClient returns the client of a kind's objects: in one namespace, if the kind has
-// namespaces.
+// ResourceClient returns the dynamic client for objects of a kind in a namespace, which is
+// ignored if the kind is cluster-scoped.
 func (c *Cluster) ResourceClient(r ServedKind, namespace string) dynamic.ResourceInterface {
 	if !r.Namespaced {
 		return c.dynamic.Resource(r.GroupVersionResource)
@@ -208,7 +212,7 @@ func (c *Cluster) ResourceClient(r ServedKind, namespace string) dynamic.Resourc
 	return c.dynamic.Resource(r.GroupVersionResource).Namespace(namespace)
 }
 
-// MetadataClient is ResourceClient for the metadata only.
+// MetadataClient is ResourceClient for the metadata of objects.
 func (c *Cluster) MetadataClient(r ServedKind, namespace string) metadata.ResourceInterface {
 	if !r.Namespaced {
 		return c.metadata.Resource(r.GroupVersionResource)
@@ -216,24 +220,25 @@ func (c *Cluster) MetadataClient(r ServedKind, namespace string) metadata.Resour
 	return c.metadata.Resource(r.GroupVersionResource).Namespace(namespace)
 }
 
-// RESTConfig returns a copy of the configuration the clients were made from.
+// RESTConfig returns a copy of the configuration that the clients use.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Logger returns the logger, which names the cluster in each line.
+// Logger returns the logger. Each of its records has the attribute "cluster".
 func (c *Cluster) Logger() *slog.Logger { return c.log }
 
-// Now returns the time by the agent's clock.
+// Now returns the time of the agent's clock (ClusterConfig.Now).
 func (c *Cluster) Now() time.Time { return c.now() }
 
-// WithRetryFor returns the same cluster with another ClusterConfig.RetryFor, at most its own.
-// The result needs no Close.
+// WithRetryFor returns a copy of c whose ClusterConfig.RetryFor is d, but at most that of c.
+// It shares the clients of c and needs no Close.
 func (c *Cluster) WithRetryFor(d time.Duration) *Cluster {
 	with := *c
 	with.retryFor = min(c.retryFor, d)
 	return &with
 }
 
-// Close closes idle connections. Running calls go on until their contexts end.
+// Close removes the cluster from its Identities and closes idle connections. Running calls
+// continue until their contexts end.
 func (c *Cluster) Close() {
 	c.identity.forget()
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)

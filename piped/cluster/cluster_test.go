@@ -90,8 +90,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestWarningWithoutLogger: the API server may warn of a call that nobody
-// listens to, in a cluster made without a logger.
+// TestWarningWithoutLogger: a warning of the API server in a cluster without a logger
+// causes no failure.
 func TestWarningWithoutLogger(t *testing.T) {
 	c, err := NewCluster(ClusterConfig{Name: "quiet", MasterURL: "http://127.0.0.1:1"})
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 
 // Contact is the result of the last request to a cluster.
 type Contact struct {
-	Answered     bool      // and accepted the agent's credentials
-	Err          error     // why not; nil before the first request
-	FailingSince time.Time // zero unless Err
+	Answered     bool      // the cluster answered and accepted the agent's credentials
+	Err          error     // why Answered is false; nil before the first request
+	FailingSince time.Time // of the first failure in a row; zero unless Err is set
 }
 
-// errCredentials is why a cluster that answers cannot be used.
+// errCredentials is the Contact.Err of a cluster that answers 401.
 var errCredentials = errors.New("the cluster does not accept the agent's credentials (401 Unauthorized): renew those in its kubeconfig or, where it uses its pod's service account, see that this still exists")
 
 // contact records the results of the requests of all clients of a cluster.
@@ -24,18 +24,20 @@ type contact struct {
 
 	mu     sync.Mutex
 	last   Contact
-	logged time.Time // the FailingSince of the last logged outage
-	clock  clock     // of the API server
+	logged time.Time // FailingSince at the last call of Outage
+	clock  clock
 }
 
-// wrap returns a transport that records the results of requests.
+// wrap returns a transport that records the result of each request in c.
 func (c *contact) wrap(next http.RoundTripper) http.RoundTripper { return noting{c, next} }
 
+// noting is the transport that contact.wrap returns.
 type noting struct {
 	contact *contact
 	next    http.RoundTripper
 }
 
+// RoundTrip implements http.RoundTripper.
 func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := n.contact.now()
 	resp, err := n.next.RoundTrip(r)
@@ -43,7 +45,7 @@ func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 		n.contact.noteClock(sent, resp.Header.Get("Date"))
 	}
 	switch {
-	case errors.Is(err, context.Canceled): // by the agent: no result
+	case errors.Is(err, context.Canceled): // cancelled by the agent: not a result
 	case err != nil:
 		n.contact.note(err)
 	case resp.StatusCode == http.StatusUnauthorized:
@@ -69,15 +71,15 @@ func (c *contact) note(err error) {
 	c.last.Answered, c.last.Err = err == nil, err
 }
 
-// Contact returns the result of the last request to the cluster. It sends none.
+// Contact returns the result of the last request to the cluster. It sends no request.
 func (c *Cluster) Contact() Contact {
 	c.contact.mu.Lock()
 	defer c.contact.mu.Unlock()
 	return c.contact.last
 }
 
-// Outage reports whether the cluster does not answer, and whether this is the first call
-// since then, so that the outage is logged once.
+// Outage reports whether the last request failed, and whether this is the first call of
+// Outage since the failures began. Its callers log an outage only then: once per cluster.
 func (c *Cluster) Outage() (lasts, first bool) {
 	c.contact.mu.Lock()
 	defer c.contact.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// How a cluster is follows from how the last request to it ended: one that was given
-// up tells nothing, and one that was refused is an answer.
+// The state of a cluster follows from the result of the last request: a cancelled request
+// gives no information, and a refused one is an answer.
 func TestContactTellsHowTheLastRequestEnded(t *testing.T) {
 	code := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

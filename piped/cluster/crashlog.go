@@ -17,16 +17,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Limits of what is read of the log of a container that crashed.
+// Limits of CrashLog and PodsOf.
 const (
 	crashLines = 20
 	crashBytes = 64 << 10
 	crashPods  = 500 // pods read of one Job
 )
 
-// CrashLog returns the last lines, at most 20, of what a container wrote before
-// it ended. They are as the container wrote them: they may hold secrets, and
-// anything else. A line that was cut is left out.
+// CrashLog returns the last lines of the log of a container that crashed, at most 20 lines
+// and 64 KiB. They are not redacted: they may contain secrets. A line that the limit cuts is
+// omitted. The error is of kind Invalid without the permission to read logs.
 func (c *Cluster) CrashLog(ctx context.Context, crash rollout.Crash) ([]string, error) {
 	lines, limit := int64(crashLines), int64(crashBytes)
 	stream, err := c.typed.CoreV1().Pods(crash.Namespace).GetLogs(crash.Pod, &corev1.PodLogOptions{
@@ -58,7 +58,8 @@ func (c *Cluster) explainLog(crash rollout.Crash, err error) error {
 	return c.Classify(fmt.Errorf("%s: %w", what, err))
 }
 
-// PodsOf returns a Pod, or the pods of a Job; of other objects none.
+// PodsOf returns the pods of a Job, at most 500, or the Pod itself. It returns none for
+// objects of other kinds, and none if the object does not exist.
 func (c *Cluster) PodsOf(ctx context.Context, ref deploy.ObjectRef) ([]corev1.Pod, error) {
 	options := metav1.ListOptions{Limit: crashPods}
 	switch kind := (schema.GroupKind{Group: ref.Group, Kind: ref.Kind}); {
@@ -76,5 +77,5 @@ func (c *Cluster) PodsOf(ctx context.Context, ref deploy.ObjectRef) ([]corev1.Po
 	return list.Items, nil
 }
 
-// IsJob reports whether a kind is that of Jobs.
+// IsJob reports whether kind is batch Job, in any version.
 func IsJob(kind schema.GroupKind) bool { return kind.Group == "batch" && kind.Kind == "Job" }

@@ -16,8 +16,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestCrashLogAsks: what is asked of the API server, and what becomes of its
-// answers.
+// TestCrashLogAsks: checks the requests to the API server, and how their responses are
+// used.
 func TestCrashLogAsks(t *testing.T) {
 	crash := rollout.Crash{Namespace: "shop", Pod: "web-1", Container: "app", Previous: true}
 	long := strings.Repeat("x", crashBytes)
@@ -78,7 +78,7 @@ func status(code int, reason, message string) http.HandlerFunc {
 	}
 }
 
-// TestPodsOfWhatRunsToItsEnd finds the pods whose logs tell why a Job or Pod failed.
+// TestPodsOfWhatRunsToItsEnd finds the pods whose logs show why a Job or Pod failed.
 func TestPodsOfWhatRunsToItsEnd(t *testing.T) {
 	shared := clustertest.Shared(t)
 	ns := shared.Namespace(t)
@@ -125,6 +125,6 @@ func TestPodsOfWhatRunsToItsEnd(t *testing.T) {
 	}
 	all, err := c.Typed().CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(all.Items) != 2 {
-		t.Errorf("%d pods, %v; want the 2 that were looked at", len(all.Items), err)
+		t.Errorf("%d pods, %v; want the 2 that were inspected", len(all.Items), err)
 	}
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// ServedKind is how a cluster serves a kind.
+// ServedKind is the resource by which a cluster serves a kind, and its scope.
 type ServedKind struct {
 	schema.GroupVersionResource
 	Namespaced bool
 }
 
-// ErrUnknownKind says that the cluster does not serve a kind.
+// ErrUnknownKind is the error for a kind that the cluster does not serve.
 var ErrUnknownKind = errors.New("the cluster does not know the kind")
 
-// refreshEvery is the shortest time between two refreshes because of a missing kind.
+// refreshEvery is the minimum time between two refreshes that missing kinds cause.
 const refreshEvery = 5 * time.Second
 
-// discoverer is what discovery uses of client-go's discovery client.
+// discoverer is the part of client-go's discovery client that discovery uses.
 type discoverer interface {
 	ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 }
@@ -43,7 +43,7 @@ type discovery struct {
 
 	mu      sync.RWMutex
 	kinds   map[schema.GroupVersionKind]ServedKind
-	failed  map[schema.GroupVersion]error // groups whose own server did not answer
+	failed  map[schema.GroupVersion]error // groups whose extension server did not answer
 	fetched time.Time
 	// changes counts events that may have changed the kinds; seen is its value at the
 	// last refresh.
@@ -54,8 +54,8 @@ func newDiscovery(client discoverer, now func() time.Time) *discovery {
 	return &discovery{client: client, now: now, fetching: make(chan struct{}, 1)}
 }
 
-// lookup returns how gvk is served. The error wraps ErrUnknownKind when the cluster does
-// not serve the kind.
+// lookup returns how gvk is served, and refreshes the cache if it does not contain gvk. The
+// error wraps ErrUnknownKind when the cluster does not serve the kind.
 func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
 	if r, ok := d.cached(gvk); ok {
 		return r, nil
@@ -66,7 +66,8 @@ func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (Se
 	return d.known(gvk)
 }
 
-// known is lookup in the cache.
+// known is lookup without a refresh. The error is of kind Unavailable when the extension
+// server of the group did not answer.
 func (d *discovery) known(gvk schema.GroupVersionKind) (ServedKind, error) {
 	if r, ok := d.cached(gvk); ok {
 		return r, nil
@@ -89,7 +90,7 @@ func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind)
 	return d.knownKind(gvk)
 }
 
-// knownKind is lookupKind in the cache. Of several other versions it returns the most
+// knownKind is lookupKind without a refresh. Of several other versions it returns the most
 // stable one.
 func (d *discovery) knownKind(gvk schema.GroupVersionKind) (served ServedKind, err error) {
 	served, err = d.known(gvk)
@@ -112,7 +113,7 @@ func (d *discovery) renew(ctx context.Context) error {
 	return d.refresh(ctx)
 }
 
-// invalidate makes the next miss refresh the cache regardless of its age.
+// invalidate makes the next cache miss refresh the cache regardless of its age.
 func (d *discovery) invalidate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,13 +127,15 @@ func (d *discovery) cached(gvk schema.GroupVersionKind) (ServedKind, bool) {
 	return r, ok
 }
 
+// fresh reports whether the cache is younger than refreshEvery and not invalidated.
 func (d *discovery) fresh() bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.seen == d.changes && !d.fetched.IsZero() && d.now().Sub(d.fetched) < refreshEvery
 }
 
-// refresh refreshes the cache unless it is fresh. Concurrent callers share one request.
+// refresh refreshes the cache unless it is fresh. Concurrent callers share one request. When
+// ctx ends first, the error is its cause.
 func (d *discovery) refresh(ctx context.Context) error {
 	select {
 	case d.fetching <- struct{}{}:
@@ -163,7 +166,7 @@ func (d *discovery) refresh(ctx context.Context) error {
 	return nil
 }
 
-// keepFailed carries over the cached kinds of groups that do not answer.
+// keepFailed copies the known kinds of the failed groups into kinds.
 func keepFailed(kinds, known map[schema.GroupVersionKind]ServedKind, failed map[schema.GroupVersion]error) {
 	for gvk, r := range known {
 		if failed[gvk.GroupVersion()] != nil {
@@ -172,12 +175,13 @@ func keepFailed(kinds, known map[schema.GroupVersionKind]ServedKind, failed map[
 	}
 }
 
+// readKinds returns the kinds in an answer of the discovery API, without subresources.
 func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]ServedKind {
 	kinds := map[schema.GroupVersionKind]ServedKind{}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			continue // not a group and version: no request can address the list
+			continue // malformed: no request can address these kinds
 		}
 		for _, r := range list.APIResources {
 			if strings.Contains(r.Name, "/") {
@@ -190,7 +194,7 @@ func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]Serv
 }
 
 // Resource returns how the cluster serves gvk. The error is of kind Invalid when the cluster
-// does not serve the kind, Unavailable when it does not answer.
+// does not serve the kind, and Unavailable when the cluster does not answer.
 func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
 	r, err := c.discovery.lookup(ctx, gvk)
 	if errors.Is(err, ErrUnknownKind) {
@@ -199,8 +203,8 @@ func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (Se
 	return r, c.Classify(err)
 }
 
-// Lookup is Resource without a kind of error: it wraps ErrUnknownKind when the cluster does
-// not serve the kind.
+// Lookup is Resource with an unclassified error: it wraps ErrUnknownKind when the cluster
+// does not serve the kind.
 func (c *Cluster) Lookup(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
 	return c.discovery.lookup(ctx, gvk)
 }
@@ -212,14 +216,14 @@ func (c *Cluster) FindKind(ctx context.Context, gvk schema.GroupVersionKind) (Se
 	return c.discovery.lookupKind(ctx, gvk)
 }
 
-// CachedKind is FindKind by the last discovery. It sends no request.
+// CachedKind is FindKind from the cache. It sends no request.
 func (c *Cluster) CachedKind(gvk schema.GroupVersionKind) (ServedKind, error) {
 	return c.discovery.knownKind(gvk)
 }
 
-// InvalidateKinds makes the next kind that is not known be looked up in the cluster, however
-// young the cache is.
+// InvalidateKinds makes the next lookup of a kind that is not cached read the served kinds
+// again, regardless of the age of the cache.
 func (c *Cluster) InvalidateKinds() { c.discovery.invalidate() }
 
-// RefreshKinds reads which kinds the cluster serves, regardless of the age of the cache.
+// RefreshKinds reads the served kinds into the cache, regardless of the age of the cache.
 func (c *Cluster) RefreshKinds(ctx context.Context) error { return c.discovery.renew(ctx) }

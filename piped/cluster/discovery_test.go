@@ -84,7 +84,7 @@ func TestDiscoveryKeepsGroupsThatStopAnswering(t *testing.T) {
 	kinds.failed = map[schema.GroupVersion]error{{Group: "example.com", Version: "v1"}: errors.New("down")}
 	now = now.Add(time.Hour)
 	if _, err := d.lookup(context.Background(), schema.GroupVersionKind{Version: "v1", Kind: "Nothing"}); !errors.Is(err, ErrUnknownKind) {
-		t.Fatalf("a kind nobody serves: %v", err)
+		t.Fatalf("a kind that is not served: %v", err)
 	}
 	if _, err := d.lookup(context.Background(), widgetKind()); err != nil {
 		t.Errorf("a kind known before its server went down: %v", err)
@@ -106,7 +106,7 @@ func TestDiscoveryFindsAnotherVersion(t *testing.T) {
 
 func TestDiscoveryWaitsNoLongerThanItsContext(t *testing.T) {
 	d := newDiscovery(builtIns(), time.Now)
-	d.fetching <- struct{}{} // someone else asks and gets no answer
+	d.fetching <- struct{}{} // another caller asks and gets no response
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := d.lookup(ctx, configMapKind()); !errors.Is(err, context.Canceled) {
@@ -114,7 +114,7 @@ func TestDiscoveryWaitsNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// changing is a discoverer during whose first answer the definitions change.
+// changing is a discoverer whose kinds change during its first response.
 type changing struct {
 	*served
 	discovery *discovery
@@ -129,8 +129,8 @@ func (c *changing) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*
 	return groups, lists, err
 }
 
-// TestAnAnswerFromBeforeAChangeIsNotTheLast: what changes while the cluster answers is
-// asked for at once.
+// TestAnAnswerFromBeforeAChangeIsNotTheLast: a change while the cluster answers must
+// cause another request at once.
 func TestAnAnswerFromBeforeAChangeIsNotTheLast(t *testing.T) {
 	c := &changing{served: builtIns()}
 	d := newDiscovery(c, time.Now)
@@ -144,12 +144,12 @@ func TestAnAnswerFromBeforeAChangeIsNotTheLast(t *testing.T) {
 	}
 	served, err := d.lookup(t.Context(), thing)
 	if err != nil || served.Resource != "things" || c.calls != 2 {
-		t.Errorf("served as %+v, %v, after %d questions", served, err, c.calls)
+		t.Errorf("served as %+v, %v, after %d requests", served, err, c.calls)
 	}
 }
 
-// TestOfSeveralVersionsTheMostStableIsTaken where the one that was asked for is not
-// served any more.
+// TestOfSeveralVersionsTheMostStableIsTaken: if the requested version is no longer
+// served, the most stable served version is used.
 func TestOfSeveralVersionsTheMostStableIsTaken(t *testing.T) {
 	s := builtIns()
 	for _, version := range []string{"v1alpha1", "v2", "v1", "v2beta1"} {

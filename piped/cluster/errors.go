@@ -14,10 +14,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Classify returns err, the error of a request to the cluster, with its kind: Unavailable
-// when the API server cannot be reached or does not answer (the message names cluster,
-// address and cause), otherwise the kind of the answer. Errors that have a kind, and
-// context.Canceled, are returned unchanged.
+// Classify adds a kind to err, the error of a request to the cluster. The kind is Unavailable
+// when the API server cannot be reached or does not answer (the message then names cluster,
+// address and cause), otherwise that of the response: Invalid, NotFound or Conflict. Other
+// errors, errors that have a kind, and context.Canceled are returned unchanged.
 func (c *Cluster) Classify(err error) error {
 	var classed *deploy.Error
 	switch {
@@ -43,12 +43,12 @@ func (c *Cluster) Classify(err error) error {
 	return err
 }
 
-// isNoRequest reports whether no request was sent because the name of the object is no part
-// of a URL. Client-go or net/url refuses it.
+// isNoRequest reports whether client-go or net/url refused to send a request because the
+// name or namespace of an object is not a valid part of a URL.
 func isNoRequest(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return false // it was sent, and answered
+		return false // the API server answered
 	}
 	var urlErr *url.Error
 	if errors.As(err, &urlErr) {
@@ -58,7 +58,8 @@ func isNoRequest(err error) bool {
 	return errors.As(err, &escape) || strings.Contains(err.Error(), "invalid resource name ") || strings.Contains(err.Error(), "invalid namespace ")
 }
 
-// Unreachable reports whether no answer came from the API server.
+// Unreachable reports whether err means that the API server sent no response: it is a network
+// error or an exceeded deadline.
 func Unreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -69,7 +70,8 @@ func Unreachable(err error) bool {
 	return errors.As(err, &netErr) || errors.As(err, &urlErr) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Transient reports whether the API server failed or asks for a retry.
+// Transient reports whether err is a response that a retry may change: a 5xx status, 429 or a
+// timeout. Schema errors are not transient, although the API server answers some with 500.
 func Transient(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || IsSchemaError(err) {
@@ -79,7 +81,7 @@ func Transient(err error) bool {
 	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || apierrors.IsTimeout(err)
 }
 
-// cause removes the request line that net/http puts before the cause.
+// cause returns err without the method and URL that net/http puts before it.
 func cause(err error) error {
 	var urlErr *url.Error
 	if errors.As(err, &urlErr) {
@@ -88,15 +90,15 @@ func cause(err error) error {
 	return err
 }
 
-// schemaWords are the API server's words for an object that does not match the schema of its
-// kind, or a value such as a quantity that cannot be parsed. It answers some of these with
-// an internal error.
+// schemaWords are parts of the API server's messages for an object that does not match the
+// schema of its kind, or with a value, such as a quantity, that cannot be parsed. The API
+// server answers some of these with an internal error.
 func schemaWords() []string {
 	return []string{"failed to create typed patch object", "field not declared in schema", "unable to convert unstructured object"}
 }
 
 // IsSchemaError reports whether the API server refused an object because it does not match
-// the schema of its kind.
+// the schema of its kind. Err must not be nil.
 func IsSchemaError(err error) bool {
 	return slices.ContainsFunc(schemaWords(), func(words string) bool { return strings.Contains(err.Error(), words) })
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// fenceEnv is a cluster whose writes are under the test's control.
+// fenceEnv is a cluster in which the test controls the conditions for writes.
 type fenceEnv struct {
 	*leaseEnv
 	namespace string
-	ahead     atomic.Int64          // nanoseconds that the agent's clock has been moved
+	ahead     atomic.Int64          // nanoseconds by which the agent's clock is ahead
 	noLeases  atomic.Bool           // requests for Leases fail
 	refusal   atomic.Pointer[error] // of ClusterConfig.Permit
 }
@@ -59,15 +59,15 @@ func newFenceEnv(t *testing.T) *fenceEnv {
 	return e
 }
 
-// write creates a ConfigMap, for good or as a dry run.
+// write creates a ConfigMap, or tries to in a dry run.
 func (e *fenceEnv) write(name string, dryRun ...string) error {
 	_, err := e.cluster.Typed().CoreV1().ConfigMaps(e.namespace).Create(e.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		metav1.CreateOptions{DryRun: dryRun})
 	return err
 }
 
-// mustHold fails unless a write is refused with an error of kind Unavailable that has the
-// texts, and nothing was written. What changes nothing is not refused.
+// mustHold fails the test unless a write is refused with an error of kind Unavailable
+// that contains the texts, and nothing was written. Dry runs are not refused.
 func (e *fenceEnv) mustHold(texts ...string) {
 	e.t.Helper()
 	err := e.write("held")
@@ -80,7 +80,7 @@ func (e *fenceEnv) mustHold(texts ...string) {
 		}
 	}
 	if _, err := e.cluster.Typed().CoreV1().ConfigMaps(e.namespace).Get(e.t.Context(), "held", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		e.t.Errorf("what was held is there: %v", err)
+		e.t.Errorf("the refused write was executed: %v", err)
 	}
 	if err := e.write("dry", metav1.DryRunAll); err != nil {
 		e.t.Errorf("a dry run: %v", err)
@@ -97,9 +97,9 @@ func (e *fenceEnv) eventually(what string, ok func() bool) {
 	}
 }
 
-// TestWritesOfAnotherStoresCluster: while another store holds the Lease nothing that writes
-// is sent, by any client. A deletion that runs waits, says why, and goes on when the Lease is
-// this store's.
+// TestWritesOfAnotherStoresCluster: while another store holds the Lease, no client may
+// send a write. A running deletion waits, reports why, and continues when this store has
+// the Lease.
 func TestWritesOfAnotherStoresCluster(t *testing.T) {
 	e := newFenceEnv(t)
 	if err := e.write("victim"); err != nil {
@@ -138,8 +138,8 @@ func TestWritesOfAnotherStoresCluster(t *testing.T) {
 	}
 }
 
-// TestWritesEndBeforeTheLease: an agent that cannot renew its Lease stops to write well
-// before another store may take the cluster over, and goes on after the next renewal.
+// TestWritesEndBeforeTheLease: an agent that cannot renew its Lease stops writing well
+// before another store may take over the cluster, and continues after the next renewal.
 func TestWritesEndBeforeTheLease(t *testing.T) {
 	e := newFenceEnv(t)
 	e.noLeases.Store(true)
@@ -159,8 +159,8 @@ func TestWritesEndBeforeTheLease(t *testing.T) {
 	e.eventually("the Lease is renewed", func() bool { return e.write("second") == nil })
 }
 
-// TestWritesThatAreNotPermitted: nothing that writes is sent while the agent's owner does not
-// permit it.
+// TestWritesThatAreNotPermitted: no write may be sent while ClusterConfig.Permit refuses
+// it.
 func TestWritesThatAreNotPermitted(t *testing.T) {
 	e := newFenceEnv(t)
 	refusal := error(deploy.Errorf(deploy.Unavailable, "the database is another agent's"))

@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// unpermitted matches the message of the API server for a request that no role of the user
-// permits. Quotas and admission policies word their refusals differently.
+// unpermitted matches the API server's message for a request that no role of the user
+// permits. Refusals by quotas and admission policies do not match.
 var unpermitted = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)" (?:in the namespace "([^"]*)"|at the cluster scope)`)
 
-// escalation is in its message when a user grants rights that they do not have.
+// escalation is part of the API server's message for a user who grants permissions that the
+// user does not have.
 const escalation = "attempting to grant RBAC permissions not currently held"
 
-// grant returns, for the end of a message, the rule that would permit a refused request; ""
-// if it was not refused for a missing right.
+// grant returns the RBAC rule that would permit a refused request, as the end of a message;
+// "" if no missing permission caused the refusal.
 func grant(err error) string {
 	text := err.Error()
 	if strings.Contains(text, escalation) {
@@ -32,7 +33,8 @@ func grant(err error) string {
 	return fmt.Sprintf("; to permit it, add to %s of %s the rule {apiGroups: [%q], resources: [%q], verbs: [%q]}", where, account(user), group, resource, verb)
 }
 
-// account returns a user as the subject of a binding.
+// account formats a user as the subject of a binding: "ServiceAccount ns/name", or "user
+// name".
 func account(user string) string {
 	if name, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
 		return "ServiceAccount " + strings.Replace(name, ":", "/", 1)

@@ -23,8 +23,8 @@ const identityFresh = 5 * time.Minute
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// Identities detects which clusters of an agent are the same one. It is shared by the
-// clusters that are created with it. The zero value is ready to use.
+// Identities is the set of an agent's clusters, by which Cluster.Identity recognises two
+// platform providers of the same cluster. The zero value is ready to use.
 type Identities struct {
 	mu  sync.Mutex
 	all map[*identity]bool
@@ -32,13 +32,13 @@ type Identities struct {
 
 // identity is the identity of one Cluster, shared by its impersonating clients.
 type identity struct {
-	cluster *Cluster // not impersonating: tenants may not read kube-system
+	cluster *Cluster // does not impersonate: tenants may not read kube-system
 	others  *Identities
-	address string // of the API server and its certificate authority
+	address string // digest of the API server's address and authority (addressOf)
 
 	mu   sync.Mutex
 	uid  string    // of the namespace kube-system; "" if the agent may not read it
-	good time.Time // uid is cached until then
+	good time.Time // when the cached uid expires
 }
 
 func newIdentity(c *Cluster, others *Identities) *identity {
@@ -58,10 +58,10 @@ func (i *identity) forget() {
 	delete(i.others.all, i)
 }
 
-// Identity returns an identifier of the cluster that does not depend on the platform
-// provider: the UID of its namespace kube-system. Where the agent may not read that, the
-// access of another provider with the same address and certificate authority is tried; if
-// none may read it, the identity is a digest of address and authority.
+// Identity returns an identifier of the cluster that is the same for all its platform
+// providers: the UID of its namespace kube-system. If the agent may not read that namespace,
+// Identity tries the credentials of the other providers with the same address and certificate
+// authority. If none of them may, it returns a digest of address and authority.
 func (c *Cluster) Identity(ctx context.Context) (string, error) {
 	uid, err := c.identity.read(ctx)
 	if err != nil {
@@ -69,13 +69,13 @@ func (c *Cluster) Identity(ctx context.Context) (string, error) {
 	}
 	for _, other := range c.identity.neighbours() {
 		if uid == "" {
-			uid, _ = other.read(ctx) // its credentials may be refused, too
+			uid, _ = other.read(ctx) // its credentials may be refused as well
 		}
 	}
 	return cmp.Or(uid, c.identity.address), nil
 }
 
-// neighbours returns the clusters with the same address.
+// neighbours returns the other clusters with the same address and certificate authority.
 func (i *identity) neighbours() (out []*identity) {
 	i.others.mu.Lock()
 	defer i.others.mu.Unlock()
@@ -87,8 +87,8 @@ func (i *identity) neighbours() (out []*identity) {
 	return out
 }
 
-// read returns the UID of the namespace kube-system, "" if the agent may not read it or it
-// does not exist.
+// read returns the UID of the namespace kube-system, cached for identityFresh; "" if the
+// agent may not read the namespace or it does not exist.
 func (i *identity) read(ctx context.Context) (string, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestIdentity: platform providers that name one cluster have one identity, whatever address
-// they use. Where the agent may not read the namespace kube-system, it is that of another
-// provider at the same address, or else the address. It is asked for in the agent's own name,
-// once in a while.
+// TestIdentity: platform providers for the same cluster have the same identity, whatever
+// address they use. Where the agent may not read the namespace kube-system, the identity
+// is that of another provider with the same address, or else the address. The agent reads
+// it without impersonation, at limited intervals.
 func TestIdentity(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{} // by user agent

@@ -28,8 +28,8 @@ func (c *Cluster) As(user string) (*Cluster, error) {
 	return &as, nil
 }
 
-// Remedy returns what to do about a refusal of the API server, for the end of a message. It
-// names the impersonated user.
+// Remedy returns advice on a refusal by the API server, as the end of a message: the RBAC
+// rule that would permit the request and the impersonated user. It is "" without either.
 func (c *Cluster) Remedy(refused error) string {
 	if c.user == "" {
 		return grant(refused)

@@ -15,8 +15,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestAs: every client of the view asks in the user's name, over the connections
-// of the cluster, which goes on asking in its own.
+// TestAs: every client of the view impersonates the user, over the connections of the
+// cluster. The cluster's own clients do not impersonate.
 func TestAs(t *testing.T) {
 	var mu sync.Mutex
 	var users []string

@@ -13,9 +13,8 @@ import (
 )
 
 // TestPodsServiceAccountIsUsed: without a kubeconfig the agent acts as its pod's service
-// account, with the token that is in the file by now, and not with the one that was there
-// when the agent started. Where a pod has the file, and that it is read again every
-// minute, is client-go's matter.
+// account, with the current token in the file, not the token at the agent's start. The
+// path of the file and its reload every minute are client-go's.
 func TestPodsServiceAccountIsUsed(t *testing.T) {
 	t.Parallel()
 	shared := clustertest.Shared(t)

@@ -13,13 +13,13 @@ import (
 	"github.com/c785c783/piped/piped/metric"
 )
 
-// RequestMetrics counts the requests to the API servers of clusters.
+// RequestMetrics counts and times the requests to the API servers of clusters.
 type RequestMetrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-// NewRequestMetrics returns RequestMetrics that are registered with Prometheus.
+// NewRequestMetrics returns RequestMetrics that are registered with r.
 func NewRequestMetrics(r prometheus.Registerer) *RequestMetrics {
 	const subsystem = "kubernetes"
 	return &RequestMetrics{
@@ -30,8 +30,8 @@ func NewRequestMetrics(r prometheus.Registerer) *RequestMetrics {
 	}
 }
 
-// Wrap returns a wrapper for the transport of a cluster's clients that counts their
-// requests, for ClusterConfig.WrapTransport. It returns nil if m is nil.
+// Wrap returns the ClusterConfig.WrapTransport that counts the requests to the named cluster,
+// nil if m is nil.
 func (m *RequestMetrics) Wrap(cluster string) func(http.RoundTripper) http.RoundTripper {
 	if m == nil {
 		return nil
@@ -64,7 +64,7 @@ func (c countedRequests) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper lets the client find the transport to close.
+// WrappedRoundTripper returns the transport to close.
 func (c countedRequests) WrappedRoundTripper() http.RoundTripper { return c.next }
 
 // The verbs of requests: those of Kubernetes, verbDryRun for dry runs and verbDiscover for
@@ -81,7 +81,7 @@ var verbsOfMethods = map[string]string{
 	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
 }
 
-// verbOf returns the verb of a request.
+// verbOf returns the Kubernetes verb of a request, or verbDryRun or verbDiscover.
 func verbOf(r *http.Request) string {
 	query := r.URL.Query()
 	if verb := verbsOfMethods[r.Method]; verb != "" {
@@ -98,9 +98,9 @@ func verbOf(r *http.Request) string {
 	}
 }
 
-// readVerb returns the verb of a GET of a path: .../api/v1/<resource> and
-// .../apis/<group>/<version>/<resource> are lists, with or without a namespace before the
-// resource. A longer path is one object.
+// readVerb returns the verb of a GET by its path. The paths .../api/v1/<resource> and
+// .../apis/<group>/<version>/<resource> are lists, also with namespaces/<name> before the
+// resource. A longer path is a get, a path without a resource verbDiscover.
 func readVerb(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	for i, part := range parts { // an API server may be served below a path

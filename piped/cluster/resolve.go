@@ -13,12 +13,13 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Resolve returns copies of objs with their namespaces. Namespaced objects get namespace (an
-// application's input.namespace), or without one their own, or "default"; cluster-scoped
-// objects get none. Kinds defined by a CustomResourceDefinition among objs are known.
+// Resolve returns copies of objs with their namespaces. A namespaced object gets namespace
+// (an application's input.namespace), or its own if namespace is "", or "default". A
+// cluster-scoped object gets none. Kinds that a CustomResourceDefinition among objs defines
+// need not be served.
 //
 // While the cluster does not answer, Resolve retries and logs that; log may be nil. An
-// unknown kind, and two objects that resolve to one, are errors of kind Invalid.
+// unknown kind, and two objects that resolve to the same one, are errors of kind Invalid.
 func (c *Cluster) Resolve(ctx context.Context, objs []manifest.Object, namespace string, log deploy.StageLog) ([]manifest.Object, error) {
 	waiting := c.LogOnce(log)
 	out, err := placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) { return c.KindOf(ctx, obj, waiting) })
@@ -44,8 +45,8 @@ func (c *Cluster) Place(ctx context.Context, objs []manifest.Object, namespace s
 	})
 }
 
-// placed returns copies of objs with their namespaces. Lookup finds the kinds that none of
-// objs defines.
+// placed returns copies of objs with their namespaces. It calls lookup for the kinds that no
+// CustomResourceDefinition among objs defines.
 func placed(objs []manifest.Object, namespace string, lookup func(manifest.Object) (ServedKind, error)) ([]manifest.Object, error) {
 	inSet := KindsDefinedBy(raw(objs))
 	out := make([]manifest.Object, len(objs))
@@ -62,7 +63,7 @@ func placed(objs []manifest.Object, namespace string, lookup func(manifest.Objec
 	return out, nil
 }
 
-// InNamespace sets obj's namespace.
+// InNamespace sets the namespace of obj, as Resolve does, and returns obj.
 func InNamespace(obj manifest.Object, namespaced bool, namespace string) manifest.Object {
 	switch {
 	case !namespaced:
@@ -83,8 +84,9 @@ func raw(objs []manifest.Object) []*unstructured.Unstructured {
 	return out
 }
 
-// KindOf returns how the cluster serves obj's kind, with retries. The error names the
-// object and what to do.
+// KindOf returns how the cluster serves obj's kind, with retries; see Retry for waiting. The
+// error names the object. It is of kind Invalid, with a remedy, when the cluster does not
+// serve the kind.
 func (c *Cluster) KindOf(ctx context.Context, obj manifest.Object, waiting func(error)) (resource ServedKind, err error) {
 	err = c.Retry(ctx, waiting, func(ctx context.Context) error {
 		resource, err = c.discovery.lookup(ctx, obj.GroupVersionKind())
@@ -101,19 +103,19 @@ func (c *Cluster) KindOf(ctx context.Context, obj manifest.Object, waiting func(
 	return resource, nil
 }
 
-// segments reports whether texts are valid segments of a request's path.
+// segments reports whether all texts are valid segments of a URL path.
 func segments(texts ...string) bool {
 	return !slices.ContainsFunc(texts, func(text string) bool { return text == "" || len(content.IsPathSegmentName(text)) > 0 })
 }
 
-// CRDKind is the kind CustomResourceDefinition.
+// CRDKind returns the kind CustomResourceDefinition.
 func CRDKind() schema.GroupKind {
 	return schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 }
 
 // KindsDefinedBy returns the kinds that the CustomResourceDefinitions among objects define, in
-// every served version. Names that are no segments of a path are skipped, because requests
-// would go elsewhere.
+// every served version. It skips definitions whose names are not valid in a URL path, because
+// requests would address another resource.
 func KindsDefinedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]ServedKind {
 	kinds := map[schema.GroupVersionKind]ServedKind{}
 	for _, u := range objects {

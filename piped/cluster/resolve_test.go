@@ -61,8 +61,8 @@ func describe(objs []manifest.Object) string {
 	return b.String()
 }
 
-// TestPlace: a kind that the cluster does not know changes nothing for the other objects
-// of a plan.
+// TestPlace: a kind that the cluster does not serve does not affect the other objects of
+// a plan.
 func TestPlace(t *testing.T) {
 	objs := parse(t, "web.yaml", `apiVersion: v1
 kind: ConfigMap

@@ -17,21 +17,22 @@ const (
 	requestTimeout = 30 * time.Second
 	// retryFor is the default of ClusterConfig.RetryFor.
 	retryFor = 2 * time.Minute
-	// answerFor is how long a write waits for its answer after ctx has ended.
+	// answerFor is how long a write waits for its response after ctx has ended.
 	answerFor = 10 * time.Second
 )
 
-// Retry calls fn, with exponential backoff, until it succeeds, fails permanently, or the
-// cluster has not answered for its retry time. Waiting, when set, is called with the reason
-// of each wait. A write that the fence holds is retried until ctx ends. When ctx ends,
-// Retry returns its cause with the last error.
+// Retry calls fn, with exponential backoff, while its error is a conflict, Transient or
+// Unreachable, for at most ClusterConfig.RetryFor. A write that the fence holds is retried
+// until ctx ends. Waiting, when set, is called with the reason of each wait. Retry returns
+// the last error of fn, unclassified; when ctx ends, the cause of ctx wrapped with the reason
+// of the last wait.
 func (c *Cluster) Retry(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	return c.WhenPermitted(ctx, waiting, func(ctx context.Context) error { return c.retryAnswers(ctx, waiting, fn) })
 }
 
-// WhenPermitted calls fn, and again each time the fence has held a write of it, as soon as
-// the agent may write. Waiting, when set, is called with the reason of each wait. When ctx
-// ends first, the error is its cause with the reason.
+// WhenPermitted calls fn. If the fence held a write of fn, WhenPermitted waits until the agent
+// may write and calls fn again. Waiting, when set, is called with the reason of each wait.
+// When ctx ends during a wait, the error wraps the cause of ctx and the reason.
 func (c *Cluster) WhenPermitted(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	for {
 		err := fn(ctx)
@@ -48,7 +49,7 @@ func (c *Cluster) WhenPermitted(ctx context.Context, waiting func(error), fn fun
 	}
 }
 
-// retryAnswers is Retry until the fence holds a write.
+// retryAnswers is Retry, but returns at once when the fence holds a write.
 func (c *Cluster) retryAnswers(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	patience, cancel := context.WithTimeout(ctx, c.retryFor)
 	defer cancel()
@@ -83,9 +84,9 @@ func (c *Cluster) retryAnswers(ctx context.Context, waiting func(error), fn func
 	}
 }
 
-// RetryWrite is Retry for writes. A request in flight when ctx ends is not cancelled, but
-// waited for up to answerFor: the cluster may still execute it, after a successor of the
-// caller, such as the rollback of its stage, has read the object.
+// RetryWrite is Retry for writes. When ctx ends, a request in flight is not cancelled but
+// awaited for up to answerFor: otherwise the cluster could execute it after a successor of
+// the caller, such as a rollback, has read the object.
 func (c *Cluster) RetryWrite(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	return c.Retry(ctx, waiting, func(limited context.Context) error {
 		if err := context.Cause(limited); err != nil {
@@ -99,7 +100,7 @@ func (c *Cluster) RetryWrite(ctx context.Context, waiting func(error), fn func(c
 	})
 }
 
-// stopped returns the cause of ctx's end, with the error that was being retried.
+// stopped returns the cause of ctx's end, wrapped with the reason of the last wait if any.
 func stopped(ctx context.Context, waitedFor error) error {
 	if waitedFor == nil {
 		return context.Cause(ctx)
@@ -107,8 +108,8 @@ func stopped(ctx context.Context, waitedFor error) error {
 	return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), waitedFor)
 }
 
-// LogOnce returns a function for Retry's waiting. It logs the first wait, and once each
-// reason why the fence holds a write. Log may be nil.
+// LogOnce returns a waiting function for Retry. It logs the first wait for the cluster, and
+// each reason why the fence holds a write once. Log may be nil.
 func (c *Cluster) LogOnce(log deploy.StageLog) func(error) {
 	var mu sync.Mutex
 	logged := map[string]bool{}
@@ -126,6 +127,7 @@ func (c *Cluster) LogOnce(log deploy.StageLog) func(error) {
 	}
 }
 
+// attempt calls fn with a context that requestTimeout limits.
 func attempt(ctx context.Context, fn func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

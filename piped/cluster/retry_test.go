@@ -16,8 +16,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRetryToldToStop: whoever is told to stop while a cluster does not answer
-// learns both, why it was stopped and what it waited for.
+// TestRetryToldToStop: the error of a retry that is cancelled while a cluster does not
+// answer must contain both the cause of the cancellation and what it waited for.
 func TestRetryToldToStop(t *testing.T) {
 	c := offline(t, nil)
 	c.retryFor = time.Minute
@@ -29,7 +29,7 @@ func TestRetryToldToStop(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: a server that says when to come back is not asked before.
+// TestRetryAfter: a server that sends Retry-After is not asked before that time.
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Cluster{retryFor: time.Minute}
@@ -47,8 +47,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// TestWriteIsAnswered: who is told to stop while a write is under way learns what has
-// become of it, for a while; and begins no other one.
+// TestWriteIsAnswered: a write that is in progress at a cancellation may finish within a
+// limit, so that the caller learns its result. No other write may begin.
 func TestWriteIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Cluster{retryFor: time.Minute}
@@ -71,7 +71,7 @@ func TestWriteIsAnswered(t *testing.T) {
 				t.Errorf("%s: %v after %s, want %v after %s", name, err, took, deploy.StopTimedOut, answerFor)
 			}
 			err = c.RetryWrite(ctx, nil, func(context.Context) error {
-				t.Errorf("%s: one more was sent", name)
+				t.Errorf("%s: another request was sent", name)
 				return nil
 			})
 			if !errors.Is(err, deploy.StopTimedOut) {

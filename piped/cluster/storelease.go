@@ -19,7 +19,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// LeaseNamespace is the namespace of the agents' Leases. Every cluster has it.
+// LeaseNamespace is the namespace of the agents' Leases. It exists in every cluster.
 const LeaseNamespace = "default"
 
 // Annotations of a Lease.
@@ -31,51 +31,54 @@ const (
 const (
 	leaseRenewEvery = 15 * time.Second
 	leaseDuration   = 60 * time.Second
-	leaseRetryEvery = 5 * time.Second  // while another store holds it, or the cluster does not answer
+	leaseRetryEvery = 5 * time.Second  // after an attempt that neither acquired nor renewed it
 	leaseFirst      = 10 * time.Second // how long Problem waits for the first attempt
-	leaseTimeout    = 10 * time.Second // of one attempt
+	leaseTimeout    = 10 * time.Second // of one attempt to acquire or renew
 )
 
-// StoreLeaseConfig is what a StoreLease needs.
+// StoreLeaseConfig configures a StoreLease. All fields are required unless they have a
+// default or may be nil.
 type StoreLeaseConfig struct {
 	Cluster *Cluster
 	PipedID string
 	StoreID string
-	Host    string // where the agent runs
-	Changed func() // called when Problem returns nil after an error, or the reverse; may be nil
+	Host    string // the host that the agent runs on
+	Changed func() // called when Known starts or stops returning an error; may be nil
 	Logger  *slog.Logger
 	Now     func() time.Time
 
 	RenewEvery, RetryEvery, Duration time.Duration // defaults 15 s, 5 s and 60 s
 }
 
-// StoreLease prevents two stores from managing one cluster under one piped ID. The agent of
-// the store that holds the cluster's coordination.k8s.io Lease for the ID manages it;
-// others wait until the Lease has expired. An agent of the same store continues at once.
+// StoreLease prevents two stores from managing one cluster under one piped ID. The cluster
+// has a coordination.k8s.io Lease for each piped ID, whose holder is a store. The agent of
+// that store manages the cluster; agents with other stores wait until the Lease has expired.
+// Another agent with the same store continues at once.
 //
-// From its creation on, the cluster's clients send writes only while this store holds the
-// Lease, and by the monotonic clock for at most half of its duration after the last
-// renewal was sent: such a write is answered or times out (requestTimeout) before another
-// store can hold the Lease. It is a component: call Run once.
+// Once a StoreLease exists, the cluster's clients send writes only while this store holds the
+// Lease, and for at most half of the Lease's duration after the last renewal was sent. Such a
+// write is answered or times out (requestTimeout) before another store can hold the Lease. If
+// the agent may not write Leases, nothing is held. StoreLease is a component: call Run once.
 type StoreLease struct {
 	StoreLeaseConfig
 
 	answered chan struct{} // closed after the first attempt
 
 	mu      sync.Mutex
-	problem error // another store holds it; nil otherwise
+	problem error // names the other store that holds the Lease; nil if none does
 	warned  string
-	sent    time.Time // when the last renewal was sent; zero: this store does not hold it
-	failure error     // the error of the last attempt since
-	refused bool      // the agent has no right to write Leases
+	sent    time.Time // when the last renewal was sent; zero while this store is not the holder
+	failure error     // the last error since the last attempt that succeeded
+	refused bool      // the agent has no permission to write Leases
 
-	// The last renewal of another holder, and when it was observed to follow an earlier
-	// one. Of Run only.
+	// The last renewal by another holder, and when the agent saw it replace an earlier one.
+	// Only Run uses these.
 	renewal metav1.MicroTime
 	renewed time.Time
 }
 
-// NewStoreLease returns a StoreLease that is not acquired yet.
+// NewStoreLease returns a StoreLease that is not acquired yet. From now on the clients of
+// c.Cluster hold their writes until Run has acquired it.
 func NewStoreLease(c StoreLeaseConfig) *StoreLease {
 	if c.RenewEvery == 0 {
 		c.RenewEvery = leaseRenewEvery
@@ -94,8 +97,8 @@ func NewStoreLease(c StoreLeaseConfig) *StoreLease {
 	return l
 }
 
-// LeaseName returns the name of the Lease of a piped ID. It contains the ID if that is
-// valid in a name, otherwise a digest of it.
+// LeaseName returns the name of the Lease of a piped ID: "piped-" and the ID if that is a
+// valid name, otherwise a digest of the ID.
 func LeaseName(pipedID string) string {
 	if name := "piped-" + strings.ToLower(pipedID); name == "piped-"+pipedID && len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
@@ -104,11 +107,12 @@ func LeaseName(pipedID string) string {
 	return "piped-" + hex.EncodeToString(sum[:16])
 }
 
-// ErrReplaced is the cause that ends Run where the agent continues to use the cluster.
+// ErrReplaced is the cause of Run's ctx when another connection of this agent continues to
+// use the cluster, so that Run must not release the Lease.
 var ErrReplaced = errors.New("the connection to the cluster was replaced or removed")
 
-// Run acquires and renews the Lease until ctx ends, and then releases it, so that another
-// store need not wait for its expiry. It does not release it if ctx ends with ErrReplaced.
+// Run acquires and renews the Lease until ctx ends. It then releases the Lease, so that
+// another store need not wait for its expiry, unless the cause of ctx's end is ErrReplaced.
 func (l *StoreLease) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -130,9 +134,9 @@ func (l *StoreLease) Run(ctx context.Context) {
 	}
 }
 
-// Problem returns an error of kind Unavailable while another store holds the Lease. It
-// waits for the first attempt, at most leaseFirst. A cluster that does not answer, or
-// forbids the Lease, is no problem.
+// Problem returns an error of kind Unavailable while another store holds the Lease. It first
+// waits for the first attempt of Run, at most leaseFirst. It returns nil if the cluster does
+// not answer or forbids to write the Lease.
 func (l *StoreLease) Problem(ctx context.Context) error {
 	wait := time.NewTimer(leaseFirst)
 	defer wait.Stop()
@@ -154,7 +158,8 @@ func (l *StoreLease) Known() error {
 	return l.problem
 }
 
-// permit returns an error of kind Unavailable unless the agent may write to the cluster.
+// permit returns an error of kind Unavailable unless the agent may write to the cluster. It
+// returns nil for a nil StoreLease, and without the permission to write Leases.
 func (l *StoreLease) permit() error {
 	if l == nil {
 		return nil
@@ -178,8 +183,8 @@ func (l *StoreLease) permit() error {
 		"this agent, on host %s with store %s, waits until it has renewed it", LeaseNamespace, LeaseName(l.PipedID), l.Cluster.Name(), since, why, l.Host, l.StoreID)
 }
 
-// age returns how long ago the last renewal was sent, by the monotonic or the wall clock,
-// whichever shows more: the monotonic clock does not count the time of a suspended machine.
+// age returns how long ago the last renewal was sent: the longer of the times by the monotonic
+// and the wall clock, because the monotonic clock stops while the machine is suspended.
 func (l *StoreLease) age() time.Duration {
 	now := l.Now()
 	return max(now.Sub(l.sent), now.Round(0).Sub(l.sent.Round(0)))
@@ -215,8 +220,8 @@ func (l *StoreLease) attempt(ctx context.Context) (next time.Duration) {
 	return l.RenewEvery
 }
 
-// note records the holder of the Lease: another store (problem), this one by a renewal sent
-// at that time, or unknown because the agent was refused.
+// note records the result of an attempt: another store is the holder (problem), this store
+// has renewed (sent is not zero), or the agent may not write the Lease (refused).
 func (l *StoreLease) note(problem error, sent time.Time, refused bool) {
 	l.mu.Lock()
 	was := l.problem
@@ -234,8 +239,8 @@ func (l *StoreLease) note(problem error, sent time.Time, refused bool) {
 	l.Changed()
 }
 
-// failed logs why the Lease cannot be renewed. An outage of the whole cluster is logged
-// once for all (Cluster.Outage).
+// failed records and logs why the Lease cannot be renewed. During an outage of the cluster
+// it logs only if no other component has logged the outage (Cluster.Outage).
 func (l *StoreLease) failed(err error) {
 	l.mu.Lock()
 	l.failure = err
@@ -245,7 +250,7 @@ func (l *StoreLease) failed(err error) {
 	}
 }
 
-// warnOnce logs a warning unless it repeats the last one.
+// warnOnce logs a warning unless it is equal to the last one.
 func (l *StoreLease) warnOnce(text string) {
 	l.mu.Lock()
 	repeated := l.warned == text
@@ -256,8 +261,8 @@ func (l *StoreLease) warnOnce(text string) {
 	}
 }
 
-// acquire makes this store the holder of the Lease, or returns an error that names the
-// other holder.
+// acquire makes this store the holder of the Lease, or renews it. Other names the store that
+// holds the Lease instead; err is the unclassified error of a request.
 func (l *StoreLease) acquire(ctx context.Context) (other, err error) {
 	leases := l.Cluster.Typed().CoordinationV1().Leases(LeaseNamespace)
 	lease, err := leases.Get(ctx, LeaseName(l.PipedID), metav1.GetOptions{})
@@ -278,7 +283,8 @@ func (l *StoreLease) acquire(ctx context.Context) (other, err error) {
 	return nil, err
 }
 
-// heldByAnother returns an error that names the other store while its Lease is in force.
+// heldByAnother returns an error that names the other store while its Lease has not expired:
+// by the time of the API server, or because the agent saw a renewal within the duration.
 func (l *StoreLease) heldByAnother(lease *coordinationv1.Lease) error {
 	s := lease.Spec
 	if s.HolderIdentity == nil || *s.HolderIdentity == "" || *s.HolderIdentity == l.StoreID || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
@@ -289,7 +295,7 @@ func (l *StoreLease) heldByAnother(lease *coordinationv1.Lease) error {
 		l.renewed = now
 	}
 	l.renewal = *s.RenewTime
-	alive := !l.renewed.IsZero() && now.Sub(l.renewed) < lasts // regardless of clock skew
+	alive := !l.renewed.IsZero() && now.Sub(l.renewed) < lasts // does not depend on clock skew
 	if !alive && !l.clusterTime().Before(s.RenewTime.Add(lasts)) {
 		return nil
 	}
@@ -298,12 +304,11 @@ func (l *StoreLease) heldByAnother(lease *coordinationv1.Lease) error {
 		l.Cluster.Name(), l.PipedID, lease.Annotations[annotationLeaseHost], *s.HolderIdentity, l.StoreID, LeaseNamespace, lease.Name, lasts)
 }
 
-// clusterTime returns the estimated time of the API server. Renewals are written and
-// compared by it, because the clocks of two agents may differ by more than the duration of
-// the Lease.
+// clusterTime returns the estimated time of the API server. Agents write and compare renew
+// times by it, because their own clocks may differ by more than the duration of the Lease.
 func (l *StoreLease) clusterTime() time.Time { return l.Now().Add(l.Cluster.Skew()) }
 
-// fill makes this store the holder in the Lease.
+// fill sets the holder, the times and the annotations of the Lease for this store.
 func (l *StoreLease) fill(lease *coordinationv1.Lease) {
 	now, seconds := metav1.NewMicroTime(l.clusterTime()), int32(l.Duration/time.Second)
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != l.StoreID {
@@ -322,11 +327,12 @@ func (l *StoreLease) fill(lease *coordinationv1.Lease) {
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = &holder, &now, &seconds
 }
 
-// release releases the Lease if this store holds it. If that fails, it expires.
+// release clears the holder of the Lease if this agent holds it. If the request fails, the
+// Lease expires by itself.
 func (l *StoreLease) release(ctx context.Context) {
 	l.mu.Lock()
 	held := !l.sent.IsZero()
-	l.sent = time.Time{} // no write passes the fence from here on
+	l.sent = time.Time{} // from now on the fence holds all writes
 	l.mu.Unlock()
 	if !held {
 		return

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestLeaseThatIsRenewed: a Lease of another store that was seen to be renewed is in force
-// for its duration, whatever time the renewals name.
+// TestLeaseThatIsRenewed: a Lease of another store that was observed to be renewed is
+// valid for its duration, whatever time the renewals contain.
 func TestLeaseThatIsRenewed(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	cluster, err := NewCluster(ClusterConfig{Name: "test", MasterURL: "http://127.0.0.1:1", Now: func() time.Time { return now }})
@@ -21,17 +21,17 @@ func TestLeaseThatIsRenewed(t *testing.T) {
 	theirs, seconds := "theirs", int32(60)
 	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &theirs, LeaseDurationSeconds: &seconds}}
 	for _, step := range []struct {
-		after   time.Duration // since the step before
-		renewed time.Duration // before now; negative: as in the step before
+		after   time.Duration // since the previous step
+		renewed time.Duration // before now; negative: as in the previous step
 		held    bool
 	}{
 		{0, time.Second, true},                // it was renewed a second ago
 		{15 * time.Second, time.Hour, true},   // renewed by a clock that is an hour behind
 		{15 * time.Second, time.Hour, true},   // and again
-		{59 * time.Second, -1, true},          // not any more
-		{2 * time.Second, -1, false},          // for its duration
-		{time.Second, 30 * time.Second, true}, // again, by another clock
-		{61 * time.Second, -1, false},         // not any more
+		{59 * time.Second, -1, true},          // not renewed any more
+		{2 * time.Second, -1, false},          // the duration is over
+		{time.Second, 30 * time.Second, true}, // renewed again, by another clock
+		{61 * time.Second, -1, false},         // not renewed any more
 	} {
 		now = now.Add(step.after)
 		if step.renewed >= 0 {

@@ -47,13 +47,13 @@ func (l *lockedLog) String() string {
 
 func newLeaseEnv(t *testing.T) *leaseEnv { return newLeaseEnvAt(t, time.Now) }
 
-// newLeaseEnvAt has the agent read the time by now.
+// newLeaseEnvAt returns an environment whose agent uses now as its clock.
 func newLeaseEnvAt(t *testing.T, now func() time.Time) *leaseEnv {
 	t.Helper()
 	return newLeaseEnvOf(t, cluster.ClusterConfig{Now: now})
 }
 
-// newLeaseEnvOf has the agent reach the cluster as cfg says.
+// newLeaseEnvOf returns an environment whose agent reaches the cluster through cfg.
 func newLeaseEnvOf(t *testing.T, cfg cluster.ClusterConfig) *leaseEnv {
 	t.Helper()
 	connect := func(cfg cluster.ClusterConfig) *cluster.Cluster {
@@ -82,7 +82,7 @@ func (e *leaseEnv) leases() interface {
 	return e.free.Typed().CoordinationV1().Leases(cluster.LeaseNamespace)
 }
 
-// held makes the Lease one that a store renewed some time ago.
+// held sets the Lease to one that a store renewed some time ago.
 func (e *leaseEnv) held(store string, ago time.Duration) {
 	e.t.Helper()
 	at, seconds := metav1.NewMicroTime(time.Now().Add(-ago)), int32(60)
@@ -118,8 +118,8 @@ func (e *leaseEnv) holder() (holder string, renewed time.Time) {
 	return *lease.Spec.HolderIdentity, lease.Spec.RenewTime.Time
 }
 
-// TestLeaseOfAnotherStore: while another store's Lease is in force there is an error that
-// names its host and store. When the Lease has expired, this store has it.
+// TestLeaseOfAnotherStore: while another store's Lease is valid, there is an error that
+// names its host and store. Once the Lease has expired, this store acquires it.
 func TestLeaseOfAnotherStore(t *testing.T) {
 	e := newLeaseEnv(t)
 	e.held("their-store", 56*time.Second)
@@ -136,7 +136,7 @@ func TestLeaseOfAnotherStore(t *testing.T) {
 	begun := time.Now()
 	for l.Known() != nil {
 		if time.Since(begun) > 30*time.Second {
-			t.Fatalf("the Lease has expired, and the error lasts: %v", l.Known())
+			t.Fatalf("the error persists after the Lease has expired: %v", l.Known())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -145,8 +145,8 @@ func TestLeaseOfAnotherStore(t *testing.T) {
 	}
 }
 
-// TestLeaseWithAnotherClock: an agent whose clock is wrong neither takes a Lease that is in
-// force, nor writes one that others take for expired, or for one in force for long.
+// TestLeaseWithAnotherClock: an agent with a wrong clock must not take a valid Lease, and
+// must not write one that others consider expired or valid for too long.
 func TestLeaseWithAnotherClock(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": 5 * time.Minute, "behind": -5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestLeaseWithAnotherClock(t *testing.T) {
 	}
 }
 
-// TestLeaseOfTheSameStore: the same store continues at once, renews, and gives the Lease up
+// TestLeaseOfTheSameStore: the same store resumes at once, renews, and releases the Lease
 // when its agent stops.
 func TestLeaseOfTheSameStore(t *testing.T) {
 	e := newLeaseEnv(t)
@@ -195,8 +195,8 @@ func TestLeaseOfTheSameStore(t *testing.T) {
 	}
 }
 
-// TestLeaseWithoutRights: an account that may not write Leases is warned once and manages
-// the cluster.
+// TestLeaseWithoutRights: an account that may not write Leases gets one warning and
+// manages the cluster.
 func TestLeaseWithoutRights(t *testing.T) {
 	e := newLeaseEnv(t)
 	nobody, err := e.cluster.As("system:serviceaccount:default:" + "lease-" + "nobody")
@@ -214,7 +214,7 @@ func TestLeaseWithoutRights(t *testing.T) {
 	}
 }
 
-// TestLeaseName: an ID that cannot be a part of a name has a digest in it.
+// TestLeaseName: if an ID cannot be part of a name, the name contains its digest.
 func TestLeaseName(t *testing.T) {
 	if got := cluster.LeaseName("prod-1"); got != "piped-prod-1" {
 		t.Errorf("prod-1: %s", got)

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Typed holds the clients of the API groups that the agent reads as Go types, under their
-// names in client-go's clientset. The clientset itself links all groups, which would be a
-// tenth of the program.
+// Typed holds the clients of the API groups that the agent uses as Go types. Its methods have
+// the names of client-go's clientset, which is not used because it links all groups: that
+// would be a tenth of the binary.
 type Typed struct {
 	core        *corev1.CoreV1Client
 	apps        *appsv1.AppsV1Client
@@ -67,7 +67,8 @@ func (t *Typed) DiscoveryV1() discoveryv1.DiscoveryV1Interface { return t.discov
 // StorageV1 returns the client of the group storage.k8s.io.
 func (t *Typed) StorageV1() storagev1.StorageV1Interface { return t.storage }
 
-// GroupClient returns a client of one API group of built-in kinds. Objects travel as protobuf.
+// GroupClient returns a REST client for one version of an API group of built-in kinds. It
+// uses protobuf.
 func (c *Cluster) GroupClient(gv schema.GroupVersion) (rest.Interface, error) {
 	config := asProtobuf(c.config)
 	config.GroupVersion, config.NegotiatedSerializer = &gv, scheme.Codecs.WithoutConversion()

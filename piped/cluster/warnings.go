@@ -9,13 +9,14 @@ import (
 // about a call.
 type warningSink struct{}
 
-// WithWarnings returns a context whose calls pass the API server's warnings to sink.
+// WithWarnings returns a context whose requests pass the API server's warnings to sink. Sink
+// must be safe for concurrent use if the requests are concurrent.
 func WithWarnings(ctx context.Context, sink func(text string)) context.Context {
 	return context.WithValue(ctx, warningSink{}, sink)
 }
 
-// warnings passes the warnings of the API server, such as deprecated kinds, to the sink of
-// the call, or logs them.
+// warnings passes the API server's warnings, such as those about deprecated kinds, to the
+// sink of the request's context (WithWarnings), or logs them without one.
 type warnings struct{ log *slog.Logger }
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.

@@ -14,14 +14,14 @@ import (
 	"github.com/c785c783/piped/piped/cluster"
 )
 
-// clientSideManagers returns the field managers of kubectl (and of PipeCD through it)
-// without server-side apply. The API server attributes writes from before it tracked
-// ownership to "before-first-apply".
+// clientSideManagers returns the field managers of kubectl, which PipeCD used, without
+// server-side apply. The API server attributes writes from before it tracked ownership to
+// "before-first-apply".
 func clientSideManagers() sets.Set[string] {
 	return sets.New("kubectl-client-side-apply", "before-first-apply", "kubectl", "kubectl-create", "kubectl-replace")
 }
 
-// hasClientSide reports whether kubectl owns fields of a live object.
+// hasClientSide reports whether one of clientSideManagers owns fields of a live object.
 func hasClientSide(live metav1.Object) bool {
 	managers := clientSideManagers()
 	return slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
@@ -30,15 +30,14 @@ func hasClientSide(live metav1.Object) bool {
 }
 
 // adopt makes the agent the owner of the fields that kubectl wrote to a live object, so that
-// the following apply removes those that are not in Git, such as the last-applied
-// annotation. It is for the first apply of an object: later, fields that a user changes
-// with kubectl remain theirs.
+// the following apply removes those that are not in Git, such as the last-applied annotation.
+// It must be called only before the first apply of an object: fields that a user changes
+// with kubectl later remain the user's. The error is a conflict when live is out of date.
 func adopt(ctx context.Context, client dynamic.ResourceInterface, live metav1.Object) error {
 	if !hasClientSide(live) {
 		return nil
 	}
-	// The patch contains the resource version: after a conflict the caller reads the
-	// object again.
+	// The patch contains the resource version, which makes it a compare-and-swap.
 	carrier := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		ManagedFields: live.GetManagedFields(), ResourceVersion: live.GetResourceVersion(),
 	}}

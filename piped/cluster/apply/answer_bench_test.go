@@ -10,7 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
-// BenchmarkAnswer is what it costs to look at the API server's answer to an apply.
+// BenchmarkAnswer measures the evaluation of the API server's response to an apply.
 func BenchmarkAnswer(b *testing.B) {
 	shared := clustertest.Shared(b)
 	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig()})

@@ -13,17 +13,17 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Apply applies req.Objects by server-side apply. Objects that have not changed since they
-// were last applied, in Git or in the cluster, are not sent. The others are written in
-// dependency order, concurrently inside a level, one PATCH each.
+// Apply applies req.Objects by server-side apply. It does not send objects that are unchanged,
+// in Git and in the cluster, since they were last applied. It writes the others in dependency
+// order, concurrently within a level, with one PATCH each.
 //
-// Before the first write it checks ownership and dry-runs every changed object, so that a
-// set that cannot be applied changes nothing; the error is then Invalid and names the
-// objects. Apply is idempotent: a repetition continues where it was interrupted. It does
-// not wait for rollouts.
+// Before the first write, Apply checks the ownership of all objects and dry-runs the changed
+// ones. If one is refused, nothing is written, and the error is of kind Invalid and names the
+// refused objects. Apply is idempotent: a repetition continues an interrupted run. It does
+// not wait for rollouts. After an error, the Result contains what was applied so far.
 //
-// Objects are written in waves, by their annotation pipecd.dev/order; most sets are
-// one wave. Namespaces and CustomResourceDefinitions are written before all waves.
+// Objects are written in waves, by their annotation pipecd.dev/order; most sets have one wave.
+// Namespaces and CustomResourceDefinitions are written before all waves.
 func (c *Client) Apply(ctx context.Context, req Request) (Result, error) {
 	r := newApplyRun(c, req)
 	ctx = cluster.WithWarnings(ctx, r.warn)
@@ -40,8 +40,8 @@ func (c *Client) Apply(ctx context.Context, req Request) (Result, error) {
 	return r.outcome(), nil
 }
 
-// Check returns the error with which Apply would refuse to write, and writes nothing. Of
-// req.Log it uses only what is logged while the cluster does not answer.
+// Check runs the checks and dry runs of Apply and returns their error. It writes nothing. It
+// logs to req.Log only that it waits for the cluster.
 func (c *Client) Check(ctx context.Context, req Request) error {
 	r := newApplyRun(c, req)
 	r.req.Log = quiet{}
@@ -55,7 +55,8 @@ func (quiet) Infof(string, ...any)    {}
 func (quiet) Successf(string, ...any) {}
 func (quiet) Errorf(string, ...any)   {}
 
-// plan runs the steps before the first write.
+// plan runs the steps before the first write: it reads the live objects, decides which objects
+// are sent and how, and dry-runs them.
 func (r *applyRun) plan(ctx context.Context) error {
 	if r.invalid != nil {
 		return r.invalid
@@ -76,14 +77,14 @@ type applyRun struct {
 	req     Request
 	targets []*target
 
-	newNamespaces []string // to be created before the first object
+	newNamespaces []string // created before the first object
 	restarts      map[string]ConfigChange
-	invalid       error                // why nothing can be applied
-	scaled        map[scaleTarget]bool // by autoscalers of the set
+	invalid       error                // why nothing can be applied; nil if all can
+	scaled        map[scaleTarget]bool // what autoscalers in the set scale
 
-	wait   func(error) // says once that the cluster keeps the apply waiting
+	wait   func(error) // for Retry: logs once that the apply waits for the cluster
 	mu     sync.Mutex
-	warned map[string]bool
+	warned map[string]bool // API server warnings that were logged
 }
 
 func newApplyRun(c *Client, req Request) *applyRun {
@@ -125,17 +126,17 @@ func newApplyRun(c *Client, req Request) *applyRun {
 	return r
 }
 
-// digestOf returns the digest of what is sent for an object.
+// digestOf returns the digest of a desired object and of its ignore rules (Request.Yield).
 func (r *applyRun) digestOf(desired *unstructured.Unstructured) string {
 	digest := manifest.Digest(desired)
 	if rules := r.ignoreRules(desired); len(rules) > 0 {
-		return rulesDigest([]any{digest, rules}) // a change of the rules is a change of the object
+		return rulesDigest([]any{digest, rules}) // a change of the rules changes the digest
 	}
 	return digest
 }
 
-// each calls fn for every target, with limited concurrency, and returns all errors. An error
-// does not cancel the other calls.
+// each calls fn for every target, with limited concurrency. It returns one error, which may be
+// nil, for each target. An error does not cancel the other calls.
 func each(targets []*target, fn func(t *target) error) []error {
 	errs := make([]error, len(targets))
 	var g errgroup.Group
@@ -150,7 +151,8 @@ func each(targets []*target, fn func(t *target) error) []error {
 	return errs
 }
 
-// findResources finds how each object's kind is served.
+// findResources sets how each object's kind is served. Kinds that the set itself defines need
+// not be served yet.
 func (r *applyRun) findResources(ctx context.Context) error {
 	inSet := cluster.KindsDefinedBy(r.objects())
 	for _, t := range r.targets {
@@ -168,6 +170,7 @@ func (r *applyRun) findResources(ctx context.Context) error {
 	return nil
 }
 
+// objects returns the desired objects of all targets.
 func (r *applyRun) objects() []*unstructured.Unstructured {
 	out := make([]*unstructured.Unstructured, len(r.targets))
 	for i, t := range r.targets {
@@ -176,8 +179,8 @@ func (r *applyRun) objects() []*unstructured.Unstructured {
 	return out
 }
 
-// prepare decides what is sent: the commit, the fields without those not managed by Git,
-// spec.replicas, and the config-hash.
+// prepare completes the desired state of the changed objects: it sets the commit, removes the
+// fields not managed by Git, and decides on spec.replicas and the config-hash.
 func (r *applyRun) prepare(ctx context.Context) error {
 	r.scaled = scaledBySet(r.objects())
 	for _, t := range r.changed() {
@@ -201,8 +204,9 @@ func (r *applyRun) prepare(ctx context.Context) error {
 	return r.decideRestarts(ctx)
 }
 
-// commitOf returns the commit that last changed the object in Git. An object that is only
-// restored to what was applied, or taken over, retains its commit.
+// commitOf returns the value of the commit annotation: the commit that last changed the object
+// in Git. An object that is only restored to its applied state, or adopted, retains the live
+// value.
 func (r *applyRun) commitOf(t *target) string {
 	back := t.same && (!t.restarts || len(t.stalePods) > 0)
 	if t.live != nil && (back || r.req.Adopt) {
@@ -213,7 +217,7 @@ func (r *applyRun) commitOf(t *target) string {
 	return r.req.Commit
 }
 
-// begin records in the journal what will be written.
+// begin records the intent of the apply in the journal.
 func (r *applyRun) begin(ctx context.Context) error {
 	intent := Intent{Restarts: r.restarts}
 	if r.req.HookRun == "" {
@@ -230,7 +234,7 @@ func (r *applyRun) begin(ctx context.Context) error {
 	return r.req.Journal.Begin(ctx, intent)
 }
 
-// outcome returns the result so far.
+// outcome returns the result for the targets that are applied so far.
 func (r *applyRun) outcome() Result {
 	var done []*target
 	var out Result
@@ -285,7 +289,7 @@ func (r *applyRun) summarize() {
 	r.req.Log.Successf("%d %s: %d created, %d configured,%s %d unchanged", len(r.targets), noun, count[created], count[configured], again, count[unchanged])
 }
 
-// warn logs a warning of the API server once.
+// warn logs a warning of the API server, once per text.
 func (r *applyRun) warn(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -171,8 +171,8 @@ func TestForeignEditIsPutBack(t *testing.T) {
 	}
 }
 
-// TestAWriteInOurNameIsPutBack: whoever writes as the agent takes no field from it,
-// and neither does an admission webhook.
+// TestAWriteInOurNameIsPutBack: neither another writer with the agent's field manager nor
+// an admission webhook takes a field from the agent.
 func TestAWriteInOurNameIsPutBack(t *testing.T) {
 	l := newLab(t)
 	applied := l.apply(t, web)
@@ -501,7 +501,7 @@ func TestReplicasOfAnAutoscalerAreKept(t *testing.T) {
 		}
 	}
 	l.apply(t, five)
-	// An autoscaler arrives, and Git says 1: what runs is kept.
+	// An autoscaler is added, and Git says 1: the live number stays.
 	l.apply(t, web+hpa)
 	replicas(5)
 	scale(7, "kube-controller-manager")
@@ -511,13 +511,13 @@ func TestReplicasOfAnAutoscalerAreKept(t *testing.T) {
 	if got := l.writes(); len(got) != 0 {
 		t.Errorf("an unchanged set wrote %v", got)
 	}
-	// The autoscaler goes, and Git decides again.
+	// The autoscaler is removed, and Git's number applies again.
 	if err := l.Typed().AutoscalingV1().HorizontalPodAutoscalers(l.ns).Delete(context.Background(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	l.apply(t, strings.Replace(web, "web:1", "web:3", 1))
 	replicas(1)
-	// A person is no autoscaler.
+	// A user who scales by hand is no autoscaler.
 	scale(4, "kubectl")
 	l.apply(t, strings.Replace(web, "web:1", "web:3", 1))
 	replicas(1)
@@ -546,7 +546,7 @@ func TestAdoptionReadsAgainAfterAConflict(t *testing.T) {
 	if _, err := client.Create(context.Background(), cm, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody changes the object between our reading and our taking it over.
+	// Another user changes the object between our read and our takeover.
 	touched := false
 	l.requests.Fail = func(r *http.Request) error {
 		if r.Method != http.MethodPatch || r.Header.Get("Content-Type") != string(types.JSONPatchType) || touched {

@@ -17,21 +17,21 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// collision is an item of a live list that is not in Git and that the API server does not
-// accept together with an item of Git, because both have the same value in a field that
-// must be unique. The cause is an edit of a field that is part of an item's key, such as
-// the number of a port that keeps its name: to server-side apply that is another item.
+// collision is an item of a live list that is not in Git and that the API server refuses to
+// combine with an item in Git, because both have the same value in a field that must be
+// unique. The cause is a change of a key field of the item, such as the number of a port that
+// keeps its name: to server-side apply, that is another item.
 type collision struct {
 	item   fieldpath.Path // of the live item
-	with   fieldpath.Path // of the item of Git
-	fields map[string]any // those that both have, and what they say
+	with   fieldpath.Path // of the item in Git
+	fields map[string]any // the fields with equal values, and these values
 
-	owners  []string // of the item
-	applied string   // the one of them who applied it, and so would again; "" for nobody
+	owners  []string // field managers of the live item
+	applied string   // the one, but not the agent, that owns it by an apply; "" if none
 }
 
-// collisionsOf returns the collisions for which the API server refused to apply desired over
-// live, nil unless they explain all causes of the refusal.
+// collisionsOf returns the collisions that made the API server refuse to apply desired over
+// live. It returns nil unless collisions explain all causes of the refusal.
 func collisionsOf(desired, live *unstructured.Unstructured, refusal error) []collision {
 	causes := causesOf(refusal)
 	if !apierrors.IsInvalid(refusal) || len(causes) == 0 {
@@ -63,7 +63,8 @@ func collisionsOf(desired, live *unstructured.Unstructured, refusal error) []col
 	return out
 }
 
-// joined adds a collision to others; two of the same items are merged.
+// joined returns all with c added. If all contains a collision of the same two items, the
+// fields of c are added to it.
 func joined(all []collision, c collision) []collision {
 	i := slices.IndexFunc(all, func(other collision) bool { return other.item.Equals(c.item) && other.with.Equals(c.with) })
 	if i < 0 {
@@ -73,8 +74,8 @@ func joined(all []collision, c collision) []collision {
 	return all
 }
 
-// listOf returns, if a cause of the refusal is a duplicate value, the pattern of the list
-// and the field.
+// listOf returns the list and the field of a duplicate value. List is a pattern as from
+// patternOf, such as spec.ports[]. Ok is false if cause is not a duplicate value.
 func listOf(cause metav1.StatusCause) (list, field string, ok bool) {
 	if cause.Type != metav1.CauseTypeFieldValueDuplicate {
 		return "", "", false
@@ -88,7 +89,7 @@ func listOf(cause metav1.StatusCause) (list, field string, ok bool) {
 	return list, field, !strings.ContainsAny(field, ".[")
 }
 
-// patternOf returns a path without the indexes and keys of items.
+// patternOf formats a path without the indexes and keys of items, such as spec.ports[].
 func patternOf(path fieldpath.Path) string {
 	var out strings.Builder
 	for _, e := range path {
@@ -107,11 +108,11 @@ func patternOf(path fieldpath.Path) string {
 // liveItem is an item of a live list, addressed by its keys, with its owners.
 type liveItem struct {
 	path    fieldpath.Path
-	owners  []string
-	applied string // the one of them, other than us, who applied it
+	owners  []string // field managers
+	applied string   // as in collision
 }
 
-// itemsOf returns the items of an object's lists that have an owner, in order.
+// itemsOf returns the keyed list items of an object that have an owner, sorted by path.
 func itemsOf(live *unstructured.Unstructured) []liveItem {
 	items := map[string]*liveItem{}
 	for _, e := range live.GetManagedFields() {
@@ -146,8 +147,9 @@ func itemsOf(live *unstructured.Unstructured) []liveItem {
 	return out
 }
 
-// collides reports whether the item is not in Git, and another item there has the same
-// value in the field.
+// collides returns the collision of a live item with an item of the same list in desired that
+// has the same value in the field. It returns false if there is no such item, or if desired
+// contains the live item itself.
 func (i liveItem) collides(desired, live *unstructured.Unstructured, field string) (collision, bool) {
 	last := len(i.path) - 1
 	theirs, _ := itemAt(live.Object, i.path).(map[string]any)
@@ -164,7 +166,7 @@ func (i liveItem) collides(desired, live *unstructured.Unstructured, field strin
 	return collision{}, false
 }
 
-// defaultOf returns the default of a key field.
+// defaultOf returns the default of a key field that an item omits; nil for none.
 func defaultOf(key string) any {
 	if key == "protocol" {
 		return "TCP"
@@ -179,7 +181,7 @@ func keyField(item map[string]any, key string) any {
 	return defaultOf(key)
 }
 
-// named reports whether a path element addresses an item.
+// named reports whether a path element addresses a list item by its key fields.
 func named(e fieldpath.PathElement, item any) bool {
 	fields, ok := item.(map[string]any)
 	return ok && e.Key != nil && !slices.ContainsFunc(*e.Key, func(f value.Field) bool {
@@ -187,7 +189,7 @@ func named(e fieldpath.PathElement, item any) bool {
 	})
 }
 
-// keyOf returns the path element of an item with the key fields of another one.
+// keyOf returns the path element of a list item. The path element as names the key fields.
 func keyOf(as fieldpath.PathElement, item map[string]any) fieldpath.PathElement {
 	var keys value.FieldList
 	for _, f := range *as.Key {
@@ -196,7 +198,7 @@ func keyOf(as fieldpath.PathElement, item map[string]any) fieldpath.PathElement 
 	return fieldpath.PathElement{Key: &keys}
 }
 
-// itemAt returns the value at a path of fields and items in v, a JSON value, or nil.
+// itemAt returns the value at a path in v, a JSON value; nil if there is none.
 func itemAt(v any, path fieldpath.Path) any {
 	for _, e := range path {
 		switch from := v.(type) {
@@ -218,8 +220,8 @@ func itemAt(v any, path fieldpath.Path) any {
 	return v
 }
 
-// apart returns desired with values that do not collide with the live items, so that the
-// API server accepts both.
+// apart returns a copy of desired whose items do not collide with the live items, so that the
+// API server accepts both: colliding strings are replaced and other values are removed.
 func apart(desired *unstructured.Unstructured, collisions []collision) *unstructured.Unstructured {
 	out := desired.DeepCopy()
 	for n, c := range collisions {
@@ -235,8 +237,8 @@ func apart(desired *unstructured.Unstructured, collisions []collision) *unstruct
 	return out
 }
 
-// without removes the live items from planned, the result of applying apart, and restores
-// the values of Git. It changes planned.
+// without removes the colliding live items from planned, the result of applying the object
+// that apart returned, and restores the values in Git. It changes and returns planned.
 func without(planned *unstructured.Unstructured, collisions []collision) *unstructured.Unstructured {
 	for _, c := range collisions {
 		if ours, ok := itemAt(planned.Object, c.with).(map[string]any); ok {
@@ -247,11 +249,12 @@ func without(planned *unstructured.Unstructured, collisions []collision) *unstru
 	return planned
 }
 
-// cause describes the shared value: "the same name as list[key=x] in Git".
+// cause describes the equal fields: "the same name as list[key=x] in Git".
 func (c collision) cause() string {
 	return fmt.Sprintf("the same %s as %s in Git", strings.Join(slices.Sorted(maps.Keys(c.fields)), " and "), placeOf(c.with))
 }
 
+// placeOf formats a path as in manifest.Change.
 func placeOf(path fieldpath.Path) string {
 	var at manifest.Place
 	for _, e := range path {

@@ -17,10 +17,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// resolveCollisions repeats the dry run of an object that was refused because of collisions,
-// without the colliding live items. These are removed when the object is written. Items
-// that another manager applied stay, and the error names them. Planned is as from
-// dryRunOne.
+// resolveCollisions handles the refusal of t's dry run. If collisions caused it, it repeats
+// the dry run without the colliding live items, returns the planned object, and sets
+// t.collisions: the write removes these items. Otherwise it returns the refusal. It also
+// returns the refusal if another manager applied a colliding item; t.collisions then holds
+// only such items, for explainCollisions.
 func (r *applyRun) resolveCollisions(ctx context.Context, t *target, refusal error) (planned *unstructured.Unstructured, err error) {
 	if !apierrors.IsInvalid(refusal) {
 		return nil, refusal
@@ -28,7 +29,7 @@ func (r *applyRun) resolveCollisions(ctx context.Context, t *target, refusal err
 	live := t.liveObject()
 	if live == nil {
 		if live, err = r.cluster.readObject(ctx, t.ref); err != nil || live == nil {
-			return nil, refusal // then it is not known what may be in the way
+			return nil, refusal // without the live object, collisions cannot be found
 		}
 	}
 	found := collisionsOf(t.desired, live, refusal)
@@ -52,20 +53,21 @@ func (r *applyRun) resolveCollisions(ctx context.Context, t *target, refusal err
 	return planned, nil
 }
 
-// dryRunUpdate checks by a dry run whether the API server accepts an update to planned.
+// dryRunUpdate dry-runs an update of the live object to planned, and returns the API server's
+// answer. Without the permission to update it returns planned.
 func (r *applyRun) dryRunUpdate(ctx context.Context, t *target, planned *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	trial := planned.DeepCopy()
 	trial.SetManagedFields(nil)
 	answer, err := r.cluster.ResourceClient(t.resource, t.ref.Namespace).Update(ctx, trial,
 		metav1.UpdateOptions{FieldManager: cluster.FieldManager, DryRun: []string{metav1.DryRunAll}})
-	if apierrors.IsForbidden(err) { // who may not update cannot try this
+	if apierrors.IsForbidden(err) { // the write itself is a patch, which may be permitted
 		return planned, nil
 	}
 	return answer, err
 }
 
-// dryRunWithout returns the result of applying an object without the colliding items, by a
-// dry run. Its managed fields are those of the dry run.
+// dryRunWithout returns the result of applying t without the colliding live items, by a dry
+// run. The managed fields of the result still contain these items.
 func (c *Client) dryRunWithout(ctx context.Context, t *target, collisions []collision) (*unstructured.Unstructured, error) {
 	planned, err := c.serverSideApply(ctx, t, apart(t.desired, collisions), metav1.DryRunAll)
 	if err != nil {
@@ -74,7 +76,8 @@ func (c *Client) dryRunWithout(ctx context.Context, t *target, collisions []coll
 	return without(planned, collisions), nil
 }
 
-// explainCollisions adds to a refusal the colliding items that other managers applied.
+// explainCollisions adds t.collisions, the colliding items that other managers applied, to a
+// refusal. It returns nil for nil.
 func (t *target) explainCollisions(err error) error {
 	if err == nil || len(t.collisions) == 0 {
 		return err
@@ -87,9 +90,10 @@ func (t *target) explainCollisions(err error) error {
 }
 
 // takeOwnership makes the agent the owner of the colliding live items, so that the following
-// apply removes them in the same write that adds those of Git. It changes only managed
-// fields: if the agent is killed after it, the next apply completes the change. Items that
-// another manager has applied meanwhile are left alone.
+// apply removes them in the write that adds the items in Git. It changes only managed fields:
+// if the agent crashes after it, the next apply completes the change. It skips items that
+// another manager has applied since the dry run. The error is a conflict if the object has
+// changed since it was read here.
 func (r *applyRun) takeOwnership(ctx context.Context, t *target) error {
 	client := r.cluster.ResourceClient(t.resource, t.ref.Namespace)
 	live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
@@ -110,8 +114,7 @@ func (r *applyRun) takeOwnership(ctx context.Context, t *target) error {
 	if err != nil || fields == nil {
 		return err
 	}
-	// The patch holds the resource version it was made from: a conflict makes
-	// the caller read the object again.
+	// The patch contains the resource version, which makes it a compare-and-swap.
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "replace", "path": "/metadata/managedFields", "value": fields},
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
@@ -123,8 +126,8 @@ func (r *applyRun) takeOwnership(ctx context.Context, t *target) error {
 	return err
 }
 
-// withOwnership returns managed fields in which our applies are the only owner of the items
-// and their fields, nil if they are already.
+// withOwnership returns a copy of fields in which the agent's apply is the only owner of the
+// items and of the fields below them. It returns nil if no other manager owns any of them.
 func withOwnership(fields []metav1.ManagedFieldsEntry, apiVersion string, items []fieldpath.Path) ([]metav1.ManagedFieldsEntry, error) {
 	all := fieldpath.NewSet(items...)
 	taken := fieldpath.NewSet()
@@ -169,6 +172,7 @@ func withOwnership(fields []metav1.ManagedFieldsEntry, apiVersion string, items 
 	return out, err
 }
 
+// fieldsOf returns a set of fields in the form of managedFields.
 func fieldsOf(set *fieldpath.Set) (*metav1.FieldsV1, error) {
 	raw, err := set.ToJSON()
 	if err != nil {

@@ -55,9 +55,9 @@ func (l *lab) portsOf(t *testing.T) (service, container []string) {
 	return service, say(containers[1].(map[string]any)["ports"], "containerPort")
 }
 
-// TestRenumberedPorts: who changes the number of a port that keeps its name makes
-// another item of it, beside which Git's is not valid. That item is replaced by Git's in
-// one write; all other items that Git does not have stay.
+// TestRenumberedPorts: a user who changes the number of a port and keeps its name creates
+// another list item, with which Git's item conflicts. One write must replace that item by
+// Git's; all other items that Git does not declare stay.
 func TestRenumberedPorts(t *testing.T) {
 	const containers = "/spec/template/spec/containers"
 	for name, c := range map[string]struct {
@@ -65,7 +65,7 @@ func TestRenumberedPorts(t *testing.T) {
 		patch   string
 		found   []string
 		log     string
-		service []string // as they are after all, besides those of Git
+		service []string // the final ports other than Git's
 		pods    []string
 	}{
 		"of a Service": {
@@ -107,7 +107,7 @@ func TestRenumberedPorts(t *testing.T) {
 					continue
 				}
 				if r.Drift.Note != "" {
-					t.Errorf("the drift is noted: %s", r.Drift.Note)
+					t.Errorf("the drift has a note: %s", r.Drift.Note)
 				}
 				for _, f := range r.Drift.Fields {
 					found = append(found, r.Object.Kind+" "+r.Object.Name+" "+f.Path)
@@ -140,7 +140,7 @@ func TestRenumberedPorts(t *testing.T) {
 			}
 			if c.kind == "Deployment" {
 				if diff := cmp.Diff(planned.Object["spec"], result.Object["spec"]); diff != "" {
-					t.Errorf("it is not what was planned (-planned +applied):\n%s", diff)
+					t.Errorf("the result is not what was planned (-planned +applied):\n%s", diff)
 				}
 			}
 			service, pods = append(service, c.service...), append(pods, c.pods...)
@@ -151,7 +151,7 @@ func TestRenumberedPorts(t *testing.T) {
 				t.Errorf("ports (-want +got):\n%s", diff)
 			}
 			if got := l.found(l.compare(t, ported, confirmed)); len(got) > 0 {
-				t.Errorf("after the apply it finds %q", got)
+				t.Errorf("after the apply the comparison finds %q", got)
 			}
 			if result := l.apply(t, ported); result.Written != 0 {
 				t.Errorf("the next apply writes %v", l.writes())
@@ -160,7 +160,8 @@ func TestRenumberedPorts(t *testing.T) {
 	}
 }
 
-// TestAPortThatAnotherApplied is no mistake of somebody, and not removed.
+// TestAPortThatAnotherApplied: a port that another manager applied is not a mistake, and
+// must not be removed.
 func TestAPortThatAnotherApplied(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, ported)
@@ -180,8 +181,8 @@ func TestAPortThatAnotherApplied(t *testing.T) {
 	}
 }
 
-// TestMakingWayThatWasInterrupted: the agent is killed between claiming what is in the
-// way and applying. The next run applies; the spec is written once.
+// TestMakingWayThatWasInterrupted: the agent is killed between claiming the conflicting
+// item and applying. The next run applies; the spec is written once.
 func TestMakingWayThatWasInterrupted(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, ported)
@@ -206,7 +207,7 @@ func TestMakingWayThatWasInterrupted(t *testing.T) {
 			between.GetGeneration(), between.GetResourceVersion(), before.GetGeneration(), before.GetResourceVersion())
 	}
 	if got := l.found(l.compare(t, ported)); len(got) != 1 || !strings.Contains(got[0], "containers[name=web].ports[containerPort=80,protocol=TCP]") {
-		t.Errorf("between it finds %q", got)
+		t.Errorf("between, the comparison finds %q", got)
 	}
 	l.apply(t, ported)
 	if _, pods := l.portsOf(t); !slices.Equal(pods, []string{"http-web 80 TCP", "metrics 9090 UDP"}) {

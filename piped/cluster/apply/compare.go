@@ -17,25 +17,25 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// compareRetryFor bounds the retries of one comparison while the cluster does not answer:
-// the next event or sweep repeats it anyway.
+// compareRetryFor is the RetryFor of comparisons. It is short, because the next event or sweep
+// repeats a comparison anyway.
 const compareRetryFor = 5 * time.Second
 
 // CompareRequest describes which objects of one application are compared with the cluster.
 type CompareRequest struct {
 	ApplicationID string
 	PipedID       string
-	Commit        string // that the objects are of
+	Commit        string // of Objects
 	VariantKey    string // as in Request
 	VariantValue  string
 
-	Objects   []manifest.Object      // the complete set that the cluster should hold, resolved
-	Inventory []deploy.InventoryItem // of the application, on this cluster
+	Objects   []manifest.Object      // the complete set in Git, resolved (Cluster.Resolve)
+	Inventory []deploy.InventoryItem // of the application in this cluster
 	// Only limits the comparison to these of Objects; nil compares all.
 	Only []deploy.ObjectRef
 
-	// Ignore are the differences that are no drift. Fields that an apply leaves to other
-	// managers are compared as the apply would leave them.
+	// Ignore are the fields whose differences are not drift. Fields that an apply leaves to
+	// other managers (Yielded) are compared as the apply would leave them.
 	Ignore config.DriftDetection
 	// Conceal redacts decrypted secrets in texts, and values that contain them. Nil
 	// redacts nothing.
@@ -45,11 +45,11 @@ type CompareRequest struct {
 	Confirm bool
 }
 
-// Concealer redacts secrets in texts.
+// Concealer redacts secrets: Text returns s with each secret replaced.
 type Concealer interface{ Text(string) string }
 
-// Compared is the result for one object. UID, OwnedHash, Mark and ValuesDigest are those of
-// the live object, "" without one.
+// Compared is the result for one object. UID, OwnedHash, Mark, ValuesDigest and
+// ResourceVersion are those of the live object, "" without one.
 type Compared struct {
 	Object          deploy.ObjectRef
 	UID             string
@@ -58,37 +58,38 @@ type Compared struct {
 	ValuesDigest    string
 	ResourceVersion string
 
-	// Drift is the difference; nil when it is as in Git or could not be evaluated.
+	// Drift is the difference; nil when the object is in sync or could not be evaluated.
 	Drift *deploy.ObjectDrift
-	// Problem explains why it could not be evaluated; "" when it was.
+	// Problem explains why the object could not be evaluated; "" when it was.
 	Problem string
-	// Missing reports that the object does not exist or is being deleted.
+	// Missing reports that the object does not exist or is being deleted. Compare leaves it
+	// false for an applied Job that Kubernetes deletes after its end (Expires).
 	Missing bool
 	// Ignored reports that an annotation in Git or on the live object excludes it from
-	// comparisons. The other fields are empty then.
+	// comparisons.
 	Ignored bool
-	// DryRun reports that a dry run decided.
+	// DryRun reports that an apply of the object was dry-run.
 	DryRun bool
 	// Settled reports that an apply would change no value and no owner of a field, so
 	// that the inventory's item may be updated from the live object. Otherwise only the
-	// mark of an object in sync may be updated.
+	// Mark of the item may be updated, if the object is in sync.
 	Settled bool
 }
 
-// InSync reports whether the object was evaluated and is as in Git.
+// InSync reports whether the object was evaluated and does not differ from Git.
 func (c Compared) InSync() bool { return c.Drift == nil && c.Problem == "" && !c.Ignored }
 
 // Compare returns how the requested objects differ from the live ones, in the order of
-// req.Objects. Nothing is written.
+// req.Objects. It writes nothing.
 //
-// Each object is read once. If the agent still owns its fields, and their values are those
-// after the last apply, it is in sync. Otherwise a dry run shows what an apply would make
-// of it, and a difference in a field that the agent would own is drift. The rate of dry
-// runs is limited per cluster. If a dry run is refused, the object in Git is compared with
-// the live one instead, and the drift is marked as unconfirmed.
+// Compare reads each object once. An object is in sync if the agent still owns the same
+// fields and their values are those after the last apply. Otherwise Compare dry-runs an
+// apply; a difference in a field that the agent would own is drift. The rate of these dry
+// runs is limited per cluster. If a dry run is refused, Compare evaluates the difference
+// between the object in Git and the live one, and the Note of the drift contains the refusal.
 //
-// What cannot be evaluated is reported per object. The error is Unavailable when the
-// cluster cannot be reached at all; otherwise it is the cause of ctx's end.
+// An object that cannot be evaluated has a Problem. The error is of kind Unavailable when the
+// cluster cannot be reached; when ctx ends, it is its cause.
 func (c *Client) Compare(ctx context.Context, req CompareRequest) ([]Compared, error) {
 	run := newComparison(c.brief(), req)
 	ctx = cluster.WithWarnings(ctx, func(string) {})
@@ -103,13 +104,13 @@ func (c *Client) Compare(ctx context.Context, req CompareRequest) ([]Compared, e
 	return out, nil
 }
 
-// brief returns a client of the cluster with short retries.
+// brief returns a Client of the same cluster that retries for compareRetryFor only.
 func (c *Client) brief() *Client {
 	return &Client{c.WithRetryFor(compareRetryFor), c.dryRuns}
 }
 
-// endOf returns why comparisons ended with err: the cause of ctx, or the first of several
-// equal errors of the cluster.
+// endOf returns the error of Compare for err: the cause of ctx if that has ended, else the
+// classified error of the first object, because the cluster's errors are all alike.
 func (c *Client) endOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -125,9 +126,9 @@ func (c *Client) endOf(ctx context.Context, err error) error {
 type comparison struct {
 	*applyRun
 	compare CompareRequest
-	asked   []*target
-	inSet   map[schema.GroupVersionKind]cluster.ServedKind
-	results map[*target]*Compared
+	asked   []*target                                      // the targets to compare
+	inSet   map[schema.GroupVersionKind]cluster.ServedKind // kinds that the set defines
+	results map[*target]*Compared                          // of asked
 }
 
 func newComparison(c *Client, req CompareRequest) *comparison {
@@ -150,7 +151,8 @@ func newComparison(c *Client, req CompareRequest) *comparison {
 	return r
 }
 
-// object compares one object. It returns only errors that concern all objects.
+// object compares one object and records the result in out. It returns only errors that are
+// not specific to the object.
 func (r *comparison) object(ctx context.Context, t *target, out *Compared) error {
 	if manifest.IgnoresDrift(t.desired.GetAnnotations()) {
 		out.Ignored = true
@@ -182,7 +184,7 @@ func (r *comparison) object(ctx context.Context, t *target, out *Compared) error
 	return r.evaluate(ctx, t, live, out)
 }
 
-// readWhole reads an object. It sets the target's resource.
+// readWhole sets how t's kind is served, and reads the live object. The error is unclassified.
 func (r *comparison) readWhole(ctx context.Context, t *target) (live *unstructured.Unstructured, err error) {
 	err = r.cluster.Retry(ctx, nil, func(ctx context.Context) (err error) {
 		if t.resource, err = r.served(ctx, t); err != nil {
@@ -194,6 +196,7 @@ func (r *comparison) readWhole(ctx context.Context, t *target) (live *unstructur
 	return live, err
 }
 
+// served returns how t's kind is served. The kind may be defined in the set.
 func (r *comparison) served(ctx context.Context, t *target) (cluster.ServedKind, error) {
 	gvk := t.desired.GroupVersionKind()
 	if res, ok := r.inSet[gvk]; ok {
@@ -212,16 +215,16 @@ func (r *comparison) problem(ctx context.Context, out *Compared, explained, err 
 	return nil
 }
 
-// asApplied reports whether a live object is as the last apply left it: the applied object
-// is the one in Git, the agent owns the same fields, and their values are those of the API
-// server's answer.
+// asApplied reports whether Git and the live object are unchanged since the last apply: the
+// applied object is the one in Git, the agent owns the same fields, and their values are
+// those of the API server's answer to that apply.
 func (r *comparison) asApplied(t *target, live *Compared) bool {
 	return t.recorded != nil && t.recorded.UID == live.UID && t.same &&
 		t.recorded.OwnedHash == live.OwnedHash && live.OwnedHash != "" &&
 		t.recorded.ValuesDigest == live.ValuesDigest && live.ValuesDigest != ""
 }
 
-// missing records in out that the object does not exist.
+// missing records in out that the object does not exist. Note is the text of the drift.
 func (r *comparison) missing(out *Compared, t *target, note string) {
 	out.Missing = true
 	out.Drift = &deploy.ObjectDrift{Object: t.ref, Cluster: r.cluster.Name(), Kind: deploy.DriftMissing, Note: note}
@@ -230,13 +233,15 @@ func (r *comparison) missing(out *Compared, t *target, note string) {
 	}
 }
 
-// gone is missing, unless Kubernetes deletes finished objects of this kind.
+// gone is missing, but records nothing for an applied Job that Kubernetes deletes after its
+// end (Expires).
 func (r *comparison) gone(out *Compared, t *target, note string) {
 	if _, ends := Expires(t.desired); !ends || t.recorded == nil {
 		r.missing(out, t, note)
 	}
 }
 
+// deletionNote returns the note of the drift of an object that is being deleted.
 func deletionNote(live metav1.Object) string {
 	if finalizers := live.GetFinalizers(); len(finalizers) > 0 {
 		return fmt.Sprintf("it is being deleted and waits for its finalizers %q", finalizers)
@@ -244,7 +249,8 @@ func deletionNote(live metav1.Object) string {
 	return "it is being deleted"
 }
 
-// evaluate determines by a dry run what an apply would change in a live object.
+// evaluate records in out, by a dry run, what an apply would change in a live object. It sends
+// no dry run if the cache shows that this version of the object is in sync.
 func (r *comparison) evaluate(ctx context.Context, t *target, live *unstructured.Unstructured, out *Compared) error {
 	against := r.against(t)
 	if !r.compare.Confirm && r.cluster.dryRuns.known(out.UID, out.ResourceVersion, against) {
@@ -269,7 +275,7 @@ func (r *comparison) evaluate(ctx context.Context, t *target, live *unstructured
 		return nil
 	case err != nil && (ctx.Err() != nil || cluster.Transient(err) || cluster.Unreachable(err)):
 		return r.problem(ctx, out, r.cluster.explain(t.source, "compare", err), err)
-	case err != nil && r.asApplied(t, out): // the refusal says nothing of the object
+	case err != nil && r.asApplied(t, out): // in sync, whatever the cause of the refusal
 		out.Settled = true
 		return nil
 	case err != nil:
@@ -288,8 +294,8 @@ func (r *comparison) evaluate(ctx context.Context, t *target, live *unstructured
 	return nil
 }
 
-// completeDesired prepares what an apply over live would send, as prepare does, but with the
-// live commit and config-hash, which are no drift.
+// completeDesired completes the desired state of t, as prepare does, but with the live commit
+// and config-hash: differences in these are not drift.
 func (r *comparison) completeDesired(ctx context.Context, t *target, live *unstructured.Unstructured) error {
 	t.live = live
 	commit := live.GetAnnotations()[manifest.AnnotationCommitHash]
@@ -306,8 +312,8 @@ func (r *comparison) completeDesired(ctx context.Context, t *target, live *unstr
 	})
 }
 
-// dryRunWhole returns the result of applying the object by a dry run, without the colliding
-// live items that an apply removes.
+// dryRunWhole returns the result of applying the object, by a dry run. It leaves out colliding
+// live items, because an apply removes them. The error is unclassified.
 func (r *comparison) dryRunWhole(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	err = r.cluster.Retry(ctx, nil, func(ctx context.Context) error {
 		planned, err = r.cluster.serverSideApply(ctx, t, t.desired, metav1.DryRunAll)
@@ -323,7 +329,7 @@ func (r *comparison) dryRunWhole(ctx context.Context, t *target) (planned *unstr
 	return nil, err
 }
 
-// against returns a digest of what an object is compared with: Git and the ignore rules.
+// against returns a digest of the object in Git and of the ignore rules.
 func (r *comparison) against(t *target) string {
 	return t.digest + rulesDigest(r.compare.Ignore)
 }

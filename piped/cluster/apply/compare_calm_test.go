@@ -62,8 +62,7 @@ spec:
   versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
 
-// calm are objects that are written in ways in which the API server does not return
-// them.
+// calm holds objects in notations that differ from what the API server returns.
 const calm = `
 apiVersion: v1
 kind: ServiceAccount
@@ -144,8 +143,8 @@ kind: Gadget
 metadata: {name: bare}
 `
 
-// TestWhatIsNoDrift: differences between what Git says and what is live that are none.
-// Each time nothing is found, and nothing when the API server confirms it all.
+// TestWhatIsNoDrift: differences between Git and the live state that are not drift. A
+// comparison must report none, also when the API server confirms every object.
 func TestWhatIsNoDrift(t *testing.T) {
 	clustertest.Shared(t).Define(t, []byte(gadgets), []byte(scaledObjects))
 	for name, c := range map[string]struct {
@@ -233,8 +232,7 @@ rules: []
 	}
 }
 
-// isCalm fails the test if an object differs from what is declared, in any way of
-// looking at it.
+// isCalm fails the test if any comparison method reports a difference from the manifests.
 func (l *lab) isCalm(t *testing.T, manifests string) {
 	t.Helper()
 	forget := func(r *CompareRequest) { r.Inventory = nil }
@@ -242,7 +240,7 @@ func (l *lab) isCalm(t *testing.T, manifests string) {
 		"as usual": nil, "confirmed": {confirmed}, "without a record": {forget},
 	} {
 		if got := l.found(l.compare(t, manifests, change...)); len(got) > 0 {
-			t.Errorf("%s, it finds %q", how, got)
+			t.Errorf("%s, the comparison finds %q", how, got)
 		}
 	}
 }
@@ -251,8 +249,8 @@ func bundleOf(s *httptest.Server) string {
 	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
-// TestWebhooksThatRewriteWhatIsApplied: what a mutating webhook makes of our writes, and
-// of those of others, is no drift; it does the same to a dry run.
+// TestWebhooksThatRewriteWhatIsApplied: changes by a mutating webhook to writes of ours
+// and of others are not drift. The webhook changes a dry run in the same way.
 func TestWebhooksThatRewriteWhatIsApplied(t *testing.T) {
 	l := newLab(t)
 	refused := l.refusing(t, metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: "a webhook does not support dry run"})
@@ -286,9 +284,9 @@ webhooks:
 	l.as("somebody").patch(t, "apps/v1", "Deployment", "web", `{"spec":{"paused":true}}`)
 	l.isCalm(t, shop)
 
-	refused.Store(true) // a sweep that cannot be told anything finds nothing
+	refused.Store(true) // a sweep whose dry runs are refused must find nothing
 	if got := l.found(l.compare(t, shop, confirmed)); len(got) > 0 {
-		t.Errorf("while dry runs are refused, it finds %q", got)
+		t.Errorf("while dry runs are refused, the comparison finds %q", got)
 	}
 	refused.Store(false)
 
@@ -299,8 +297,8 @@ webhooks:
 	}
 }
 
-// rewrite is a mutating webhook that turns the data of ConfigMaps into capitals, and
-// gives Deployments a sidecar and every container another image.
+// rewrite is a mutating webhook that upper-cases the data of ConfigMaps, and gives
+// Deployments a sidecar and every container another image.
 func rewrite(w http.ResponseWriter, r *http.Request) {
 	var review map[string]any
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {

@@ -24,14 +24,15 @@ const (
 
 	maskedValue = `"***"` // replaces a redacted value
 
-	// Replacements of redacted values in a unified diff.
+	// Replacements of redacted values in a unified diff. A changed value has different
+	// replacements in Git and live, so that the diff shows the line.
 	diffMasked     = "(secret)"
 	diffMaskedGit  = "(secret, as in Git)"
 	diffMaskedLive = "(secret, as it is live)"
 	diffUntold     = "(not told: it may be secret)"
 )
 
-// drift describes an object that differs from Git.
+// drift returns the drift of an object with the difference d, with secrets redacted.
 func (r *comparison) drift(t *target, live *unstructured.Unstructured, d difference) *deploy.ObjectDrift {
 	describe := describer{conceal: r.compare.Conceal, owners: ownersOf(live)}
 	out := &deploy.ObjectDrift{Object: t.ref, Cluster: r.cluster.Name(), Kind: deploy.DriftChanged, Note: describe.text(d.note)}
@@ -53,6 +54,7 @@ type describer struct {
 	owners  []fieldOwner
 }
 
+// text returns s with secrets redacted.
 func (d describer) text(s string) string {
 	if d.conceal == nil {
 		return s
@@ -60,7 +62,7 @@ func (d describer) text(s string) string {
 	return d.conceal.Text(s)
 }
 
-// field describes one difference.
+// field describes one difference, with the field manager that last wrote the live value.
 func (d describer) field(u *unstructured.Unstructured, change manifest.Change) deploy.FieldDrift {
 	out := deploy.FieldDrift{Path: d.text(change.Path), Masked: d.masks(u, change)}
 	out.Git, out.Live = display(change.Before, out.Masked), display(change.After, out.Masked)
@@ -80,7 +82,7 @@ func (d describer) masks(u *unstructured.Unstructured, change manifest.Change) b
 	return manifest.Confidential(u.GetAPIVersion(), u.GetKind(), change.Path) || d.holdsSecret(change.Before) || d.holdsSecret(change.After)
 }
 
-// holdsSecret reports whether a decrypted secret is in a value, as it is or in base64.
+// holdsSecret reports whether a value contains a decrypted secret, in plain text or base64.
 func (d describer) holdsSecret(v any) bool {
 	if d.conceal == nil {
 		return false
@@ -88,6 +90,7 @@ func (d describer) holdsSecret(v any) bool {
 	return slices.ContainsFunc(textsOf(v), d.isSecret)
 }
 
+// isSecret is holdsSecret for a string.
 func (d describer) isSecret(text string) bool {
 	if d.text(text) != text {
 		return true
@@ -96,7 +99,7 @@ func (d describer) isSecret(text string) bool {
 	return err == nil && d.text(string(raw)) != string(raw)
 }
 
-// textsOf returns all strings in a value, including the keys of maps.
+// textsOf returns all scalars in a JSON value as strings, and the keys of maps.
 func textsOf(v any) (out []string) {
 	switch v := v.(type) {
 	case nil:
@@ -114,7 +117,7 @@ func textsOf(v any) (out []string) {
 	return out
 }
 
-// display returns a value as JSON, cut where it is long; "" for none.
+// display returns a value as JSON, truncated to longestDriftValue bytes; "" for nil.
 func display(v any, masked bool) string {
 	switch {
 	case v == nil:
@@ -140,8 +143,9 @@ func display(v any, masked bool) string {
 	return text[:end] + "…"
 }
 
-// diff returns the unified diff of the object in Git and the live one, either of which may
-// be nil.
+// diff returns the unified diff of the object in Git and the live one, with secrets redacted.
+// One of them may be nil. If a change involves a secret, all live texts of that change are
+// redacted, because the live value may be another secret.
 func (d describer) diff(git, live *unstructured.Unstructured, changes []manifest.Change) string {
 	hidden := map[string]string{}
 	for _, change := range changes {
@@ -152,7 +156,7 @@ func (d describer) diff(git, live *unstructured.Unstructured, changes []manifest
 			hidden[text] = diffMaskedLive
 		}
 		for _, text := range textsOf(change.Before) {
-			delete(hidden, text) // it is displayed, or redacted as a secret
+			delete(hidden, text) // a text in Git is displayed unless it is a secret
 			if d.isSecret(text) {
 				hidden[text] = diffMaskedGit
 			}
@@ -166,13 +170,13 @@ func (d describer) diff(git, live *unstructured.Unstructured, changes []manifest
 		if !manifest.Confidential(u.GetAPIVersion(), u.GetKind(), "") {
 			return &manifest.Object{Unstructured: &unstructured.Unstructured{Object: out}}
 		}
-		return &manifest.Object{Unstructured: u} // the difference itself hides what Secrets hold
+		return &manifest.Object{Unstructured: u} // manifest.Difference redacts Secrets
 	}
 	return d.text(manifest.Difference{Before: side(git), After: side(live)}.Hunks())
 }
 
-// hide returns a copy of a value in which secrets, and the texts of hidden, are
-// replaced.
+// hide returns a copy of a JSON value in which secrets are redacted, and scalars whose text is
+// a key of hidden are replaced.
 func (d describer) hide(v any, hidden map[string]string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -200,14 +204,15 @@ func (d describer) hide(v any, hidden map[string]string) any {
 	return v
 }
 
-// fieldOwner is another manager that owns fields of a live object.
+// fieldOwner is an entry of managed fields of a manager other than the agent.
 type fieldOwner struct {
-	name   string
+	name   string // of the manager, with the subresource
 	at     time.Time
 	leaves []leaf
 }
 
-// ownersOf returns the other managers that own fields of an object.
+// ownersOf returns the owners of fields of an object, without the agent's applies and the
+// writers of status.
 func ownersOf(live metav1.Object) (out []fieldOwner) {
 	for _, e := range live.GetManagedFields() {
 		if isOurs(e) || e.Subresource == "status" {
@@ -225,7 +230,8 @@ func ownersOf(live metav1.Object) (out []fieldOwner) {
 	return out
 }
 
-// owns reports whether the manager owns the field at path, or a part of it.
+// owns reports whether the manager owns the field at path, a part of it, or a value that
+// contains it.
 func (o fieldOwner) owns(path string) bool {
 	return slices.ContainsFunc(o.leaves, func(l leaf) bool { return covers(l.path, path) || covers(path, l.path) })
 }

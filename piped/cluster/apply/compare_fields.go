@@ -17,22 +17,21 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// difference is the difference of an object from Git. Git and live contain only the compared
-// fields.
+// difference is the difference of a live object from Git.
 type difference struct {
-	changes   []manifest.Change // by path
-	git, live *unstructured.Unstructured
-	note      string
+	changes   []manifest.Change          // sorted by path
+	git, live *unstructured.Unstructured // the compared fields
+	note      string                     // ObjectDrift.Note
 }
 
-// confirmed returns the difference between a live object and the answer to a dry run, in the
-// fields that the agent would own.
+// confirmed returns the difference between planned, the answer to a dry run of an apply, and
+// the live object, in the fields that the agent would own.
 func (r *comparison) confirmed(t *target, planned, live *unstructured.Unstructured) (difference, error) {
 	own, err := ownedFields(planned)
 	if err != nil {
 		return difference{}, err
 	}
-	if own.Empty() { // the API group's server tracks no ownership
+	if own.Empty() { // the extension server of the API group does not track ownership
 		return r.unowned(t, live), nil
 	}
 	git := planned.DeepCopy()
@@ -43,8 +42,8 @@ func (r *comparison) confirmed(t *target, planned, live *unstructured.Unstructur
 	return difference{changes: d.changes, git: limited(own, git), live: limited(own, live)}, nil
 }
 
-// unconfirmed returns the difference between Git and a live object whose dry run was
-// refused.
+// unconfirmed returns the difference between the object in Git and the live one when the dry
+// run of an apply was refused.
 func (r *comparison) unconfirmed(t *target, live *unstructured.Unstructured, refusal error) difference {
 	d := r.unowned(t, live)
 	d.note = "the API server refuses to try an apply, so this is what Git and the live object themselves say: " +
@@ -52,24 +51,25 @@ func (r *comparison) unconfirmed(t *target, live *unstructured.Unstructured, ref
 	return d
 }
 
-// unowned compares the object in Git with the live one, without the API server's defaulting
-// and normalisation.
+// unowned returns the difference between the object in Git and the live one, without the API
+// server's defaulting and normalisation.
 func (r *comparison) unowned(t *target, live *unstructured.Unstructured) difference {
 	git := t.desired.DeepCopy()
 	r.ignore(git, live)
 	return difference{changes: manifest.DiffLive(git, live), git: git, live: manifest.Limited(git, live)}
 }
 
-// ownedDiff collects the differences at the fields of a set.
+// ownedDiff collects the differences of two objects in the fields of a set.
 type ownedDiff struct{ changes []manifest.Change }
 
-// walk compares the fields of set in both values. A missing subtree is one difference.
+// walk compares the fields of set in the values git and live, which are at the place at. A
+// subtree that live lacks is one difference.
 func (d *ownedDiff) walk(at manifest.Place, set *fieldpath.Set, git, live any) {
 	for _, e := range elements(set) {
 		place, below := placeBelow(at, e), fieldsBelow(set, e)
 		g, l := found(git, e), found(live, e)
 		switch {
-		case len(g) == 0: // left to others
+		case len(g) == 0: // an ignored field that the live object lacks
 		case len(l) == 0:
 			if ours := withKeys(e, g[0], project(below, g[0])); below == nil || !isEmptyMap(ours) {
 				d.change(place, ours, nil)
@@ -97,7 +97,7 @@ func isEmptyMap(v any) bool {
 	return ok && len(m) == 0
 }
 
-// elements returns the first path elements of a set, in order.
+// elements returns the first elements of the paths of a set, sorted.
 func elements(set *fieldpath.Set) []fieldpath.PathElement {
 	var out []fieldpath.PathElement
 	for e := range set.Members.All() {
@@ -112,7 +112,7 @@ func elements(set *fieldpath.Set) []fieldpath.PathElement {
 	return out
 }
 
-// fieldsBelow returns the fields of a set below one of its elements, nil for none.
+// fieldsBelow returns the fields of a set below one of its elements; nil if there are none.
 func fieldsBelow(set *fieldpath.Set, e fieldpath.PathElement) *fieldpath.Set {
 	below, ok := set.Children.Get(e)
 	if !ok || below.Empty() {
@@ -121,8 +121,8 @@ func fieldsBelow(set *fieldpath.Set, e fieldpath.PathElement) *fieldpath.Set {
 	return below
 }
 
-// project reduces a value to the fields of set and the keys of list items. A nil set reduces
-// nothing. Unchanged parts are shared with v.
+// project returns a JSON value reduced to the fields of set and the key fields of list items;
+// for a nil set, v itself. The result shares values with v.
 func project(set *fieldpath.Set, v any) any {
 	if set == nil {
 		return v
@@ -151,7 +151,8 @@ func project(set *fieldpath.Set, v any) any {
 	return v
 }
 
-// withKeys returns a projected list item with its key fields.
+// withKeys returns projected, the projection of item, with the key fields of item that e
+// names. It returns values that are not keyed list items unchanged.
 func withKeys(e fieldpath.PathElement, item, projected any) any {
 	from, ok := item.(map[string]any)
 	to, both := projected.(map[string]any)
@@ -167,7 +168,7 @@ func withKeys(e fieldpath.PathElement, item, projected any) any {
 	return to
 }
 
-// limited reduces an object to its name and the fields of set.
+// limited returns an object reduced to its kind, its name and the fields of set.
 func limited(set *fieldpath.Set, u *unstructured.Unstructured) *unstructured.Unstructured {
 	fields, _ := project(set, u.Object).(map[string]any)
 	out := &unstructured.Unstructured{Object: fields}
@@ -183,7 +184,7 @@ func limited(set *fieldpath.Set, u *unstructured.Unstructured) *unstructured.Uns
 	return out
 }
 
-// placeBelow is the place of a path element below another one.
+// placeBelow returns the place of a path element below at.
 func placeBelow(at manifest.Place, e fieldpath.PathElement) manifest.Place {
 	switch {
 	case e.FieldName != nil:
@@ -210,8 +211,7 @@ type leaf struct {
 	steps []step
 }
 
-// leavesOf returns the fields of an entry of managed fields; none if they cannot be
-// read.
+// leavesOf returns the fields of an entry of managed fields; nil if they cannot be parsed.
 func leavesOf(e metav1.ManagedFieldsEntry) (out []leaf) {
 	set, err := setOf(e)
 	if err != nil {
@@ -228,7 +228,7 @@ func leavesOf(e metav1.ManagedFieldsEntry) (out []leaf) {
 	return out
 }
 
-// covers reports whether what is at path is, or is part of, what is at above.
+// covers reports whether path is equal to the path above or is below it.
 func covers(above, path string) bool {
 	rest, ok := strings.CutPrefix(path, above)
 	return ok && (rest == "" || above == "" || rest[0] == '.' || rest[0] == '[')

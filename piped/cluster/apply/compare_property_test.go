@@ -22,12 +22,12 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// mutationsPerKind is how many accepted changes of our fields each kind gets.
+// mutationsPerKind is the number of accepted mutations of our fields per kind.
 const mutationsPerKind = 5
 
-// TestEveryChangeOfOurFieldsIsFound: random changes of fields that we applied, of all
-// kinds, are reported where they are, and nothing else is; additions of others are
-// not reported.
+// TestEveryChangeOfOurFieldsIsFound: for all kinds, random changes of fields that we
+// applied must be reported at their path, and nothing else. Additions by others are not
+// reported.
 func TestEveryChangeOfOurFieldsIsFound(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -48,7 +48,7 @@ func TestEveryChangeOfOurFieldsIsFound(t *testing.T) {
 	}
 }
 
-// mutated is one object that somebody changes again and again.
+// mutated is one object that is mutated repeatedly.
 type mutated struct {
 	lab       *lab
 	manifests string
@@ -89,8 +89,8 @@ func (p *mutated) run(t *testing.T) (reported int) {
 	return reported
 }
 
-// restore puts the object back by an apply. Where the change stands in its way, such as
-// a port under another number that has the name of ours, it is undone first.
+// restore restores the object by an apply. A change that would conflict, such as a port
+// with another number and the name of ours, is undone first.
 func (p *mutated) restore(t *testing.T, before *unstructured.Unstructured) {
 	t.Helper()
 	takeOver := func(r *Request) { r.TakeOver = true }
@@ -106,13 +106,13 @@ func (p *mutated) restore(t *testing.T, before *unstructured.Unstructured) {
 	p.lab.apply(t, p.manifests, takeOver)
 }
 
-// spared reports whether a field is not changed by the test: it is no drift, or other
-// objects of the test would go with it.
+// spared reports whether the test must not change a field: the change would be no drift,
+// or would remove other objects of the test.
 func (p *mutated) spared(path string) bool {
 	switch {
 	case strings.Contains(path, manifest.AnnotationCommitHash), strings.Contains(path, manifest.AnnotationConfigHash):
 		return true
-	case path == "spec.replicas" && p.ref.Kind == "StatefulSet": // its autoscaler decides
+	case path == "spec.replicas" && p.ref.Kind == "StatefulSet": // its autoscaler scales it
 		return true
 	}
 	return p.ref.Kind == "CustomResourceDefinition" && strings.HasPrefix(path, "spec")
@@ -136,7 +136,7 @@ func (p *mutated) check(t *testing.T, m clustertest.Mutation, changed []string) 
 	t.Helper()
 	got := p.lab.compare(t, p.manifests, func(r *CompareRequest) { r.Only = []deploy.ObjectRef{p.ref} })[0]
 	if got.Problem != "" || (got.Drift != nil) != (len(changed) > 0) {
-		t.Errorf("%s: after %s, %q of ours differ, and it reports %s", p.ref, m.Patch, changed, asText(got))
+		t.Errorf("%s: after %s, our fields %q differ, and the comparison reports %s", p.ref, m.Patch, changed, asText(got))
 		return
 	}
 	if got.Drift == nil {
@@ -149,12 +149,12 @@ func (p *mutated) check(t *testing.T, m clustertest.Mutation, changed []string) 
 	for _, f := range got.Drift.Fields {
 		fields = append(fields, f.Path)
 		if !slices.ContainsFunc(changed, related(f.Path)) {
-			t.Errorf("%s: after %s, it reports %s, which has not changed", p.ref, m.Patch, f.Path)
+			t.Errorf("%s: after %s, the comparison reports %s, which has not changed", p.ref, m.Patch, f.Path)
 		}
 	}
 	for _, path := range changed {
 		if !slices.ContainsFunc(fields, related(path)) {
-			t.Errorf("%s: after %s, it does not report %s: %s", p.ref, m.Patch, path, asText(got))
+			t.Errorf("%s: after %s, the comparison does not report %s: %s", p.ref, m.Patch, path, asText(got))
 		}
 	}
 }
@@ -170,7 +170,7 @@ func asText(c Compared) string {
 	return string(text)
 }
 
-// foreign adds what is none of ours to the object, which must not be reported.
+// foreign adds fields that are not ours to the object; they must not be reported.
 func (p *mutated) foreign(t *testing.T) {
 	t.Helper()
 	for _, patch := range []string{

@@ -13,7 +13,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// refusing makes the cluster answer the dry runs of a lab, from when the test says so.
+// refusing makes the cluster answer dry runs with the status once the returned flag is
+// set.
 func (l *lab) refusing(t *testing.T, answer metav1.Status) *atomic.Bool {
 	t.Helper()
 	var on atomic.Bool
@@ -26,8 +27,8 @@ func (l *lab) refusing(t *testing.T, answer metav1.Status) *atomic.Bool {
 	return &on
 }
 
-// TestRefusedDryRuns: a dry run that is refused neither hides a difference nor makes
-// one; a report says that it is not confirmed, and why.
+// TestRefusedDryRuns: a refused dry run must neither hide a difference nor create one.
+// The report says that it is not confirmed, and why.
 func TestRefusedDryRuns(t *testing.T) {
 	forbidden := metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "admission webhook \"w.example.com\" denied the request: not today"}
 	l := newLab(t)
@@ -36,7 +37,7 @@ func TestRefusedDryRuns(t *testing.T) {
 	on.Store(true)
 	forget := func(r *CompareRequest) { r.Inventory = nil }
 	if got := l.found(l.compare(t, shop+"---\n"+calmDeployment, forget)); len(got) > 0 {
-		t.Errorf("without any change it finds %q", got)
+		t.Errorf("without any change the comparison finds %q", got)
 	}
 	l.as("kubectl-edit").patch(t, "apps/v1", "Deployment", "web", `[{"op":"replace","path":"/spec/template/spec/containers/1/image","value":"proxy:2"},
 		{"op":"remove","path":"/spec/template/spec/containers/0/env/0"},
@@ -58,7 +59,7 @@ func TestRefusedDryRuns(t *testing.T) {
 	}
 }
 
-// calmDeployment is written in ways in which it is not returned.
+// calmDeployment is written in a notation that differs from what the API server returns.
 const calmDeployment = `
 apiVersion: apps/v1
 kind: Deployment
@@ -74,8 +75,8 @@ spec:
       containers: [{name: web, image: "web:1", args: [], env: [{name: EMPTY, value: ""}], resources: {requests: {cpu: 1000m, memory: 1024Mi}, limits: {cpu: 2}}}]
 `
 
-// TestAFieldThatCannotBeChanged: what a dry run is refused for, because the live value
-// cannot be changed back, is drift.
+// TestAFieldThatCannotBeChanged: a live value of an immutable field is drift, although
+// the API server refuses the dry run.
 func TestAFieldThatCannotBeChanged(t *testing.T) {
 	const config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fixed}\ndata: {color: blue}\n"
 	l := newLab(t)
@@ -90,8 +91,8 @@ func TestAFieldThatCannotBeChanged(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeJudged: an object that cannot be read is said to be so and disturbs no
-// other; a cluster that cannot be reached is an error.
+// TestWhatCannotBeJudged: an object that cannot be read is reported as such and does not
+// affect the others; an unreachable cluster is an error.
 func TestWhatCannotBeJudged(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, shop)

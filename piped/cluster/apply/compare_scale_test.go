@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestScaledByHandAfterAnAutoscaler: replicas that are left to an autoscaler are looked
-// at again once a person writes them; without the autoscaler Git decides about them.
+// TestScaledByHandAfterAnAutoscaler: replicas that are left to an autoscaler are compared
+// again once a user writes them. Without the autoscaler, Git's value applies.
 func TestScaledByHandAfterAnAutoscaler(t *testing.T) {
 	const hpa = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n" +
 		"spec: {minReplicas: 1, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}\n"
@@ -22,7 +22,7 @@ func TestScaledByHandAfterAnAutoscaler(t *testing.T) {
 	l.drop(t, "autoscaling/v2", "HorizontalPodAutoscaler", "web")
 	l.as("kubectl").patch(t, "apps/v1", "Deployment", "web", `{"spec":{"replicas":9}}`, "scale")
 	if now := l.compare(t, shop)[2]; now.Mark == known.Mark {
-		t.Errorf("its mark is still %s: the watch does not tell that it was scaled by hand", now.Mark)
+		t.Errorf("its mark is still %s: the watch does not show that the Deployment was scaled by hand", now.Mark)
 	}
 	if diff := cmp.Diff([]string{"Deployment web spec.replicas: 2 -> 9 by kubectl (scale)"}, l.found(l.compare(t, shop))); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)

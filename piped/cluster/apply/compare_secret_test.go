@@ -33,8 +33,8 @@ spec:
     spec: {containers: [{name: web, image: "web:1", env: [{name: PASSWORD, value: hunter2}, {name: COLOR, value: blue}]}]}
 `
 
-// TestSecretsAreNotTold: what Secrets hold, and where a decrypted secret stands in Git,
-// neither of the two values is told, in no part of a report.
+// TestSecretsAreNotTold: no part of a report may contain the content of Secrets, or
+// either value of a field where Git has a decrypted secret.
 func TestSecretsAreNotTold(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, vault)
@@ -73,8 +73,8 @@ func TestSecretsAreNotTold(t *testing.T) {
 	}
 }
 
-// TestDiffOfAnObject: the diff shows what Git has and what is live of it, and leaves out
-// what is none of Git's.
+// TestDiffOfAnObject: the diff shows the declared and the live values, and leaves out
+// fields not managed by Git.
 func TestDiffOfAnObject(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, shop)
@@ -97,14 +97,15 @@ func TestDiffOfAnObject(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s\nof\n%s", diff, results[1].Drift.Diff)
 	}
 	if missing := results[0].Drift.Diff; !strings.Contains(missing, "-  color: blue\n") || strings.Contains(missing, "\n+ ") {
-		t.Errorf("diff of what is missing:\n%s", missing)
+		t.Errorf("diff of the missing object:\n%s", missing)
 	}
 	if results[2].Drift != nil {
 		t.Errorf("the Deployment differs: %+v", results[2].Drift)
 	}
 }
 
-// TestLongValuesAreCut: between two characters, and with a sign that there is more.
+// TestLongValuesAreCut: values are cut between two characters, with a sign that they were
+// cut.
 func TestLongValuesAreCut(t *testing.T) {
 	long := strings.Repeat("ä<", 1000)
 	got := display(long, false)
@@ -155,7 +156,7 @@ metadata: {name: gone}
 	if diff := cmp.Diff([]string{"ConfigMap left EXTRA", "Secret keys EXTRA"}, l.found(results)); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
-	// The color may have been decrypted for a commit that nobody knows any more.
+	// The color may have been decrypted for a commit that is no longer known.
 	if got := results[0].Drift.Diff; !strings.Contains(got, "+  color: (not told: it may be secret)\n") && !strings.Contains(got, "+  color: '(not told: it may be secret)'\n") || strings.Contains(got, "blue") {
 		t.Errorf("diff:\n%s", got)
 	}

@@ -36,8 +36,8 @@ spec:
       - {name: proxy, image: "proxy:1"}
 `
 
-// TestDriftIsFound: what somebody changes of what Git declares is reported, where it
-// is, with both values and who did it.
+// TestDriftIsFound: a change of a field that Git declares must be reported with its path,
+// both values and the user who made it.
 func TestDriftIsFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, l *lab)
@@ -120,7 +120,7 @@ func TestDriftIsFound(t *testing.T) {
 			}
 			again, sure := l.found(l.compare(t, shop)), l.found(l.compare(t, shop, confirmed))
 			if len(again) != len(got) || len(sure) != len(got) {
-				t.Errorf("another time it found %q, and when the API server confirms all %q", again, sure)
+				t.Errorf("a second comparison found %q, and one that the API server confirms %q", again, sure)
 			}
 		})
 	}
@@ -133,8 +133,8 @@ func (l *lab) drop(t *testing.T, apiVersion, kind, name string) {
 	}
 }
 
-// TestWhatAnObjectCosts: an object that was written but not changed is read, no more;
-// one that was changed back is tried once in each version.
+// TestWhatAnObjectCosts: an object that was written but not changed is only read. One
+// that was changed back gets one dry run per version.
 func TestWhatAnObjectCosts(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, shop)
@@ -160,7 +160,7 @@ func TestWhatAnObjectCosts(t *testing.T) {
 	l.as("somebody").patch(t, "v1", "ConfigMap", "settings", `{"data":{"more":"yes"}}`)
 	touched := look(Compared{Settled: true}, 0, 1)
 	if item := l.inventory["/ConfigMap/"+l.ns+"/settings"]; item.Mark == touched.Mark {
-		t.Error("the mark says nothing of the write")
+		t.Error("the mark does not show the write")
 	}
 	for _, color := range []string{"red", "blue"} {
 		l.as("kubectl-edit").patch(t, "v1", "ConfigMap", "settings", `{"data":{"color":"`+color+`"}}`)
@@ -171,8 +171,8 @@ func TestWhatAnObjectCosts(t *testing.T) {
 	look(Compared{}, 1, 2)
 }
 
-// TestAnApplyWouldChangeNothing: an object whose fields others have taken over, which
-// are left to them, is settled; what is known of it may be recorded anew.
+// TestAnApplyWouldChangeNothing: an object is in sync if others have taken over only
+// fields that are left to them. Its record may be updated.
 func TestAnApplyWouldChangeNothing(t *testing.T) {
 	l := newLab(t)
 	hpa := shop + `---

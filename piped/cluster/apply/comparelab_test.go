@@ -16,7 +16,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// compare compares the manifests with what is live. NS in them is the namespace.
+// compare compares the manifests with the live state. NS in the manifests is replaced by
+// the namespace.
 func (l *lab) compare(t *testing.T, manifests string, change ...func(*CompareRequest)) []Compared {
 	t.Helper()
 	apply := l.request(t, l.named(manifests))
@@ -36,10 +37,10 @@ func (l *lab) compare(t *testing.T, manifests string, change ...func(*CompareReq
 	return out
 }
 
-// named gives objects that are in no namespace a name of their own.
+// named replaces NS by the namespace, to give cluster-scoped objects unique names.
 func (l *lab) named(manifests string) string { return strings.ReplaceAll(manifests, "NS", l.ns) }
 
-// found says in words how objects compare, those in sync left out.
+// found describes the results in words, without the objects in sync.
 func (l *lab) found(results []Compared) []string {
 	var out []string
 	for _, c := range results {
@@ -63,7 +64,7 @@ func (l *lab) found(results []Compared) []string {
 	return out
 }
 
-// somebody is a client that writes in another name than ours.
+// somebody is a client that writes under another name than the agent's.
 type somebody struct {
 	lab     *lab
 	manager string
@@ -91,7 +92,7 @@ func (s somebody) object(t testing.TB, apiVersion, kind string) dynamic.Resource
 	return client.Resource(resource.GroupVersionResource).Namespace(s.lab.ns)
 }
 
-// patch changes an object by a JSON or a merge patch.
+// patch changes an object with a JSON patch or a merge patch.
 func (s somebody) patch(t testing.TB, apiVersion, kind, name, patch string, subresources ...string) {
 	t.Helper()
 	how := types.MergePatchType
@@ -117,7 +118,7 @@ func (s somebody) apply(t testing.TB, text string) {
 	}
 }
 
-// remove deletes what the test applied outside its namespace, when it ends.
+// removeAfter deletes the test's cluster-scoped objects when it ends.
 func (l *lab) removeAfter(t *testing.T, manifests string) {
 	t.Helper()
 	objs := parse(t, "app.yaml", l.named(manifests))
@@ -131,15 +132,15 @@ func (l *lab) removeAfter(t *testing.T, manifests string) {
 	})
 }
 
-// hider takes one text out of others, as the redactor of a source does.
+// hider removes one text from others, as the redactor of a source does.
 type hider string
 
 func (h hider) Text(s string) string { return strings.ReplaceAll(s, string(h), "[redacted]") }
 
-// confirmed asks the API server about every object.
+// confirmed requests a confirmation by the API server for every object.
 func confirmed(r *CompareRequest) { r.Confirm = true }
 
-// countDryRuns returns how many of the requests were dry runs, and how many there were.
+// countDryRuns returns the number of dry runs and of all requests.
 func (l *lab) countDryRuns() (dry, all int) {
 	for _, r := range l.requests.Take() {
 		all++

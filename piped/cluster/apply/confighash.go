@@ -21,44 +21,47 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// ConfigChange is the decision to give a workload's pod template another
-// config-hash annotation, which restarts its pods.
+// ConfigChange is the decision to change the config-hash annotation of a workload's pod
+// template, which restarts its pods.
 type ConfigChange struct {
-	Send string `json:"send"`          // the value it gets
-	Was  string `json:"was,omitempty"` // the value it had, "" for none
-	// Config is InventoryItem.ConfigHash as it was: the content that Was stood for;
-	// "" when that was unknown.
+	Send string `json:"send"`          // the new value
+	Was  string `json:"was,omitempty"` // the old value, "" for none
+	// Config is InventoryItem.ConfigHash before the change: the hash of the content that Was
+	// represents; "" when unknown.
 	Config string `json:"config,omitempty"`
 }
 
-// configs are the ConfigMaps and Secrets of a set.
+// configs are the ConfigMaps and Secrets of a set, by ConfigRef.
 type configs map[deploy.ObjectRef]*unstructured.Unstructured
 
 func newConfigs() configs { return configs{} }
 
+// add adds an object if it is a ConfigMap or Secret.
 func (c configs) add(ref deploy.ObjectRef, u *unstructured.Unstructured) {
 	if isConfig(ref) {
 		c[ConfigRef(ref.Kind, ref.Namespace, ref.Name)] = u
 	}
 }
 
+// ConfigRef returns the reference of a ConfigMap or Secret. It has no version, so that it can
+// be a map key.
 func ConfigRef(kind, namespace, name string) deploy.ObjectRef {
 	return deploy.ObjectRef{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// podConfig is the configuration that the pods of a workload reference in the set, and how
-// changes of it reach them.
+// podConfig is the configuration of the pods of an object: the ConfigMaps and Secrets that
+// they reference, and how changes of these reach running pods.
 type podConfig struct {
 	mode      kubernetes.PropagationMode
-	decisions []propagate.Decision // of what is outside of the set, too
-	refs      []deploy.ObjectRef   // in the set
-	fixed     []deploy.ObjectRef   // those that pods do not see change while they run
+	decisions []propagate.Decision // also for objects that are not in the set
+	refs      []deploy.ObjectRef   // the referenced objects in the set
+	fixed     []deploy.ObjectRef   // those of refs whose changes running pods do not see
 	all       string               // hash of the content of refs
-	hash      string               // the same of fixed
+	hash      string               // hash of the content of fixed
 }
 
-// of returns the configuration of a workload. Named are referenced objects that are not in
-// the set.
+// of returns the configuration of the pods of an object. Named are the objects outside of the
+// set that it includes.
 func (c configs) of(workload *unstructured.Unstructured, mode kubernetes.PropagationMode, named []manifest.Reference) podConfig {
 	p := podConfig{mode: mode}
 	p.decisions = propagate.Plan(mode, workload, func(r manifest.Reference) (propagate.Object, bool) {
@@ -83,7 +86,7 @@ func (c configs) of(workload *unstructured.Unstructured, mode kubernetes.Propaga
 	return p
 }
 
-// hash returns the hash of the content of objects of the set.
+// hash returns the hash of the content of these objects of the set.
 func (c configs) hash(refs []deploy.ObjectRef) string {
 	type content struct {
 		Ref  deploy.ObjectRef
@@ -96,7 +99,7 @@ func (c configs) hash(refs []deploy.ObjectRef) string {
 	return hashOf(all)
 }
 
-// hashOf returns the hash of parsed contents.
+// hashOf returns the hash, in hex, of a JSON value.
 func hashOf(content any) string {
 	text, err := json.Marshal(content) // sorts keys
 	if err != nil {
@@ -107,7 +110,7 @@ func hashOf(content any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// restarting returns the objects for whose changes the pods are restarted.
+// restarting returns the objects whose changes restart the pods of a workload.
 func (p podConfig) restarting() []deploy.ObjectRef {
 	switch p.mode {
 	case kubernetes.PropagateRestart:
@@ -118,8 +121,8 @@ func (p podConfig) restarting() []deploy.ObjectRef {
 	return nil
 }
 
-// annotation returns the config-hash of the configuration for whose changes the pods are
-// restarted, "" without any.
+// annotation returns the config-hash annotation: the shortened hash of the objects of
+// restarting, "" if there are none.
 func (p podConfig) annotation() string {
 	switch {
 	case len(p.restarting()) == 0:
@@ -130,9 +133,8 @@ func (p podConfig) annotation() string {
 	return p.hash[:configHashLength]
 }
 
-// recorded returns InventoryItem.ConfigHash: the hash of the whole configuration and, after a
-// colon, that of the part whose changes running pods do not see, unless that is all of it.
-// Rows of earlier agents, which restarted for every change, have only the first.
+// recorded returns InventoryItem.ConfigHash: "all:hash", or "all" if fixed contains all refs.
+// Items of earlier agents, which restarted pods for every change, have only "all".
 func (p podConfig) recorded() string {
 	if len(p.fixed) == len(p.refs) {
 		return p.all
@@ -140,8 +142,8 @@ func (p podConfig) recorded() string {
 	return p.all + ":" + p.hash
 }
 
-// sameFor reports whether the configuration for which pods are restarted is unchanged since
-// an InventoryItem.ConfigHash was recorded; sure is false when the hash cannot show it.
+// sameFor reports whether the objects of restarting are unchanged since an
+// InventoryItem.ConfigHash was recorded. Sure is false when nothing was recorded.
 func (p podConfig) sameFor(recorded string) (same, sure bool) {
 	all, hash, split := strings.Cut(recorded, ":")
 	switch {
@@ -150,15 +152,15 @@ func (p podConfig) sameFor(recorded string) (same, sure bool) {
 	case recorded == "":
 		return false, false
 	case p.mode == kubernetes.PropagateRestart, len(p.fixed) == len(p.refs), !split:
-		// An unsplit hash does not show which part has changed, and a deployment that
-		// failed half-way may have written it.
+		// A hash without a colon does not show which part has changed. A deployment that
+		// failed before its end may have recorded it.
 		return false, true
 	}
 	return hash == p.hash, true
 }
 
-// stampOf returns the config-hash annotation that DesiredDigest includes for an
-// InventoryItem.ConfigHash.
+// stampOf returns the config-hash annotation that DesiredDigest includes for a podConfig.all
+// or InventoryItem.ConfigHash; "" if the configuration is unknown or empty.
 func stampOf(recorded string) string {
 	all, _, _ := strings.Cut(recorded, ":")
 	if len(all) < configHashLength || all == newConfigs().hash(nil) {
@@ -167,9 +169,9 @@ func stampOf(recorded string) string {
 	return all[:configHashLength]
 }
 
-// digestWorkload sets the configuration of a workload's pods, its digest, and whether it is
-// the object that was applied last, regardless of its configuration. The digest includes
-// the whole configuration in every mode, so that a change of the mode alone writes
+// digestWorkload sets a workload's config, digest, same and restarts, and the config-hash
+// annotation of its desired object. Same ignores the content of the configuration. The digest
+// includes the whole configuration in every mode, so that a change of only the mode writes
 // nothing.
 func (r *applyRun) digestWorkload(t *target, set configs) {
 	t.config = r.podConfig(t, set)
@@ -183,7 +185,8 @@ func (r *applyRun) digestWorkload(t *target, set configs) {
 	t.desired = stamped(t.desired, t.config.annotation())
 }
 
-// podConfig returns the configuration of the pods of a target.
+// podConfig returns the configuration of the pods of a target. It sets r.invalid if the
+// target's annotation of the propagation mode is invalid.
 func (r *applyRun) podConfig(t *target, set configs) podConfig {
 	mode, err := propagate.Mode(t.desired, r.req.Propagation)
 	if err != nil && r.invalid == nil {
@@ -192,7 +195,8 @@ func (r *applyRun) podConfig(t *target, set configs) podConfig {
 	return set.of(t.desired, mode, r.req.Named)
 }
 
-// stamped returns a workload with a config-hash, as it is for "".
+// stamped returns a copy of a workload with this config-hash annotation, or the workload
+// itself if hash is "".
 func stamped(workload *unstructured.Unstructured, hash string) *unstructured.Unstructured {
 	if hash == "" {
 		return workload
@@ -202,10 +206,11 @@ func stamped(workload *unstructured.Unstructured, hash string) *unstructured.Uns
 	return workload
 }
 
-// configHashLength is how much of a hash the annotation holds, as in PipeCD.
+// configHashLength is the length of the config-hash annotation, as in PipeCD.
 const configHashLength = 10
 
-// contentOf returns the parts of a ConfigMap or Secret that pods can read.
+// contentOf returns data and binaryData of a ConfigMap or Secret, decoded, without empty
+// fields.
 func contentOf(u *unstructured.Unstructured) map[string]any {
 	out := map[string]any{}
 	for _, field := range []string{"data", "binaryData"} {
@@ -221,8 +226,8 @@ func contentOf(u *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// decoded returns values without base64, which has several encodings of one value. Invalid
-// base64 is left to the API server to refuse.
+// decoded returns a copy of data with its base64 values decoded, because base64 has several
+// encodings of one value. Invalid base64 remains unchanged: the API server refuses it.
 func decoded(data map[string]any) map[string]any {
 	out := make(map[string]any, len(data))
 	for key, value := range data {
@@ -236,7 +241,7 @@ func decoded(data map[string]any) map[string]any {
 	return out
 }
 
-// setConfigHash sets the config-hash annotation of a pod template; "" removes it.
+// setConfigHash sets the config-hash annotation of a workload's pod template; "" removes it.
 func setConfigHash(workload *unstructured.Unstructured, hash string) {
 	path := []string{"spec", "template", "metadata", "annotations"}
 	annotations, _, err := unstructured.NestedMap(workload.Object, path...)
@@ -255,18 +260,20 @@ func setConfigHash(workload *unstructured.Unstructured, hash string) {
 		unstructured.RemoveNestedField(workload.Object, path...)
 		return
 	}
-	_ = unstructured.SetNestedMap(workload.Object, annotations, path...) // fails on a template that is none, which the API server refuses
+	// It fails on a malformed template, which the API server refuses.
+	_ = unstructured.SetNestedMap(workload.Object, annotations, path...)
 }
 
-// configHash returns the config-hash annotation of a pod template.
+// configHash returns the config-hash annotation of a workload's pod template, "" for none.
 func configHash(workload *unstructured.Unstructured) string {
 	hash, _, _ := unstructured.NestedString(workload.Object, "spec", "template", "metadata", "annotations", manifest.AnnotationConfigHash)
 	return hash
 }
 
-// decideRestarts decides with which config-hash each changed live workload is sent: the live
-// one, unless the configuration of its pods has changed since it was last applied. If that
-// is unknown, the live configuration decides.
+// decideRestarts sets the config-hash annotation of each changed workload that exists. It
+// retains the live one unless the configuration of the pods has changed since the last apply;
+// if the inventory does not show that, it compares the live content. It records the changed
+// annotations in r.restarts.
 func (r *applyRun) decideRestarts(ctx context.Context) error {
 	live := map[deploy.ObjectRef]*target{}
 	for _, t := range r.targets {
@@ -316,8 +323,8 @@ func (r *applyRun) decideRestarts(ctx context.Context) error {
 	return nil
 }
 
-// configChanged reports whether the live content of these ConfigMaps and Secrets differs
-// from what is about to be applied.
+// configChanged reports whether the live content of one of these ConfigMaps and Secrets
+// differs from the content that is about to be applied.
 func (r *applyRun) configChanged(ctx context.Context, refs []deploy.ObjectRef, targets map[deploy.ObjectRef]*target) (bool, error) {
 	for _, ref := range refs {
 		t := targets[ref]

@@ -17,7 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// withSettings is a ConfigMap, and a workload of a kind that reads it in some way.
+// withSettings returns a ConfigMap and a workload of the kind, which reads it.
 func withSettings(kind, greeting, labels, pod string) string {
 	return `
 apiVersion: v1
@@ -53,9 +53,8 @@ func (l *lab) configHash(t *testing.T, kind string) (generation int64, hash stri
 	return u.GetGeneration(), configHash(u)
 }
 
-// TestConfigHash: a workload restarts when what its containers get from the set
-// has changed in a way that they do not see while they run, and for nothing else, unless
-// its mode says otherwise.
+// TestConfigHash: a workload restarts if configuration changed in a way that its running
+// containers do not see, and for no other reason, unless its mode says otherwise.
 func TestConfigHash(t *testing.T) {
 	const restart, auto, off = kubernetes.PropagateRestart, kubernetes.PropagateAuto, kubernetes.PropagateOff
 	for name, c := range map[string]struct {
@@ -82,7 +81,7 @@ func TestConfigHash(t *testing.T) {
 			}
 			l.apply(t, withSettings(c.kind, "hello", "", c.pod))
 			if writes := l.writes(); len(writes) > 0 {
-				t.Errorf("writes of what is unchanged: %v", writes)
+				t.Errorf("an apply without changes writes: %v", writes)
 			}
 			l.apply(t, withSettings(c.kind, "hello", "tier: front", c.pod))
 			if g, hash := l.configHash(t, c.kind); g != generation || hash != first {
@@ -96,14 +95,14 @@ func TestConfigHash(t *testing.T) {
 	}
 }
 
-// forget loses what was recorded, as with a lost database.
+// forget deletes the recorded state, as if the database were lost.
 func (l *lab) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inventory = map[string]deploy.InventoryItem{}
 }
 
-// setLiveHash writes a config-hash as another tool does; "" takes it away.
+// setLiveHash writes a config-hash as another tool does; "" removes it.
 func (l *lab) setLiveHash(t *testing.T, hash string) {
 	t.Helper()
 	value := `null`
@@ -117,8 +116,8 @@ func (l *lab) setLiveHash(t *testing.T, hash string) {
 	}
 }
 
-// TestForeignConfigHashIsCarried: what is live stays until the content changes,
-// whoever wrote it, and even if it is none.
+// TestForeignConfigHashIsCarried: the live config-hash stays until the content changes,
+// whichever tool wrote it, even if there is none.
 func TestForeignConfigHashIsCarried(t *testing.T) {
 	for name, foreign := range map[string]string{"PipeCD's": "mkf7th2k9d", "none": ""} {
 		for known, forget := range map[string]bool{"known": false, "first seen": true} {
@@ -137,7 +136,7 @@ func TestForeignConfigHashIsCarried(t *testing.T) {
 				}
 				l.apply(t, withSettings("Deployment", "hello", "", envPod))
 				if writes := l.writes(); len(writes) > 0 {
-					t.Errorf("writes of what is unchanged: %v", writes)
+					t.Errorf("an apply without changes writes: %v", writes)
 				}
 				if forget {
 					l.forget()
@@ -151,8 +150,8 @@ func TestForeignConfigHashIsCarried(t *testing.T) {
 	}
 }
 
-// TestRestartSurvivesACrash: what decided for a restart is written when the agent
-// dies; the repeated run restarts all the same.
+// TestRestartSurvivesACrash: the agent dies after it has written the change that requires
+// a restart. The repeated run must still restart the workload.
 func TestRestartSurvivesACrash(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, withSettings("Deployment", "hello", "", envPod))
@@ -172,7 +171,7 @@ func TestRestartSurvivesACrash(t *testing.T) {
 		t.Fatalf("%v, recorded %v", err, recorded)
 	}
 	if live := l.get(t, "ConfigMap", "settings"); contentOf(live)["data"].(map[string]any)["greeting"] != "bye" {
-		t.Fatal("the ConfigMap was not written before the end")
+		t.Fatal("the ConfigMap was not written before the crash")
 	}
 	l.apply(t, withSettings("Deployment", "bye", "", envPod), func(r *Request) { r.Restarts = recorded })
 	_, after := l.configHash(t, "Deployment")
@@ -181,8 +180,8 @@ func TestRestartSurvivesACrash(t *testing.T) {
 	}
 }
 
-// TestRollbackBringsTheConfigHashBack: the template becomes what it was to the
-// byte, so that its ReplicaSet is used again.
+// TestRollbackBringsTheConfigHashBack: a rollback must restore the template byte for
+// byte, so that its ReplicaSet is reused.
 func TestRollbackBringsTheConfigHashBack(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, withSettings("Deployment", "hello", "", envPod))
@@ -192,7 +191,7 @@ func TestRollbackBringsTheConfigHashBack(t *testing.T) {
 		journalOf(r).begin = func(i Intent) { changes = i.Restarts }
 	})
 	if _, hash := l.configHash(t, "Deployment"); hash == "mkf7th2k9d" {
-		t.Fatal("nothing to bring back")
+		t.Fatal("no config-hash to restore")
 	}
 	l.apply(t, withSettings("Deployment", "hello", "", envPod), func(r *Request) { r.Undo = changes })
 	if _, hash := l.configHash(t, "Deployment"); hash != "mkf7th2k9d" {
@@ -200,8 +199,8 @@ func TestRollbackBringsTheConfigHashBack(t *testing.T) {
 	}
 }
 
-// TestSecretsCompareByContent: base64 has more than one way to be written, and
-// stringData is another.
+// TestSecretsCompareByContent: other base64 encodings of the same content, or stringData,
+// must not restart the workload.
 func TestSecretsCompareByContent(t *testing.T) {
 	l := newLab(t)
 	const pod = `containers: [{name: c, image: "registry.example/web:v1", envFrom: [{secretRef: {name: key}}]}]`
@@ -217,8 +216,8 @@ func TestSecretsCompareByContent(t *testing.T) {
 	}
 }
 
-// volumes is a set of a ConfigMap that a Deployment mounts, and one that it reads by its
-// environment.
+// volumes returns two ConfigMaps and a Deployment that mounts the first and reads the
+// second through its environment.
 func volumes(mounted, env, annotations string) string {
 	return `
 apiVersion: v1
@@ -240,14 +239,14 @@ spec:
 `
 }
 
-// TestAChangeOfTheModeRestartsNothing: whatever the mode was when something changed, and
-// whichever it becomes, the template stays until the content changes again, also with
-// what an agent recorded that knew no modes.
+// TestAChangeOfTheModeRestartsNothing: for every old and new mode, the template must stay
+// until the content changes again, also with an inventory recorded by an agent without
+// modes.
 func TestAChangeOfTheModeRestartsNothing(t *testing.T) {
 	const restart, auto, off, nudge = kubernetes.PropagateRestart, kubernetes.PropagateAuto, kubernetes.PropagateOff, kubernetes.PropagateNudge
 	for name, c := range map[string]struct {
 		from, to kubernetes.PropagationMode
-		older    bool // the inventory is of such an agent
+		older    bool // the inventory was recorded by an agent without modes
 	}{
 		"restart to auto": {restart, auto, false}, "restart to auto, after an upgrade": {restart, auto, true}, "auto to restart": {auto, restart, false},
 		"off to restart": {off, restart, false}, "nudge to auto": {nudge, auto, false}, "restart to off": {restart, off, false},
@@ -297,8 +296,8 @@ func (l *lab) template(t *testing.T) any {
 	return template
 }
 
-// TestOnlyWhatIsMountedChanges: the workload is not written, and what is recorded of it
-// is of the new content.
+// TestOnlyWhatIsMountedChanges: the workload must not be written, and its record must
+// hold the new content.
 func TestOnlyWhatIsMountedChanges(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, volumes("a", "b", ""))
@@ -313,9 +312,9 @@ func TestOnlyWhatIsMountedChanges(t *testing.T) {
 	}
 }
 
-// TestUpgradeAndContentChange: an agent that knew no modes recorded one hash of all content.
-// It does not tell what changed, and what is live does not either after a deployment that
-// ended between the ConfigMap and the workload: the workload restarts, once.
+// TestUpgradeAndContentChange: an agent without modes recorded one hash of all content,
+// which does not show what changed. Live objects do not show it either if a deployment
+// ended between the ConfigMap and the workload. The workload must restart, once.
 func TestUpgradeAndContentChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		mounted, env string
@@ -359,8 +358,7 @@ func TestUpgradeAndContentChange(t *testing.T) {
 	}
 }
 
-// TestAnnotationOverridesTheMode, and one that is none is refused before anything is
-// written.
+// TestAnnotationOverridesTheMode: an invalid mode is refused before anything is written.
 func TestAnnotationOverridesTheMode(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, volumes("a", "b", `pipecd.dev/config-propagation: "off"`))

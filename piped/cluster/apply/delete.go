@@ -22,48 +22,47 @@ import (
 // concurrency bounds the concurrent requests of one apply or delete.
 const concurrency = 16
 
-// goneFor is how long a deletion waits for finalizers before it goes on.
+// goneFor is how long a deletion waits for an object to be gone before it continues.
 const goneFor = time.Minute
 
-// podsGoneFor is goneFor where the deletion waits for pods to terminate.
+// podsGoneFor is goneFor for deletions that wait for pods to terminate.
 const podsGoneFor = 5 * time.Minute
 
-// Delete deletes the objects of items from the cluster, in the reverse of the
-// order of applying, and waits for each level to be gone, at most a minute: a finalizer
-// that remains is logged.
+// Delete deletes the objects of items from the cluster, in the reverse order of applying. It
+// waits until each level is gone, at most a minute, and logs the finalizers that remain then.
 //
-// Only the object that was applied is deleted. An object with another UID, one that was
-// marked as another application's or agent's since, and one with the policy to keep it
-// (manifest.AnnotationResourcePolicy) are left alone, which is logged. An object that
-// changes between read and deletion is read again, for the cluster's retry time. Objects
-// that are gone are no error. An item that fails does not prevent the deletion of others;
-// the error names every one. Ended are the items that the application no longer has: gone,
-// or no longer its own.
+// Delete removes only the object that was applied. It skips and logs an object with another
+// UID, one that is not marked as the application's and the agent's any more, and one whose
+// manifest.AnnotationResourcePolicy is keep. An object that changes between read and deletion
+// is read again, for the cluster's retry time. Objects that are gone already are no error. A
+// failure does not prevent the deletion of other objects; the error names every failed one.
+// Ended are the items whose objects are gone or no longer the application's.
 func (c *Client) Delete(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
 	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationBackground, goneFor, nil}.run(ctx, items)
 	return ended, failuresOf(left)
 }
 
-// DeleteWithPods is Delete with foreground propagation: a workload is gone only when its
-// pods are. It waits at most five minutes for each level.
+// DeleteWithPods is Delete with foreground propagation: a workload is gone only when its pods
+// are gone. It waits at most five minutes for each level.
 func (c *Client) DeleteWithPods(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
 	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationForeground, podsGoneFor, nil}.run(ctx, items)
 	return ended, failuresOf(left)
 }
 
-// RemoveLevel is DeleteWithPods for the objects of one level of a Removal. It waits at most
-// a minute; the caller calls it again for the rest.
+// RemoveLevel is DeleteWithPods for the objects of one level of a Removal. It waits at most a
+// minute. The caller calls it again for the objects in left.
 func (c *Client) RemoveLevel(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, left []LeftObject) {
 	return deletion{c, pipedID, log, metav1.DeletePropagationForeground, goneFor, nil}.run(ctx, items)
 }
 
-// LeftObject is an object that was not deleted, or not yet.
+// LeftObject is an object that was not deleted or is still being deleted.
 type LeftObject struct {
 	Item   deploy.InventoryItem
-	Reason string // why, for a person
-	Err    error  // what failed; nil when nothing did
+	Reason string // why, for users
+	Err    error  // the error of the deletion; nil when it did not fail
 }
 
+// failuresOf returns the joined errors of left, nil if there are none.
 func failuresOf(left []LeftObject) error {
 	errs := make([]error, len(left))
 	for i, l := range left {
@@ -80,10 +79,11 @@ type deletion struct {
 	pipedID     string
 	log         deploy.StageLog
 	propagation metav1.DeletionPropagation
-	patience    time.Duration // how long a level is waited for
-	wait        func(error)   // says once why the deletion waits; set by run
+	patience    time.Duration // the maximum wait for a level to be gone
+	wait        func(error)   // for Retry: logs once why the deletion waits; set by run
 }
 
+// run deletes the items level by level. Each of items is either in ended or in left.
 func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended []deploy.InventoryItem, left []LeftObject) {
 	d.wait = d.LogOnce(d.log)
 	groups := byLevel(items, func(i deploy.InventoryItem) schema.GroupKind { return manifest.GroupKind(i.Object) })
@@ -103,7 +103,7 @@ func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended 
 				return nil
 			})
 		}
-		_ = g.Wait() // what fails is in remains
+		_ = g.Wait() // the errors are in remains
 		for i, item := range group {
 			if over[i] {
 				ended = append(ended, item)
@@ -115,8 +115,8 @@ func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended 
 	return ended, left
 }
 
-// item deletes one object. Over reports whether the application no longer has it; reason
-// explains why it still does.
+// item deletes one object and waits until it is gone. Over reports whether the object is gone
+// or no longer the application's; reason explains why it remains.
 func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over bool, reason string, err error) {
 	var resource cluster.ServedKind
 	err = d.Retry(ctx, d.wait, func(ctx context.Context) (err error) {
@@ -124,7 +124,7 @@ func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over boo
 		return err
 	})
 	if errors.Is(err, cluster.ErrUnknownKind) {
-		return true, "", nil // its definition is gone, and every object of it with that
+		return true, "", nil // the definition was deleted, and with it all its objects
 	}
 	if err != nil {
 		return false, "", d.Classify(err)
@@ -147,10 +147,9 @@ func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over boo
 	return d.awaitGone(ctx, client, item)
 }
 
-// own deletes the object unless it is not the one that was applied any more, or is
-// to be kept; left then says why, and over whether it has ended for its application.
-// Only the object as it was read is deleted: the error is a conflict when it has
-// changed since, upon which RetryWrite comes again, and it is decided on anew.
+// own reads the object and deletes it unless standing returns a reason to leave it; left and
+// over are then those of standing. The deletion is a compare-and-swap: if the object has
+// changed since it was read, the error is a conflict, which RetryWrite retries.
 func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (left string, over bool, err error) {
 	live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
 	if err != nil {
@@ -160,15 +159,15 @@ func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, it
 		return left, over, nil
 	}
 	as := metav1.Preconditions{UID: &live.UID}
-	if live.ResourceVersion != "" { // what is served by others than the API server itself may have none
+	if live.ResourceVersion != "" { // objects of extension API servers may have none
 		as.ResourceVersion = &live.ResourceVersion
 	}
 	return "", false, client.Delete(ctx, item.Object.Name, metav1.DeleteOptions{Preconditions: &as, PropagationPolicy: &d.propagation})
 }
 
-// standing says why a live object is not to be deleted, "" if it is: it is not the
-// one that was applied any more, with which it is over for its application, or is to
-// be kept.
+// standing returns the reason why a live object must not be deleted, "" if it may be. Over
+// reports that the object is not the applied one, or is not the application's any more; it
+// is false if the object is the application's and its resource policy is keep.
 func standing(live *metav1.PartialObjectMetadata, pipedID string, item deploy.InventoryItem) (left string, over bool) {
 	if string(live.UID) != item.UID {
 		return "another object has taken its name", true
@@ -188,8 +187,8 @@ func standing(live *metav1.PartialObjectMetadata, pipedID string, item deploy.In
 	return "", false
 }
 
-// awaitGone waits until the object is gone, and reports whether it is; reason explains why
-// it is not.
+// awaitGone waits until the object is gone, at most d.patience. If it is not gone then, reason
+// names its finalizers. The error is only that of ctx's end.
 func (d deletion) awaitGone(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (gone bool, reason string, err error) {
 	var finalizers []string
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, d.patience, true, func(ctx context.Context) (bool, error) {
@@ -198,7 +197,7 @@ func (d deletion) awaitGone(ctx context.Context, client metadata.ResourceInterfa
 			return true, nil
 		}
 		if err != nil {
-			return false, nil // asked again until the time is over
+			return false, nil // retried until the timeout
 		}
 		finalizers = live.Finalizers
 		return string(live.UID) != item.UID, nil

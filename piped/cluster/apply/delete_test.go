@@ -73,8 +73,8 @@ metadata: {name: taken}
 	}
 }
 
-// TestDeleteDecidesAnewOnWhatHasChanged: what becomes another's after it was looked at
-// stays; what only changes goes.
+// TestDeleteDecidesAnewOnWhatHasChanged: an object that gets another owner after it was
+// read stays; one that only changes is deleted.
 func TestDeleteDecidesAnewOnWhatHasChanged(t *testing.T) {
 	l := newLab(t)
 	client := clustertest.Shared(t).Client(t).CoreV1().ConfigMaps(l.ns)
@@ -89,7 +89,7 @@ func TestDeleteDecidesAnewOnWhatHasChanged(t *testing.T) {
 		mu.Lock()
 		patch := patches[name]
 		if r.Method == http.MethodDelete {
-			delete(patches, name) // once, after it was read
+			delete(patches, name) // once, after the object was read
 		}
 		mu.Unlock()
 		if r.Method == http.MethodDelete && patch != "" {
@@ -118,7 +118,7 @@ func TestDeleteGoesTheOtherWayRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	var deletes []string
-	conflicts := l.requests.Conflicts // repeated: the object had changed since it was read
+	conflicts := l.requests.Conflicts // the object had changed since it was read, so the request was repeated
 	for _, r := range l.requests.Take() {
 		if i := slices.Index(conflicts, r); i >= 0 {
 			conflicts = slices.Delete(conflicts, i, i+1)
@@ -142,7 +142,7 @@ func TestApplyWaitsForADeletionToEnd(t *testing.T) {
 	if err := client.Delete(ctx, "held", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The finalizer goes when the apply says that it waits.
+	// The finalizer is removed when the apply logs that it waits.
 	done := make(chan error, 1)
 	go func() {
 		for line := range l.log.lines {

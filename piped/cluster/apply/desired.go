@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// desired returns what is sent to the API server for obj: a copy that is marked
-// as owned and holds nothing that only a server writes.
+// desired returns the object to apply for obj: a copy with the owner's annotations and label,
+// and without status and the metadata that only the API server writes.
 func desired(obj manifest.Object, owner manifest.Ownership) *unstructured.Unstructured {
 	u := obj.DeepCopy()
 	manifest.Annotate(u, owner)
@@ -30,14 +30,14 @@ func desired(obj manifest.Object, owner manifest.Ownership) *unstructured.Unstru
 	return u
 }
 
-// builtIn reports whether null and absent mean the same for objects of the kind,
-// as they do for all kinds the API server holds in Go types.
+// builtIn reports whether a null field equals an absent one in objects of the kind, as in all
+// kinds that the API server implements by Go types.
 func builtIn(gvk schema.GroupVersionKind) bool {
 	return !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io")
 }
 
-// dropNulls removes the null fields of v, at any depth: templates write them for
-// what is not set, and applied they would count as owned.
+// dropNulls removes the null fields of v, a JSON value, at any depth. Templates write null for
+// values that are not set, and the agent would own such fields after an apply.
 func dropNulls(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -55,8 +55,8 @@ func dropNulls(v any) {
 	}
 }
 
-// foldStringData moves stringData into data as the API server would: applied as
-// it is, a key removed from it later would stay in data.
+// foldStringData moves stringData of a Secret into data, as the API server does. If stringData
+// were applied, a key that Git removes later would remain in data.
 func foldStringData(secret map[string]any) {
 	plain, ok := secret["stringData"].(map[string]any)
 	if !ok {
@@ -80,13 +80,13 @@ func foldStringData(secret map[string]any) {
 	delete(secret, "stringData")
 }
 
-// merged returns annotations, which are a copy already, with one more.
+// merged sets a key of annotations and returns annotations.
 func merged(annotations map[string]string, key, value string) map[string]string {
 	annotations[key] = value
 	return annotations
 }
 
-// setCommit names the commit that last changed u, which is annotated.
+// setCommit sets the annotation of the commit that last changed u. U must have annotations.
 func setCommit(u *unstructured.Unstructured, commit string) {
 	u.SetAnnotations(merged(u.GetAnnotations(), manifest.AnnotationCommitHash, commit))
 }

@@ -1,12 +1,13 @@
-// Package apply makes objects of applications so in a cluster as Git declares them: it
-// applies them by server-side apply, compares them with what is live (Client.Compare),
-// prunes and deletes them, and waits for the health of those that are no workloads.
+// Package apply changes the objects of an application in a cluster to the state that Git
+// declares. It applies them by server-side apply, compares them with the live objects
+// (Client.Compare), prunes and deletes them, and waits for the health of those that are not
+// workloads. Workloads are Deployments, StatefulSets and DaemonSets.
 //
-// Compare decides by the ownership of fields first, then by their values, and in doubt by
-// a dry run of the apply. It reads from managedFields which fields the agent owns, and
-// needs no schema.
+// Compare evaluates the ownership of fields first, then their values, and if these differ
+// from the last apply, a dry run of the apply. It reads from managedFields which fields the
+// agent owns, and needs no schema.
 //
-// The package decides nothing about deployments: it knows no stages, stores nothing and
-// never waits for a rollout. What must survive a crash is passed to the caller (Journal)
-// at the moment it must be written.
+// The package makes no decision about deployments: it has no stages, stores nothing and never
+// waits for a rollout. State that must survive a crash is passed to the caller (Journal) at
+// the moment it must be stored.
 package apply

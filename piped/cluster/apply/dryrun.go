@@ -18,8 +18,9 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// findNamespaces checks that every namespace of the new objects exists, is part of the set,
-// or may be created.
+// findNamespaces checks that the namespace of every new object exists, is part of the set, or
+// may be created (Request.AutoCreateNamespace). It adds the latter to r.newNamespaces, and
+// excludes objects in new namespaces from the dry run.
 func (r *applyRun) findNamespaces(ctx context.Context) error {
 	inSet := map[string]*target{}
 	for _, t := range r.targets {
@@ -31,7 +32,7 @@ func (r *applyRun) findNamespaces(ctx context.Context) error {
 	for _, t := range r.changed() {
 		name := t.ref.Namespace
 		if t.live != nil || name == "" {
-			continue // where an object lives there is a namespace
+			continue // a live object proves that its namespace exists
 		}
 		if ns := inSet[name]; ns != nil {
 			if ns.live == nil {
@@ -62,6 +63,8 @@ func (r *applyRun) findNamespaces(ctx context.Context) error {
 	return nil
 }
 
+// namespaceExists reports whether a namespace exists, which is assumed without the permission
+// to read it. A namespace that is being deleted is an error of kind Invalid.
 func (r *applyRun) namespaceExists(ctx context.Context, name string) (bool, error) {
 	if name == metav1.NamespaceDefault {
 		return true, nil
@@ -76,14 +79,15 @@ func (r *applyRun) namespaceExists(ctx context.Context, name string) (bool, erro
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
-	case err == nil, apierrors.IsForbidden(err): // without the right to read it, the requests of the objects decide
+	case err == nil, apierrors.IsForbidden(err): // a dry run detects a missing namespace
 		return true, nil
 	}
 	return false, fmt.Errorf("look for namespace %q: %w", name, r.cluster.Classify(err))
 }
 
 // dryRun dry-runs every changed object, so that a set with an invalid object changes nothing.
-// It logs the objects that cannot be dry-run on their own.
+// It sets planned, collisions and recreated of the targets. It skips objects that need other
+// objects of the set, such as their namespace or kind, to exist first.
 func (r *applyRun) dryRun(ctx context.Context) error {
 	newCRDs := r.changedCRDs()
 	for _, t := range r.changed() {
@@ -120,23 +124,24 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 			return nil
 		}
 		if !r.firstContact(t) || !hasClientSide(t.live) {
-			t.planned = planned // else it still holds what adopting the object removes
+			t.planned = planned // otherwise it still contains the fields that adopt removes
 		}
 		return t.explainCollisions(r.cluster.explain(t.source, "apply", err))
 	})
 	return refused(together(errs))
 }
 
-// refused returns the error of a dry run because of which nothing was changed.
+// refused adds to the error of the dry runs that nothing was changed, unless the cluster did
+// not answer.
 func refused(err error) error {
 	if err == nil || deploy.IsKind(err, deploy.Unavailable) {
-		return err // then nothing is known about the objects
+		return err
 	}
 	return deploy.Errorf(deploy.KindOf(err), "nothing was changed: %w", err)
 }
 
-// dryRunOne dry-runs one object. Planned is the answer for a workload, nil for other objects,
-// of which only a refusal matters.
+// dryRunOne dry-runs one object. Planned is the API server's answer for a workload, nil for
+// other objects. The error is unclassified.
 func (r *applyRun) dryRunOne(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	err = r.cluster.Retry(ctx, r.wait, func(ctx context.Context) error {
 		answer, err := r.cluster.patch(ctx, t, metav1.DryRunAll)
@@ -146,16 +151,17 @@ func (r *applyRun) dryRunOne(ctx context.Context, t *target) (planned *unstructu
 	return planned, err
 }
 
-// serverSideApply sends object, a variant of t's desired object, and returns the whole
-// answer.
+// serverSideApply applies object, a variant of t's desired object, by server-side apply and
+// returns the API server's answer. It uses force: the agent becomes the owner of fields that
+// conflict.
 func (c *Client) serverSideApply(ctx context.Context, t *target, object *unstructured.Unstructured, dryRun ...string) (*unstructured.Unstructured, error) {
 	return c.ResourceClient(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, object,
 		metav1.ApplyOptions{FieldManager: cluster.FieldManager, Force: true, DryRun: dryRun})
 }
 
-// patch sends one object by server-side apply. The answer is the whole object
-// (*unstructured.Unstructured), except for a dry run of an object that is no workload,
-// whose answer is metadata.
+// patch applies t's desired object by server-side apply. The answer is a whole object
+// (*unstructured.Unstructured). For a dry run of an object that is not a workload it is only
+// metadata (*metav1.PartialObjectMetadata).
 func (c *Client) patch(ctx context.Context, t *target, dryRun ...string) (metav1.Object, error) {
 	if t.isWorkload() || len(dryRun) == 0 {
 		answer, err := c.serverSideApply(ctx, t, t.desired, dryRun...)
@@ -177,7 +183,7 @@ func (c *Client) patch(ctx context.Context, t *target, dryRun ...string) (metav1
 	return answer, nil
 }
 
-// changedCRDs returns the kinds whose definitions this apply writes.
+// changedCRDs returns the kinds whose CustomResourceDefinitions this apply writes.
 func (r *applyRun) changedCRDs() map[schema.GroupKind]bool {
 	var crds []*unstructured.Unstructured
 	for _, t := range r.changed() {
@@ -190,8 +196,8 @@ func (r *applyRun) changedCRDs() map[schema.GroupKind]bool {
 	return kinds
 }
 
-// cannotTry explains why the refusal of a dry run does not imply that the apply would be
-// refused; "" when it does.
+// cannotTry returns the reason why the API server may accept the apply although it refused the
+// dry run with err; "" if there is none.
 func (r *applyRun) cannotTry(t *target, err error) string {
 	switch {
 	case err == nil:
@@ -204,12 +210,14 @@ func (r *applyRun) cannotTry(t *target, err error) string {
 	return ""
 }
 
-// needsPolicies reports whether admission depends on other objects of the set.
+// needsPolicies reports whether the admission of an object may depend on objects of
+// levelPolicies, such as service accounts and roles.
 func needsPolicies(t *target) bool {
 	kind := manifest.GroupKind(t.ref)
 	return kind == schema.GroupKind{Kind: "Pod"} || levelOf(kind) == levelBindings
 }
 
+// createsPolicies reports whether this apply creates objects of levelPolicies.
 func (r *applyRun) createsPolicies() bool {
 	return slices.ContainsFunc(r.changed(), func(t *target) bool {
 		return t.live == nil && levelOf(manifest.GroupKind(t.ref)) == levelPolicies

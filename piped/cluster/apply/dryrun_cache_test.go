@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestDryRunsAreLimited: a hundred at once, then twenty a second.
+// TestDryRunsAreLimited: a hundred at once, then twenty per second.
 func TestDryRunsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trials, began := newDryRuns(), time.Now()
@@ -23,13 +23,13 @@ func TestDryRunsAreLimited(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if trials.wait(ended) == nil {
-			t.Error("one is admitted for somebody who does not wait any more")
+			t.Error("a dry run is admitted although its caller has gone")
 		}
 	})
 }
 
-// TestVerdicts: of each object the last version is known, against what it was compared
-// with; how many are is bounded.
+// TestVerdicts: the cache holds the last version of each object with the comparison it
+// belongs to, and its size is bounded.
 func TestVerdicts(t *testing.T) {
 	trials := newDryRuns()
 	trials.remember("a", "1", "x")
@@ -43,7 +43,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	trials.remember("a", "2", "x")
 	if trials.known("a", "1", "x") || !trials.known("a", "2", "x") {
-		t.Error("not the last version is known")
+		t.Error("the known version is not the last one")
 	}
 	for i := range maxVerdicts + 10 {
 		trials.remember(strconv.Itoa(i), "1", "x")

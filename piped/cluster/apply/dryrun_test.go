@@ -10,9 +10,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRefusalsThatAreNone covers what an API server of today cannot be made to
-// answer, or only with other credentials: webhooks with side effects, and
-// admission that looks for an object the same set creates.
+// TestRefusalsThatAreNone covers responses that a current API server does not give, or
+// only with other credentials: webhooks with side effects, and admission that needs an
+// object that the same set creates.
 func TestRefusalsThatAreNone(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	account := &target{ref: deploy.ObjectRef{Version: "v1", Kind: "ServiceAccount", Name: "robot"}, changed: true}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// several joins errors of several objects in one line.
+// several joins the errors of several objects in one line, unlike errors.Join.
 type several []error
 
 // Error returns the messages, separated by semicolons.
@@ -20,7 +20,7 @@ func (s several) Error() string {
 // Unwrap returns the errors.
 func (s several) Unwrap() []error { return s }
 
-// together joins the errors that are not nil.
+// together joins the errors that are not nil; it returns nil if all are. It changes errs.
 func together(errs []error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(errs) {

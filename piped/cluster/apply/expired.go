@@ -7,17 +7,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Expires reports whether Kubernetes deletes an object some time after it has
-// finished: a Job with ttlSecondsAfterFinished.
+// Expires reports whether an object is a Job with ttlSecondsAfterFinished, which Kubernetes
+// deletes that many seconds after it has finished.
 func Expires(u *unstructured.Unstructured) (seconds int64, ok bool) {
 	seconds, ok, _ = unstructured.NestedInt64(u.Object, "spec", "ttlSecondsAfterFinished")
 	return seconds, ok && cluster.IsJob(u.GroupVersionKind().GroupKind())
 }
 
-// leaveExpired leaves a Job alone that has done its work and expired: creating it
-// again would run it again. It has if it was applied as it is now before the
-// application's last success, which waited for its end; of what is taken over it is
-// supposed.
+// leaveExpired reports whether a target is a Job that has finished and that Kubernetes has
+// deleted since, and then marks it as unchanged: creating it would run it again. A missing Job
+// has finished if it was applied in its present form before Request.LastSuccess, because that
+// deployment waited for its end. When the application is adopted, every missing Job that
+// Expires counts as finished.
 func (r *applyRun) leaveExpired(t *target) bool {
 	seconds, ok := Expires(t.desired)
 	if !ok || t.live != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// explain returns the error of a request about an object: what was being done, to what, why
-// it failed, and what to change.
+// explain returns the classified error of a request for an object. The message contains the
+// action (doing, such as "apply"), the object, the cause and what to change. Nil remains nil.
 func (c *Client) explain(obj manifest.Object, doing string, err error) error {
 	if err == nil {
 		return nil
@@ -33,7 +33,7 @@ func (c *Client) explain(obj manifest.Object, doing string, err error) error {
 	case apierrors.IsNotFound(err):
 		return deploy.Errorf(deploy.Invalid, "%s: its namespace or its kind is not there (any more): %w", what, err)
 	case cluster.IsSchemaError(err) && ref.Kind == "Secret":
-		// The API server's message quotes the value.
+		// The API server's message is omitted, because it quotes the secret value.
 		return deploy.Errorf(deploy.Invalid, "%s: a field is unknown, a value of stringData is not text, or one of data is not base64: %w", what, errRefused)
 	case cluster.IsSchemaError(err):
 		return deploy.Errorf(deploy.Invalid, "%s: %w", what, err)
@@ -42,10 +42,10 @@ func (c *Client) explain(obj manifest.Object, doing string, err error) error {
 	return deploy.Errorf(deploy.KindOf(err), "%s: %w", what, err)
 }
 
-// errRefused ends a message whose causes were listed by field.
+// errRefused replaces the API server's error in messages that list its causes by field.
 var errRefused = errors.New("refused by the API server")
 
-// wayToReplace returns how to replace an object with an immutable field.
+// wayToReplace returns the advice on how to change an immutable field by replacing the object.
 func wayToReplace(obj manifest.Object) string {
 	const byHand = "or delete the live object and sync again"
 	if !replaceable(obj.GroupVersionKind().GroupKind()) {
@@ -54,7 +54,7 @@ func wayToReplace(obj manifest.Object) string {
 	return "have it deleted and created anew with the annotation " + manifest.AnnotationForceSyncByReplace + `: "` + replaceEnabled + `", ` + byHand
 }
 
-// causes lists what the API server found wrong, by field.
+// causes formats the API server's causes as "field: message; ...", or err without causes.
 func causes(err error) string {
 	found := causesOf(err)
 	if len(found) == 0 {
@@ -67,12 +67,12 @@ func causes(err error) string {
 	return strings.Join(out, "; ")
 }
 
-// longestValue bounds the values of the API server's messages that are repeated: a whole pod
-// template is unreadable and may contain secrets.
+// longestValue is the maximum length of a value that is repeated from the API server's
+// message: a whole pod template is unreadable and may contain secrets.
 const longestValue = 120
 
-// withoutContent leaves a long value out of a message such as "Invalid value:
-// {...}: field is immutable".
+// withoutContent removes a long value from a message such as "Invalid value: {...}: field is
+// immutable".
 func withoutContent(message string) string {
 	const quotes = "Invalid value: "
 	end := strings.LastIndex(message, ": ")
@@ -82,12 +82,13 @@ func withoutContent(message string) string {
 	return "Invalid value" + message[end:]
 }
 
-// immutableWords are the API server's words for an immutable field, for which it has no
-// reason code.
+// immutableWords are parts of the API server's messages for immutable fields. It has no reason
+// code for them.
 func immutableWords() []string {
 	return []string{"immutable", "updates to ", "may not change", "may not be changed", "cannot change", "cannot be changed"}
 }
 
+// saysImmutable reports whether the message of a cause is about an immutable field.
 func saysImmutable(message string) bool {
 	return slices.ContainsFunc(immutableWords(), func(words string) bool { return strings.Contains(message, words) })
 }

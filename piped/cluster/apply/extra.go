@@ -16,11 +16,11 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// DescribeExtra returns, in their order, the live state of the objects of req.Only, which the
-// application has in the cluster but no longer in Git. It ignores req.Objects and the
-// ignore rules. Each object is drift unless it is gone or terminating, is not marked as
-// the application's, was created by a controller, or is excluded by an annotation
-// (Ignored). What cannot be read is reported per object. The error is as that of Compare.
+// DescribeExtra evaluates the objects of req.Only, which the application has applied and Git
+// no longer contains. It returns a result for each, in the order of req.Only, and ignores
+// req.Objects and req.Ignore. A live object is drift (DriftExtra), unless it is being deleted
+// (Missing), is excluded by an annotation (Ignored), is not marked as the application's, or
+// has a controller. An object that cannot be read has a Problem. The error is as in Compare.
 func (c *Client) DescribeExtra(ctx context.Context, req CompareRequest) ([]Compared, error) {
 	brief := c.brief()
 	out := make([]Compared, len(req.Only))
@@ -38,6 +38,7 @@ func (c *Client) DescribeExtra(ctx context.Context, req CompareRequest) ([]Compa
 	return out, nil
 }
 
+// describeExtra is DescribeExtra for one object. Its error is unclassified.
 func (c *Client) describeExtra(ctx context.Context, req CompareRequest, ref deploy.ObjectRef) (Compared, error) {
 	out := Compared{Object: ref}
 	live, err := c.readExtra(ctx, ref, req.Diff)
@@ -64,9 +65,10 @@ func (c *Client) describeExtra(ctx context.Context, req CompareRequest, ref depl
 	return out, nil
 }
 
-// redacted returns an object that is no longer in Git without its texts, because it is
-// unknown which of them are decrypted secrets. Names, labels, our annotations and the field
-// names remain. The content of Secrets is redacted by the difference itself.
+// redacted returns an object that is no longer in Git with its strings redacted, because the
+// agent does not know which of them are decrypted secrets. The name, the labels, the agent's
+// annotations and all field names remain. It returns Secrets unchanged: manifest.Difference
+// redacts their content.
 func redacted(u *unstructured.Unstructured) *unstructured.Unstructured {
 	if manifest.Confidential(u.GetAPIVersion(), u.GetKind(), "") {
 		return u
@@ -90,7 +92,7 @@ func redacted(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// withoutTexts returns a copy of a JSON value with its strings replaced.
+// withoutTexts returns a copy of a JSON value with all strings redacted.
 func withoutTexts(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -111,14 +113,14 @@ func withoutTexts(v any) any {
 	return v
 }
 
-// marks reports whether a live object has the application's marks.
+// marks reports whether a live object has the label and the annotations of the application.
 func (req CompareRequest) marks(live metav1.Object) bool {
 	annotations := live.GetAnnotations()
 	return live.GetLabels()[manifest.LabelApplication] == req.ApplicationID &&
 		annotations[manifest.AnnotationApplication] == req.ApplicationID && annotations[manifest.AnnotationPiped] == req.PipedID
 }
 
-// readExtra reads an object whole, or its metadata.
+// readExtra reads an object, if whole is false only its metadata. The error is unclassified.
 func (c *Client) readExtra(ctx context.Context, ref deploy.ObjectRef, whole bool) (live metav1.Object, err error) {
 	err = c.Retry(ctx, nil, func(ctx context.Context) error {
 		resource, err := c.FindKind(ctx, manifest.GVK(ref))

@@ -11,10 +11,10 @@ import (
 	"github.com/c785c783/piped/piped/cluster"
 )
 
-// OwnedHash returns a hash of the fields that the agent owns by server-side
-// apply, "" when it owns none. A field loses its owner when another manager changes or
-// removes it, so an unchanged hash means that no manager changed what was applied. It does
-// not cover changes that an admission webhook makes to writes of other managers.
+// OwnedHash returns a hash of the names of the fields that the agent owns by server-side
+// apply, "" when it owns none. A manager that changes or removes a field takes it from its
+// owner, so an unchanged hash means that no other manager changed the applied fields. It does
+// not detect changes that an admission webhook makes to the writes of other managers.
 func OwnedHash(fields []metav1.ManagedFieldsEntry) string {
 	var owned []string
 	for _, e := range fields {
@@ -34,12 +34,13 @@ func OwnedHash(fields []metav1.ManagedFieldsEntry) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// isOurs reports whether an entry of managed fields is of the agent's server-side applies.
 func isOurs(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == cluster.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
-// canonical sorts the keys of a JSON object: the order differs between the
-// encodings in which an object is read.
+// canonical returns a JSON object with sorted keys, because their order depends on the
+// encoding (JSON or protobuf) in which an object was read.
 func canonical(raw []byte) string {
 	var v map[string]any
 	if json.Unmarshal(raw, &v) != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// ForeignRequest is an application whose objects Foreign reads.
+// ForeignRequest describes an application whose foreign objects Foreign returns.
 type ForeignRequest struct {
 	ApplicationID string
 	PipedID       string
@@ -30,11 +30,11 @@ type ForeignRequest struct {
 	Propagation   kubernetes.PropagationMode // as in Request
 }
 
-// Foreign returns the live objects that the application declares but that are not marked as
-// its own, which the first apply would take over, sorted by kind and name. Hooks and
-// objects of unknown kinds are skipped. Nothing is written: dry runs show what an apply
-// would change. The error is Unavailable when the cluster does not answer, and Invalid
-// when the agent may not read an object.
+// Foreign returns the live objects that the application declares and that are not marked as
+// its own, so that its first apply would take them over. They are sorted by key, and Changes
+// shows by a dry run whether the apply would change their content. Foreign skips hooks and
+// objects of unknown kinds, and writes nothing. The error is of kind Unavailable when the
+// cluster does not answer, and Invalid when the agent may not read an object.
 func (c *Client) Foreign(ctx context.Context, req ForeignRequest) ([]deploy.AdoptedObject, error) {
 	known, err := c.placed(ctx, req)
 	if err != nil {
@@ -75,7 +75,8 @@ func (c *Client) Foreign(ctx context.Context, req ForeignRequest) ([]deploy.Adop
 	return out, nil
 }
 
-// placed returns the objects of served kinds with their namespaces.
+// placed returns copies of the objects, without hooks and unknown kinds, with their
+// namespaces.
 func (c *Client) placed(ctx context.Context, req ForeignRequest) ([]manifest.Object, error) {
 	var mu sync.Mutex
 	var out []manifest.Object
@@ -106,14 +107,15 @@ func (c *Client) placed(ctx context.Context, req ForeignRequest) ([]manifest.Obj
 	return out, g.Wait()
 }
 
-// marked reports whether a live object has the application's marks.
+// marked reports whether a live object has the label and the annotations of the application.
 func (r *applyRun) marked(live metav1.Object) bool {
 	annotations := live.GetAnnotations()
 	return annotations[manifest.AnnotationApplication] == r.req.ApplicationID && annotations[manifest.AnnotationPiped] == r.req.PipedID &&
 		live.GetLabels()[manifest.LabelApplication] == r.req.ApplicationID
 }
 
-// managersOf returns the field managers of an object without those of subresources.
+// managersOf returns the field managers of an object, sorted, without those that wrote only
+// subresources.
 func managersOf(live metav1.Object) (managers []string) {
 	for _, e := range live.GetManagedFields() {
 		if e.Subresource == "" {
@@ -124,8 +126,8 @@ func managersOf(live metav1.Object) (managers []string) {
 	return slices.Compact(managers)
 }
 
-// changes reports whether an apply changes more of the object than ownership and
-// annotations. A refusal by the API server counts as a change.
+// changes reports, by a dry run, whether an apply would change the content of the object
+// (sameContent). It returns true if the API server refuses the dry run.
 func (r *applyRun) changes(ctx context.Context, t *target) (changed bool, err error) {
 	client := r.cluster.ResourceClient(t.resource, t.ref.Namespace)
 	err = r.cluster.Retry(ctx, nil, func(ctx context.Context) error {

@@ -12,12 +12,14 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// sameContent reports whether two states of an object differ in nothing but whose it
-// is, its annotations, its status and what the API server counts.
+// sameContent reports whether two states of an object are equal, apart from status and
+// metadata. Of metadata it compares only name, namespace, finalizers and the labels other than
+// the application's.
 func sameContent(a, b *unstructured.Unstructured) bool {
 	return reflect.DeepEqual(contentOnly(a), contentOnly(b))
 }
 
+// contentOnly returns a copy of an object with only the fields that sameContent compares.
 func contentOnly(u *unstructured.Unstructured) map[string]any {
 	out := u.DeepCopy()
 	delete(out.Object, "status")
@@ -31,9 +33,9 @@ func contentOnly(u *unstructured.Unstructured) map[string]any {
 	return out.Object
 }
 
-// withoutClientSide returns planned, the result of an apply over live, without the fields
-// that only kubectl owns, which the first apply removes (adopt). Some reports whether there
-// are any.
+// withoutClientSide returns planned, the result of an apply over live, without the fields that
+// only clientSideManagers own: the first apply removes them (adopt). Some reports whether
+// there are such fields; reduced is nil otherwise.
 func withoutClientSide(live, planned *unstructured.Unstructured) (reduced *unstructured.Unstructured, some bool, err error) {
 	managers := clientSideManagers()
 	dropped, kept := fieldpath.NewSet(), fieldpath.NewSet()
@@ -77,7 +79,7 @@ func withoutClientSide(live, planned *unstructured.Unstructured) (reduced *unstr
 	return reduced, true, nil
 }
 
-// holdsBelow reports whether fields of the set are part of what is at a path.
+// holdsBelow reports whether a set contains fields below a path.
 func holdsBelow(set *fieldpath.Set, path fieldpath.Path) bool {
 	for _, e := range path {
 		set = set.WithPrefix(e)
@@ -85,8 +87,8 @@ func holdsBelow(set *fieldpath.Set, path fieldpath.Path) bool {
 	return !set.Empty()
 }
 
-// removePath takes what is at a path out of v, a value of JSON, and returns v; what is
-// not there is passed over.
+// removePath removes the value at a path from v, a JSON value, and returns v. It changes v,
+// unless the path does not exist.
 func removePath(v any, path fieldpath.Path) any {
 	if len(path) == 0 {
 		return v
@@ -119,7 +121,7 @@ func removePath(v any, path fieldpath.Path) any {
 	return v
 }
 
-// selects reports whether a path element means this item of a list.
+// selects reports whether a path element addresses this item of a list by key or value.
 func selects(e fieldpath.PathElement, item any) bool {
 	switch {
 	case e.Value != nil:

@@ -12,7 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// asKubectl creates the objects of manifests as kubectl does, each with a change.
+// asKubectl creates the objects of the manifests as kubectl does, each modified by a
+// change.
 func (l *lab) asKubectl(t *testing.T, manager, manifests string) {
 	t.Helper()
 	objs, err := l.Resolve(context.Background(), parse(t, "live.yaml", manifests), l.ns, nil)
@@ -68,25 +69,25 @@ spec:
     spec: {containers: [{name: web, image: "registry.example/web:v1", envFrom: [{configMapRef: {name: c}}], ports: [{containerPort: 80}]}]}
 `
 
-// TestForeign: live objects that are not the application's are told with who manages
-// them, and whether an apply changes more than whose they are. What the API server
-// fills in is no change.
+// TestForeign: live objects that are not the application's are reported with their
+// manager, and with whether an apply would change more than their ownership. Defaults of
+// the API server are no change.
 func TestForeign(t *testing.T) {
 	for name, c := range map[string]struct {
 		manager string
 		live    func(string) string
-		changes string // the kinds that change
+		changes string // the kinds that an apply would change
 	}{
 		"as Git has it":                 {"kubectl-client-side-apply", nil, ""},
 		"created with kubectl":          {"kubectl-create", nil, ""},
 		"of another tool":               {"helm", nil, ""},
-		"with a value that Git has not": {"helm", func(s string) string { return strings.ReplaceAll(s, `a: "1"`, `a: "2"`) }, "ConfigMap Deployment"}, // which is restarted
+		"with a value that Git has not": {"helm", func(s string) string { return strings.ReplaceAll(s, `a: "1"`, `a: "2"`) }, "ConfigMap Deployment"}, // the Deployment restarts
 		"with a field of kubectl": {"kubectl-client-side-apply", func(s string) string {
 			return strings.ReplaceAll(s, "replicas: 1", "replicas: 1\n  minReadySeconds: 3")
 		}, "Deployment"},
 		"with a field of another tool": {"helm", func(s string) string {
 			return strings.ReplaceAll(s, "replicas: 1", "replicas: 1\n  minReadySeconds: 3")
-		}, ""}, // which stays
+		}, ""}, // the additional field stays
 		"with a list entry of kubectl": {"kubectl-client-side-apply", func(s string) string {
 			return strings.ReplaceAll(s, "[{port: 80}]", "[{name: a, port: 80}, {name: b, port: 81}]")
 		}, "Service"},
@@ -113,14 +114,14 @@ func TestForeign(t *testing.T) {
 					changes = append(changes, o.Object.Kind)
 				}
 				if o.Object.Namespace != l.ns || o.OwnerApplicationID != "" || len(o.Managers) == 0 || o.Managers[0] != c.manager {
-					t.Errorf("told %+v", o)
+					t.Errorf("got %+v", o)
 				}
 			}
 			if diff := cmp.Diff([]string{"ConfigMap", "Secret", "Service", "Deployment"}, kinds); diff != "" {
 				t.Errorf("kinds (-want +got):\n%s", diff)
 			}
 			if got := strings.Join(changes, " "); got != c.changes {
-				t.Errorf("%q change, want %q", got, c.changes)
+				t.Errorf("an apply would change %q, want %q", got, c.changes)
 			}
 			if diff := cmp.Diff(before, l.versions(t)); diff != "" {
 				t.Errorf("something was written (-before +after):\n%s", diff)
@@ -129,7 +130,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// versions returns the generations and labels of the objects, which writing changes.
+// versions returns the generations and labels of the objects, which a write changes.
 func (l *lab) versions(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -139,13 +140,13 @@ func (l *lab) versions(t *testing.T) map[string]string {
 	return out
 }
 
-// TestForeignLeavesOutWhatIsOurs: applied objects are told only once they are marked as
-// another's.
+// TestForeignLeavesOutWhatIsOurs: objects that we applied are reported only after they
+// are marked as another application's.
 func TestForeignLeavesOutWhatIsOurs(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, everyKind)
 	if got := l.foreign(t, everyKind); len(got) != 0 {
-		t.Errorf("of what was applied there is told %+v", got)
+		t.Errorf("applied objects are reported as foreign: %+v", got)
 	}
 	patch := []byte(`{"metadata":{"annotations":{"pipecd.dev/application":"app-2"}}}`)
 	if _, err := l.Typed().CoreV1().ConfigMaps(l.ns).Patch(context.Background(), "c", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -153,6 +154,6 @@ func TestForeignLeavesOutWhatIsOurs(t *testing.T) {
 	}
 	got := l.foreign(t, everyKind)
 	if len(got) != 1 || got[0].Object.Name != "c" || got[0].OwnerApplicationID != "app-2" || got[0].Changes {
-		t.Errorf("told %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }

@@ -15,22 +15,22 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// hashSuffix is how generators end the name of a ConfigMap or Secret whose name
-// changes with its content: kustomize's ten characters, or a hash in hex.
+// hashSuffix matches the end of the name of a ConfigMap or Secret that a generator has named
+// by a hash of its content: kustomize's ten characters, or hex.
 var hashSuffix = regexp.MustCompile(`-([2456789bcdfghkmt]{10}|[0-9a-f]{8,64})$`)
 
-// Generated reports whether the object is a ConfigMap or Secret with a hash in its
-// name: there is another for each content, and earlier revisions of workloads use
-// the earlier ones.
+// Generated reports whether the object is a ConfigMap or Secret with a content hash in its
+// name. Each content is another object, and earlier revisions of workloads reference earlier
+// objects.
 func Generated(ref deploy.ObjectRef) bool {
 	return ref.Group == "" && (ref.Kind == "ConfigMap" || ref.Kind == "Secret") && hashSuffix.MatchString(ref.Name)
 }
 
-// InUse returns which candidates, of the ConfigMaps and Secrets with a hash in their name,
-// a retained revision of a workload references: a ReplicaSet or ControllerRevision that
-// one of the owners (UIDs) controls. Without them that revision could not start pods. The
-// result maps keys of objects to the name of the revision. It sends no request without
-// such a candidate.
+// InUse returns the candidates that are Generated and that a retained revision of a workload
+// references; without them that revision could not start pods. A revision is a ReplicaSet or
+// ControllerRevision that one of the owners, a set of UIDs, controls. The result maps
+// deploy.ObjectRef.Key of a candidate to kind and name of a revision. Without Generated
+// candidates, InUse sends no request.
 func (c *Client) InUse(ctx context.Context, candidates []deploy.InventoryItem, owners map[string]bool) (map[string]string, error) {
 	namespaces := map[string]bool{}
 	for _, item := range candidates {
@@ -60,14 +60,14 @@ func (c *Client) InUse(ctx context.Context, candidates []deploy.InventoryItem, o
 	return used, nil
 }
 
-// revision is one pod template that a workload keeps.
+// revision is one pod template that the API server retains for a workload.
 type revision struct {
-	name  string // with its kind
+	name  string // kind and name
 	owner *metav1.OwnerReference
-	pods  *unstructured.Unstructured // holds the template as a ReplicaSet does
+	pods  *unstructured.Unstructured // has the template in spec.template
 }
 
-// revisions returns what the workloads of a namespace keep of their templates.
+// revisions returns the ReplicaSets and ControllerRevisions of a namespace.
 func (c *Client) revisions(ctx context.Context, namespace string) (out []revision, err error) {
 	err = c.Retry(ctx, nil, func(ctx context.Context) error {
 		out = nil
@@ -94,8 +94,8 @@ func (c *Client) revisions(ctx context.Context, namespace string) (out []revisio
 	return out, err
 }
 
-// newRevision reads a revision's content, a part of a workload in JSON. One of no
-// workload we know uses nothing.
+// newRevision returns the revision whose content is JSON with spec.template. Content that is
+// not such an object, which other controllers may store, references nothing.
 func newRevision(kind string, meta *metav1.ObjectMeta, content []byte) revision {
 	pods := &unstructured.Unstructured{}
 	if json.Unmarshal(content, &pods.Object) != nil || pods.Object == nil {

@@ -22,25 +22,24 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// healthPatience is how long an object may stay without any change on its way to
-// health, unless HealthRequest.Patience says otherwise: as long as Kubernetes
-// itself gives a Deployment.
+// healthPatience is the default of HealthRequest.Patience: the default progress deadline of a
+// Deployment.
 const healthPatience = 10 * time.Minute
 
 // HealthRequest describes what AwaitHealthy waits for.
 type HealthRequest struct {
-	Objects []manifest.Object // resolved; those without health are not asked for
+	Objects []manifest.Object // resolved; those without health (HasHealth) are skipped
 	Checks  []config.HealthCheck
-	// Patience is how long an object may stay without any change. Default 10 min.
+	// Patience is how long an object may remain InProgress without any change. Default 10 min.
 	Patience time.Duration
 	Log      deploy.StageLog
 }
 
-// AwaitHealthy waits until every object that has health (package health) is
-// Current. It ends early when one has failed, is gone, or has not changed for the
-// request's patience; a Job or Pod that runs may take as long as ctx lasts. The
-// error then wraps an *Unhealthy for each of them. When ctx ends, its
-// cause is returned. Workloads are not waited for: package rollout does that.
+// AwaitHealthy waits until every object of the request that HasHealth is health.Current. It
+// returns an error that wraps an *Unhealthy per object when objects have failed, are gone, or
+// have not changed for Patience, which does not apply to running Jobs and Pods. When ctx ends,
+// the error wraps its cause. AwaitHealthy does not wait for workloads: package rollout
+// evaluates them.
 func (c *Client) AwaitHealthy(ctx context.Context, req HealthRequest) error {
 	if req.Patience == 0 {
 		req.Patience = healthPatience
@@ -69,13 +68,14 @@ func (c *Client) AwaitHealthy(ctx context.Context, req HealthRequest) error {
 // Unhealthy is the error of an object that does not become healthy.
 type Unhealthy struct {
 	Object deploy.ObjectRef
-	Reason string // for a person
+	Reason string // for users
 }
 
 // Error names the object and the reason.
 func (u *Unhealthy) Error() string { return u.Object.String() + ": " + u.Reason }
 
-// HasHealth reports whether AwaitHealthy waits for objects such as this one.
+// HasHealth reports whether AwaitHealthy waits for an object: it is not a workload, and its
+// kind has health (health.Has).
 func HasHealth(obj manifest.Object, checks []config.HealthCheck) bool {
 	gvk := obj.GroupVersionKind()
 	return !IsWorkload(gvk.GroupKind()) && health.Has(gvk, checks)
@@ -86,22 +86,22 @@ type healthWait struct {
 	cluster *Client
 	req     HealthRequest
 	waiting []*patient
-	lazy    map[string]bool // classes of claims that are bound at first use, as far as known
+	lazy    map[string]bool // whether a storage class binds claims at first use, if read
 }
 
-// patient is an object that is not healthy yet.
+// patient is an object that AwaitHealthy waits for.
 type patient struct {
 	obj     manifest.Object
 	ref     deploy.ObjectRef
 	status  health.Status
 	reason  string
-	version string    // of the object when it was last seen to change
-	since   time.Time // when that was
+	version string    // the resource version at the last check
+	since   time.Time // when version last changed
 }
 
 func (p *patient) String() string { return fmt.Sprintf("%s: %s", p.ref, p.reason) }
 
-// round checks every awaited object, and retains those that are not healthy yet.
+// round checks every object of h.waiting, and removes the healthy ones.
 func (h *healthWait) round(ctx context.Context) error {
 	errs := make([]error, len(h.waiting))
 	for i, p := range h.waiting {
@@ -150,7 +150,8 @@ func (h *healthWait) check(ctx context.Context, p *patient) error {
 	return nil
 }
 
-// ttlHint says what to do when Kubernetes deletes a Job too soon after its end.
+// ttlHint returns advice, as the end of a message, for a Job that Kubernetes may have deleted
+// too soon after its end; "" for other objects.
 func ttlHint(obj manifest.Object) string {
 	seconds, ok := Expires(obj.Unstructured)
 	if !ok {
@@ -159,13 +160,12 @@ func ttlHint(obj manifest.Object) string {
 	return fmt.Sprintf("; its ttlSecondsAfterFinished is %d: raise it if Kubernetes was faster than the agent", seconds)
 }
 
-// RunsToEnd reports whether an object does its work once and ends: a Job, and a
-// Pod that is not started again.
+// RunsToEnd reports whether an object runs to completion: it is a Job or health.RunsOnce.
 func RunsToEnd(u *unstructured.Unstructured) bool {
 	return cluster.IsJob(u.GroupVersionKind().GroupKind()) || health.RunsOnce(u)
 }
 
-// logChange logs why an object is awaited when that changes.
+// logChange records the status and reason of an object, and logs a change of them.
 func (h *healthWait) logChange(p *patient, status health.Status, reason string) {
 	waited := p.status != ""
 	changed := p.status != status || p.reason != reason
@@ -180,7 +180,8 @@ func (h *healthWait) logChange(p *patient, status health.Status, reason string) 
 	}
 }
 
-// readObject reads a whole object, nil when there is none.
+// readObject reads a whole object. It returns nil without an error if the object does not
+// exist. The error is unclassified.
 func (c *Client) readObject(ctx context.Context, ref deploy.ObjectRef) (live *unstructured.Unstructured, err error) {
 	err = c.Retry(ctx, nil, func(ctx context.Context) error {
 		resource, err := c.Lookup(ctx, manifest.GVK(ref))
@@ -196,8 +197,8 @@ func (c *Client) readObject(ctx context.Context, ref deploy.ObjectRef) (live *un
 	return live, err
 }
 
-// bindsLater reports whether a claim stays unbound until a pod uses it. A class
-// that cannot be read is taken for one that binds at once.
+// bindsLater reports whether a live object is a claim that stays unbound until a pod uses it.
+// It returns false if the claim's storage class cannot be read.
 func (h *healthWait) bindsLater(ctx context.Context, live *unstructured.Unstructured) bool {
 	name, ok := health.AwaitsUse(live)
 	if !ok {
@@ -215,14 +216,15 @@ func (h *healthWait) bindsLater(ctx context.Context, live *unstructured.Unstruct
 	return h.lazy[name]
 }
 
-// explainPods returns the problems of a Pod or the pods of a Job, for the end of a message;
-// "" when unknown.
+// explainPods returns up to two problems of a Pod or of the pods of a Job, as the end of a
+// message; "" if there are none or the pods cannot be read.
 func (c *Client) explainPods(ctx context.Context, live *unstructured.Unstructured) string {
 	pods, err := c.PodsOf(ctx, manifest.Ref(live))
 	if err != nil {
 		return ""
 	}
-	if cluster.IsJob(live.GroupVersionKind().GroupKind()) { // one of the same name may have been before
+	if cluster.IsJob(live.GroupVersionKind().GroupKind()) {
+		// Pods of an earlier Job of the same name have the same label.
 		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, live) })
 	}
 	var lines []string

@@ -17,15 +17,16 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// step is one step on the way to a field of an object.
+// step is one element of the path to a field of an object.
 type step struct {
-	// key is the key of a map, or the index of a list's item.
+	// key is the key of a map, or the index of a list item.
 	key string
-	// item, if there is some, are the fields of a list's item and what they say as text;
-	// the field "" is the item itself.
+	// item, if not nil, addresses a list item by fields and their values as text, as in
+	// [name=web]. The field "" is the item itself.
 	item [][2]string
 }
 
+// stepOf returns a path element of managed fields as a step.
 func stepOf(e fieldpath.PathElement) step {
 	switch {
 	case e.FieldName != nil:
@@ -44,7 +45,7 @@ func stepOf(e fieldpath.PathElement) step {
 	return s
 }
 
-// in returns the index of the item of a list that the step leads to, -1 for none.
+// in returns the index of the list item that the step addresses, -1 if there is none.
 func (s step) in(list []any) int {
 	if s.item == nil {
 		i, err := strconv.Atoi(s.key)
@@ -67,7 +68,7 @@ func (s step) in(list []any) int {
 	})
 }
 
-// place is where the step leads from a place.
+// place returns the place of the step below from.
 func (s step) place(from manifest.Place) manifest.Place {
 	if s.item == nil {
 		return from.Field(s.key)
@@ -79,6 +80,7 @@ func (s step) place(from manifest.Place) manifest.Place {
 	return from.Item(strings.Join(names, ","))
 }
 
+// pathOf formats steps as in manifest.Change.
 func pathOf(steps []step) string {
 	var at manifest.Place
 	for _, s := range steps {
@@ -87,7 +89,7 @@ func pathOf(steps []step) string {
 	return at.Path
 }
 
-// get returns what is at the end of steps in v, a value of JSON.
+// get returns the value at steps in v, a JSON value.
 func get(v any, steps []step) (at any, ok bool) {
 	for _, s := range steps {
 		switch from := v.(type) {
@@ -108,9 +110,10 @@ func get(v any, steps []step) (at any, ok bool) {
 	return v, true
 }
 
-// put returns v, a value of JSON, with to at the end of steps; without there, with
-// nothing there. Maps on the way are made where they are missing, items of lists are
-// not. It changes v.
+// put sets the value at steps in v, a JSON value, to to, or removes it if there is false. It
+// changes v and returns it. It creates missing maps on the path, but no list items: it only
+// appends to as an item that the last step addresses by fields. It changes nothing if the
+// path cannot exist.
 func put(v any, steps []step, to any, there bool) any {
 	if len(steps) == 0 {
 		return to
@@ -145,8 +148,8 @@ func put(v any, steps []step, to any, there bool) any {
 	return v
 }
 
-// pointer returns the steps of a path of a rule. One that is malformed, which a checked
-// configuration does not have, leads to nothing.
+// pointer returns the steps of a path of an ignore rule. A malformed path, which a validated
+// configuration does not contain, becomes one step that no object has.
 func pointer(path string) []step {
 	parsed, err := config.ParsePath(path)
 	if err != nil {
@@ -159,8 +162,8 @@ func pointer(path string) []step {
 	return steps
 }
 
-// dotted reads a path as PipeCD writes it, keys and indexes with dots between them. A
-// key may have dots itself: the longest key that one of the values has is meant.
+// dotted parses a path as in PipeCD: keys and indexes, separated by dots. A key may contain
+// dots: dotted takes the longest key that exists in one of the values.
 func dotted(path string, values ...any) []step {
 	if path == "" {
 		return nil
@@ -184,18 +187,19 @@ func dotted(path string, values ...any) []step {
 	return append([]step{s}, dotted(rest, below...)...)
 }
 
-// Yielded returns the rules for fields not managed by Git, for Request.Yield.
+// Yielded returns the rules of mode yield, for Request.Yield: their fields are not managed by
+// Git.
 func Yielded(d config.DriftDetection) []config.IgnoreRule {
 	return slices.DeleteFunc(slices.Clone(d.IgnoreRules), func(r config.IgnoreRule) bool { return r.Mode != config.IgnoreYield })
 }
 
-// appliesTo reports whether a rule is for an object.
+// appliesTo reports whether a rule selects an object by its kind and name.
 func appliesTo(r config.IgnoreRule, u *unstructured.Unstructured) bool {
 	return (r.Kind == "" || r.Kind == u.GetKind()) && (r.Name == "" || r.Name == u.GetName())
 }
 
-// meant returns the fields of a live object that a rule covers: its paths, the fields of its
-// managers, or with both the fields at its paths that those managers own.
+// meant returns the fields of a live object that a rule covers: the rule's paths, or the
+// fields that its managers own, or with both, the fields at its paths that its managers own.
 func meant(r config.IgnoreRule, live *unstructured.Unstructured) (out [][]step) {
 	var paths [][]step
 	for _, p := range r.Paths {
@@ -225,7 +229,8 @@ func meant(r config.IgnoreRule, live *unstructured.Unstructured) (out [][]step) 
 	return out
 }
 
-// ignore copies ignored fields from the live object into the Git object.
+// ignore copies the fields of req.Ignore from the live object into git, so that they do not
+// differ.
 func (r *comparison) ignore(git, live *unstructured.Unstructured) {
 	asLive := func(steps []step) {
 		value, there := get(live.Object, steps)
@@ -247,11 +252,11 @@ func (r *comparison) ignore(git, live *unstructured.Unstructured) {
 	}
 }
 
-// rulesDigest returns a digest of rules, or of other values that decide what is ignored.
+// rulesDigest returns a digest of ignore rules or other JSON values.
 func rulesDigest(rules any) string {
 	text, err := json.Marshal(rules)
 	if err != nil {
-		// Unreachable: rules are strings.
+		// Unreachable: rules contain only strings.
 		panic("kubernetes: rules that are no JSON: " + err.Error())
 	}
 	sum := sha256.Sum256(text)

@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// TestPointers: how the paths of rules are read, and where they lead.
+// TestPointers: how the paths of rules are parsed, and which fields they select.
 func TestPointers(t *testing.T) {
 	web := declared(t, `
 apiVersion: apps/v1
@@ -54,12 +54,12 @@ spec:
 	}
 }
 
-// TestPut: what becomes of an object when something is put somewhere.
+// TestPut: the object after a value is put at a path.
 func TestPut(t *testing.T) {
 	type object = map[string]any
 	for name, c := range map[string]struct {
 		at    string
-		to    any // nil takes away
+		to    any // nil removes the value
 		want  object
 		whole object
 	}{
@@ -83,8 +83,8 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestIgnoredDrift: what PipeCD's ignoreFields and our ignoreRules leave out of a
-// report, and what they do not.
+// TestIgnoredDrift: what PipeCD's ignoreFields and our ignoreRules exclude from a report,
+// and what they do not.
 func TestIgnoredDrift(t *testing.T) {
 	const image = `Deployment web spec.template.spec.containers[name=web].image: "web:1" -> "web:2" by updater`
 	const cpu = `Deployment web spec.template.spec.containers[name=web].resources.requests.cpu: "1" -> "2" by updater`
@@ -131,8 +131,8 @@ func TestIgnoredDrift(t *testing.T) {
 	}
 }
 
-// TestObjectsThatAskNotToBeCompared: the annotation counts in Git and on the live
-// object; neither is missed when it is gone.
+// TestObjectsThatAskNotToBeCompared: the annotation counts in Git and on the live object;
+// such an object may be missing in either.
 func TestObjectsThatAskNotToBeCompared(t *testing.T) {
 	l := newLab(t)
 	asking := strings.Replace(shop, "example.com/owner: shop", "pipecd.dev/ignore-drift-detection: \"true\"", 1)
@@ -155,8 +155,8 @@ func TestObjectsThatAskNotToBeCompared(t *testing.T) {
 }
 
 // TestFieldsLeftToOthers: a field that is left to others is applied when the object is
-// created. Then it belongs to whoever takes it over, and stays as it is while nobody
-// does; what Git says of it matters no more, nor does a rollback.
+// created. Then it keeps its value until another manager takes it over; neither a change
+// in Git nor a rollback changes it.
 func TestFieldsLeftToOthers(t *testing.T) {
 	const container = "/spec/template/spec/containers[name=web]"
 	shopWith := func(image, cpu string) string {
@@ -169,7 +169,7 @@ func TestFieldsLeftToOthers(t *testing.T) {
 			l.apply(t, manifests, func(r *Request) { r.Yield = rules })
 			ignore := func(r *CompareRequest) { r.Ignore.IgnoreRules = rules }
 			if got := l.found(l.compare(t, manifests, ignore, confirmed)); len(got) > 0 {
-				t.Errorf("after an apply it finds %q", got)
+				t.Errorf("after an apply the comparison finds %q", got)
 			}
 		}
 		return l, apply

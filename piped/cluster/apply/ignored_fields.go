@@ -13,9 +13,9 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// dropInjected removes from an object the fields that controllers always fill in, if Git has
-// only a placeholder: the certificates injected into webhooks, definitions and API
-// services, and the rules of aggregated roles.
+// dropInjected removes fields that controllers always set from a desired object: the CA
+// bundles of webhooks, definitions and API services if Git has only a placeholder, and the
+// rules of aggregated ClusterRoles.
 func dropInjected(u *unstructured.Unstructured) {
 	switch groupKind := u.GroupVersionKind().GroupKind(); groupKind {
 	case schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
@@ -37,22 +37,22 @@ func dropInjected(u *unstructured.Unstructured) {
 	}
 }
 
-// dropPlaceholder removes an empty certificate, or the line break that is the convention for
-// one to be injected.
+// dropPlaceholder removes an empty CA bundle, or one with only a line break, the conventional
+// placeholder for an injected one.
 func dropPlaceholder(fields map[string]any, path ...string) {
 	if text, _, _ := unstructured.NestedString(fields, path...); text == "" || text == "Cg==" || text == "\n" {
 		unstructured.RemoveNestedField(fields, path...)
 	}
 }
 
-// ignoreRules returns the ignore rules of the request for an object.
+// ignoreRules returns the rules of Request.Yield for an object.
 func (r *applyRun) ignoreRules(u *unstructured.Unstructured) []config.IgnoreRule {
 	return slices.DeleteFunc(slices.Clone(r.req.Yield), func(rule config.IgnoreRule) bool { return !appliesTo(rule, u) })
 }
 
-// ignoreFields removes the fields not managed by Git from what is sent, if another manager
-// owns them. Fields that only the agent owns are sent with their live values, because a
-// field that its last owner omits is removed or reset to its default.
+// ignoreFields removes the fields not managed by Git from the desired object if another
+// manager owns them. It sets fields that only the agent owns to their live values, because
+// the API server removes or resets a field that its last owner omits.
 func (r *applyRun) ignoreFields(t *target) {
 	live := t.liveObject()
 	if live == nil {
@@ -66,8 +66,9 @@ func (r *applyRun) ignoreFields(t *target) {
 	}
 }
 
-// sendComplete makes the apply of a recreated object include the fields not managed by Git,
-// with their values in Git, and with the live replicas if an autoscaler scales it.
+// sendComplete makes the desired object of a recreation complete: it restores the fields not
+// managed by Git with their values in Git, and sets the live replicas if an autoscaler scales
+// the object.
 func (r *applyRun) sendComplete(ctx context.Context, t *target) error {
 	if t.complete == nil {
 		return nil
@@ -86,7 +87,8 @@ func (r *applyRun) sendComplete(ctx context.Context, t *target) error {
 	hash := configHash(t.desired)
 	t.desired, t.complete = t.complete, nil
 	if decided {
-		_ = unstructured.SetNestedField(t.desired.Object, n, path...) // fails on a spec that is none, which the API server refuses
+		// It fails on a malformed spec, which the API server refuses.
+		_ = unstructured.SetNestedField(t.desired.Object, n, path...)
 	}
 	if t.isWorkload() {
 		setConfigHash(t.desired, hash)
@@ -94,8 +96,9 @@ func (r *applyRun) sendComplete(ctx context.Context, t *target) error {
 	return nil
 }
 
-// leavesByOwner returns the fields of a live object that the agent owns, and those of other
-// managers. Fields that kubectl applied are in neither: the first apply takes them over.
+// leavesByOwner returns the fields of a live object that the agent owns, and the fields that
+// other managers own. Neither contains status, nor the fields of clientSideManagers, which
+// the first apply takes over.
 func leavesByOwner(live *unstructured.Unstructured) (ours, others []leaf) {
 	managers := clientSideManagers()
 	for _, e := range live.GetManagedFields() {
@@ -110,13 +113,13 @@ func leavesByOwner(live *unstructured.Unstructured) (ours, others []leaf) {
 	return ours, others
 }
 
-// ignoreField is ignoreFields for the field at the end of steps. A part of a value that
-// another manager owns as a whole, such as an atomic list, is sent with its live value,
-// because an apply of the value includes all of it.
+// ignoreField is ignoreFields for the field at steps. A part of a value that another manager
+// owns as a whole, such as an atomic list, is set to its live value, because an apply of the
+// value includes all its parts.
 func ignoreField(desired, live *unstructured.Unstructured, steps []step, ours, others []leaf) {
 	path := pathOf(steps)
 	if (leaf{steps: steps}).isKey() {
-		return // without it the item has no name
+		return // a list item needs its key
 	}
 	asLive := func(steps []step) {
 		value, there := get(live.Object, steps)

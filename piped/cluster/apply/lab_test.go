@@ -20,8 +20,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// lab is one application on a real cluster, in a namespace of its own, with its
-// inventory and a record of every request.
+// lab is one application on a real cluster, in its own namespace, with its inventory and
+// a record of every request.
 type lab struct {
 	*Client
 	ns       string
@@ -49,8 +49,8 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// request returns a request to apply the manifests, which is recorded in the
-// lab's inventory as it goes on.
+// request returns a request to apply the manifests. Its progress is recorded in the lab's
+// inventory.
 func (l *lab) request(t *testing.T, manifests string) Request {
 	t.Helper()
 	objs, err := l.Resolve(context.Background(), parse(t, "app.yaml", manifests), l.ns, nil)
@@ -70,7 +70,7 @@ func (l *lab) request(t *testing.T, manifests string) Request {
 	}
 }
 
-// journal is a Journal of functions, each of which may be nil.
+// journal is a Journal of functions. A nil function is not called.
 type journal struct {
 	NoJournal
 	begin       func(intent Intent)
@@ -133,7 +133,7 @@ func (l *lab) tryApply(t *testing.T, manifests string, change ...func(*Request))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	result, err := l.Apply(ctx, req)
-	if err == nil { // what was not written may be recorded otherwise
+	if err == nil { // what was not written may have another record
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, item := range result.Items {
@@ -158,7 +158,7 @@ func (l *lab) logged() []string {
 
 func (l *lab) anonymous(text string) string { return strings.ReplaceAll(text, l.ns, "NS") }
 
-// writes returns the requests that changed something since the last apply began.
+// writes returns the requests since the last apply began that changed something.
 func (l *lab) writes() []string {
 	var out []string
 	for _, r := range l.requests.Take() {
@@ -184,7 +184,7 @@ func (l *lab) get(t *testing.T, kind, name string) *unstructured.Unstructured {
 	return u
 }
 
-// touch changes an object as somebody else, with a client of its own.
+// touch changes an object as another user, with its own client.
 func (l *lab) touch(configMap string) error {
 	cfg := l.RESTConfig()
 	cfg.WrapTransport = nil
@@ -201,7 +201,7 @@ func apiVersions() map[string]string {
 	return map[string]string{"ConfigMap": "v1", "Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1", "Service": "v1", "Secret": "v1", "Job": "batch/v1"}
 }
 
-// images returns what the containers of u run.
+// images returns the images of u's containers.
 func images(u *unstructured.Unstructured) []string {
 	var out []string
 	for _, c := range manifest.Containers(u) {
@@ -210,8 +210,8 @@ func images(u *unstructured.Unstructured) []string {
 	return out
 }
 
-// everyKind returns objects of more kinds than most applications have, those without a
-// namespace with names of their own, and removes those when the test ends.
+// everyKind returns objects of more kinds than most applications have. Cluster-scoped
+// objects get unique names and are deleted when the test ends.
 func (l *lab) everyKind(t *testing.T) string {
 	t.Helper()
 	t.Cleanup(func() {
@@ -224,7 +224,7 @@ func (l *lab) everyKind(t *testing.T) string {
 	return clustertest.EveryKind(l.ns)
 }
 
-// delete deletes an object, whatever it is.
+// delete deletes an object of any kind.
 func (l *lab) delete(t *testing.T, ref deploy.ObjectRef) {
 	t.Helper()
 	resource, err := l.Resource(context.Background(), manifest.GVK(ref))

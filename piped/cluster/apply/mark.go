@@ -17,19 +17,17 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Mark identifies the version of an object's desired state by its metadata. It is equal for
-// two versions of an object that differ only in status, or in replicas that an autoscaler
-// set through the scale subresource: if the agent owned the replicas, OwnedHash shows that.
-// Scaling with kubectl changes the Mark. It is
+// Mark returns an identifier of the version of an object's specification, computed from its
+// metadata. A write of the status does not change it, and neither does an autoscaler that sets
+// the replicas through the scale subresource, except for the first time. Scaling with kubectl
+// changes it. The Mark is never "". It is one of
 //
-//   - "g:" and metadata.generation, where the API server counts it and no autoscaler
-//     has scaled the object; it does not cover labels and annotations, whose change
-//     shows in OwnedHash if the agent owned them;
-//   - otherwise "w:" and a hash of managers, fields and times of the managed fields;
-//     two writes of one manager within a second may be equal;
-//   - "v:" and metadata.resourceVersion where there are no managed fields.
-//
-// It is never "".
+//   - "g:" and metadata.generation, if the API server sets it and no autoscaler has scaled the
+//     object. Changes of labels and annotations do not change it; OwnedHash shows those of
+//     fields that the agent owned.
+//   - "w:" and a hash of the managers, fields and times in managedFields. Two writes of one
+//     manager within a second may have the same hash.
+//   - "v:" and metadata.resourceVersion, if the object has neither.
 func Mark(o metav1.Object) string {
 	fields := o.GetManagedFields()
 	if g := o.GetGeneration(); g != 0 && !slices.ContainsFunc(fields, isScaler) {
@@ -52,12 +50,13 @@ func Mark(o metav1.Object) string {
 	return "w:" + hex.EncodeToString(sum[:16])
 }
 
-// isScaler reports whether an entry of managed fields belongs to an autoscaler, which writes
-// the scale subresource. Kubectl does so for a user.
+// isScaler reports whether an entry of managed fields is of an autoscaler: it is of the scale
+// subresource, and not of kubectl, which scales for a user.
 func isScaler(e metav1.ManagedFieldsEntry) bool {
 	return e.Subresource == "scale" && !strings.HasPrefix(e.Manager, "kubectl")
 }
 
+// writtenAt returns the time of an entry as text, "" without one.
 func writtenAt(e metav1.ManagedFieldsEntry) string {
 	if e.Time == nil {
 		return ""
@@ -65,6 +64,7 @@ func writtenAt(e metav1.ManagedFieldsEntry) string {
 	return e.Time.UTC().Format(time.RFC3339)
 }
 
+// fieldsText returns the fields of an entry as canonical JSON, "" without any.
 func fieldsText(e metav1.ManagedFieldsEntry) string {
 	if e.FieldsV1 == nil {
 		return ""
@@ -73,14 +73,13 @@ func fieldsText(e metav1.ManagedFieldsEntry) string {
 }
 
 // ValuesDigest returns a digest of the values of the fields that the agent owns by
-// server-side apply, in an object as returned by the API server; "" when it owns none. Two
-// reads of an object in one API version have the same digest exactly when these values are
-// equal. The digest covers the values after defaulting and normalisation, and no field of
-// other managers. It is meant for JSON: nested objects such as volume claim templates lose
-// their kind in protobuf.
+// server-side apply, in an object as returned by the API server; "" if it owns none. Two
+// reads of an object in one API version have the same digest exactly if these values are
+// equal. The values are those after defaulting and normalisation. The object must have been
+// read as JSON: in protobuf, nested objects such as volume claim templates lose their kind.
 //
-// List items are addressed as in managed fields, by key or value, regardless of their
-// order. A value that is owned as a whole (an atomic list or map) counts completely.
+// List items are addressed as in managedFields, by key or value, so that their order does not
+// matter. The digest covers all of a value that is owned as a whole (an atomic list or map).
 func ValuesDigest(u *unstructured.Unstructured) string {
 	return valuesDigest(u, u.GetManagedFields())
 }
@@ -97,7 +96,7 @@ func valuesDigest(u *unstructured.Unstructured, fields []metav1.ManagedFieldsEnt
 
 // baselineOf returns OwnedHash, Mark and ValuesDigest of an object.
 func baselineOf(u *unstructured.Unstructured) (owned, mark, values string) {
-	fields := u.GetManagedFields() // which costs more than all that is made of it
+	fields := u.GetManagedFields() // parse once: that costs more than the hashes
 	meta := metav1.ObjectMeta{Generation: u.GetGeneration(), ResourceVersion: u.GetResourceVersion(), ManagedFields: fields}
 	return OwnedHash(fields), Mark(&meta), valuesDigest(u, fields)
 }
@@ -105,6 +104,7 @@ func baselineOf(u *unstructured.Unstructured) (owned, mark, values string) {
 // ownedFields returns the fields of an object that the agent owns by server-side apply.
 func ownedFields(o metav1.Object) (*fieldpath.Set, error) { return ownedOf(o.GetManagedFields()) }
 
+// ownedOf is ownedFields for managed fields.
 func ownedOf(fields []metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	owned := fieldpath.NewSet()
 	for _, e := range fields {
@@ -132,8 +132,8 @@ func setOf(e metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	return set, nil
 }
 
-// digestOwned writes the values in v of a set of fields. Of a field with owned fields below
-// it only the presence counts.
+// digestOwned writes the values in v, a JSON value, of a set of fields to h. Of a field with
+// owned fields below, it writes only whether the field exists.
 func digestOwned(h hash.Hash, set *fieldpath.Set, v any) {
 	for e := range set.Members.All() {
 		if _, below := set.Children.Get(e); !below {
@@ -144,7 +144,7 @@ func digestOwned(h hash.Hash, set *fieldpath.Set, v any) {
 		below, _ := set.Children.Get(e)
 		at := found(v, e)
 		if len(at) != 1 {
-			digestField(h, '*', e, at) // missing, or items that cannot be told apart
+			digestField(h, '*', e, at) // missing, or several items with the same key
 			continue
 		}
 		digestField(h, '{', e, nil)
@@ -153,7 +153,7 @@ func digestOwned(h hash.Hash, set *fieldpath.Set, v any) {
 	}
 }
 
-// digestField writes a field's address and values in an unambiguous form.
+// digestField writes the address and the values of a field to h in an unambiguous form.
 func digestField(h hash.Hash, kind byte, e fieldpath.PathElement, values []any) {
 	address, err := fieldpath.SerializePathElement(e)
 	if err != nil {
@@ -162,14 +162,14 @@ func digestField(h hash.Hash, kind byte, e fieldpath.PathElement, values []any) 
 	}
 	text, err := json.Marshal([]any{string(kind), address, values}) // sorts keys
 	if err != nil {
-		// Unreachable for what was read as JSON.
+		// Unreachable: the values were read as JSON.
 		panic("kubernetes: digest of a value that is no JSON: " + err.Error())
 	}
 	h.Write(text)
 }
 
 // found returns the values at a path element of v, a JSON value: none if it is missing,
-// several only where list items have the same key.
+// several only if list items have the same key.
 func found(v any, e fieldpath.PathElement) []any {
 	switch v := v.(type) {
 	case map[string]any:

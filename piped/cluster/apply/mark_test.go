@@ -69,7 +69,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// ownedObject returns an object whose fields are ours.
+// ownedObject returns an object whose given fields the agent owns.
 func ownedObject(t testing.TB, object map[string]any, fields string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: object}
@@ -148,19 +148,19 @@ spec:
 		})
 	}
 	if got := ValuesDigest(ownedObject(t, map[string]any{}, `{}`)); base == "" || got != "" {
-		t.Errorf("digest %q of nothing that is ours", got)
+		t.Errorf("digest %q of an object without fields of ours", got)
 	}
 }
 
-// sample is a generated object, some fields of which are ours.
+// sample is a generated object. The agent owns some of its fields.
 type sample struct {
 	object       map[string]any
 	owned        *fieldpath.Set
-	ours, theirs []change // that can be made of it
+	ours, theirs []change // possible changes of owned and of other fields
 	fields       int
 }
 
-// change makes an object another one.
+// change modifies an object.
 type change struct {
 	what string
 	make func()
@@ -168,14 +168,14 @@ type change struct {
 
 func drawSample(t *rapid.T) *sample {
 	s := &sample{object: map[string]any{}, owned: fieldpath.NewSet()}
-	// One of each, so that there is something to change.
+	// Add one field of each owner, so that both can be changed.
 	s.leaf(t, s.object, nil, "ours", true)
 	s.leaf(t, s.object, nil, "theirs", false)
 	s.fill(t, s.object, nil, true, 0)
 	return s
 }
 
-// fill gives a map some fields; mayOwn tells whether some of them can be ours.
+// fill gives a map some fields; mayOwn reports whether the agent can own some of them.
 func (s *sample) fill(t *rapid.T, into map[string]any, at fieldpath.Path, mayOwn bool, depth int) {
 	s.theirs = append(s.theirs, change{fmt.Sprintf("a new field of %s", at), func() { into["new"] = "theirs" }})
 	for range rapid.IntRange(0, 4).Draw(t, "fields") {
@@ -202,7 +202,7 @@ func join(at fieldpath.Path, e fieldpath.PathElement) fieldpath.Path {
 	return append(slices.Clone(at), e)
 }
 
-// leaf is a field with one value: a scalar, or what is atomic.
+// leaf adds a field with one value: a scalar or an atomic value.
 func (s *sample) leaf(t *rapid.T, into map[string]any, at fieldpath.Path, name string, ours bool) {
 	values := func(n int64) []any {
 		return []any{n, fmt.Sprint(n), n%2 == 0, float64(n) + 0.5, []any{n, "x"}, map[string]any{"n": n}}
@@ -222,7 +222,7 @@ func (s *sample) leaf(t *rapid.T, into map[string]any, at fieldpath.Path, name s
 	}
 }
 
-// keyed is a list whose items are told apart by name.
+// keyed adds a list whose items have the key name.
 func (s *sample) keyed(t *rapid.T, into map[string]any, at fieldpath.Path, name string, mayOwn bool, depth int) {
 	var items []any
 	for i := range rapid.IntRange(1, 3).Draw(t, name+" items") {
@@ -244,7 +244,7 @@ func (s *sample) keyed(t *rapid.T, into map[string]any, at fieldpath.Path, name 
 		change{name + " with one more", func() { into[name] = append([]any{map[string]any{"name": "one more"}}, into[name].([]any)...) }})
 }
 
-// set is a list of values, each of which is an item.
+// set adds a list of values, each of which is an item.
 func (s *sample) set(t *rapid.T, into map[string]any, at fieldpath.Path, name string, mayOwn bool) {
 	var items []any
 	for i := range rapid.IntRange(1, 3).Draw(t, name+" items") {
@@ -275,8 +275,8 @@ func (s *sample) digest(t *rapid.T) string {
 	return ValuesDigest(u)
 }
 
-// TestValuesDigestTellsOursFromTheirs: whatever the object, a change of a value that
-// is ours always changes the digest, and any other never does.
+// TestValuesDigestTellsOursFromTheirs: for any object, every change of an owned value
+// must change the digest, and no other change may.
 func TestValuesDigestTellsOursFromTheirs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSample(t)

@@ -6,22 +6,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// level is a kind's place in the order of applying. Objects of one level do not
-// need each other; every level needs the ones before it.
+// level is the position of a kind in the order of applying. Objects of one level do not depend
+// on each other, but may depend on objects of earlier levels.
 type level int
 
 const (
-	levelDefinitions level = iota // what other objects live in or are made of
+	levelDefinitions level = iota // namespaces and definitions of kinds
 	levelPolicies                 // accounts, roles, limits and classes
 	levelBindings                 // refer to roles, which must exist
-	levelConfig                   // what workloads mount and are reached by
-	levelWorkloads                // workloads and every kind not named here
-	levelRoutes                   // send traffic to what runs
-	levelAdmission                // may refuse everything that comes after
+	levelConfig                   // configuration, volumes and services of workloads
+	levelWorkloads                // workloads and every kind that levels does not contain
+	levelRoutes                   // send traffic to workloads
+	levelAdmission                // may refuse all later writes
 )
 
-// levels names the kinds that are not on levelWorkloads. An empty kind stands
-// for all kinds of its group.
+// levels maps kinds to their level. Kinds that it does not contain are on levelWorkloads. A
+// key with only a group is for all kinds of the group.
 var levels = map[schema.GroupKind]level{
 	{Kind: "Namespace"}: levelDefinitions,
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: levelDefinitions,
@@ -61,6 +61,7 @@ var levels = map[schema.GroupKind]level{
 	{Group: "admissionregistration.k8s.io"}: levelAdmission,
 }
 
+// levelOf returns the level of a kind.
 func levelOf(kind schema.GroupKind) level {
 	if l, ok := levels[kind]; ok {
 		return l
@@ -71,8 +72,8 @@ func levelOf(kind schema.GroupKind) level {
 	return levelWorkloads
 }
 
-// byLevel groups items by the level of their kind, in the order of applying.
-// Inside a level the items keep their order; empty levels are left out.
+// byLevel groups items by the level of their kind, in the order of applying. It retains the
+// order of items within a level and omits empty levels.
 func byLevel[T any](items []T, kind func(T) schema.GroupKind) [][]T {
 	var out [levelAdmission + 1][]T
 	for _, item := range items {

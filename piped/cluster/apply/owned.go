@@ -15,8 +15,9 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Owned returns the objects that exist and are marked as an application's. It reads them
-// one after the other. The items contain only what identifies the objects.
+// Owned returns an item for each of refs that exists and is marked as the application's and
+// the agent's. The items have only ApplicationID, Cluster, Object and UID. Owned reads the
+// objects one after the other.
 func (c *Client) Owned(ctx context.Context, applicationID, pipedID string, refs []deploy.ObjectRef) ([]deploy.InventoryItem, error) {
 	var items []deploy.InventoryItem
 	for _, ref := range refs {
@@ -32,8 +33,8 @@ func (c *Client) Owned(ctx context.Context, applicationID, pipedID string, refs 
 	return items, nil
 }
 
-// Workloads returns the live workloads among the objects, by deploy.ObjectRef.Key, without
-// those that do not exist.
+// Workloads returns the live state of the workloads (IsWorkload) among the objects, by
+// deploy.ObjectRef.Key, without those that do not exist.
 func (c *Client) Workloads(ctx context.Context, objects []manifest.Object) (map[string]*unstructured.Unstructured, error) {
 	found := map[string]*unstructured.Unstructured{}
 	for _, o := range objects {
@@ -59,7 +60,7 @@ func (c *Client) Workloads(ctx context.Context, objects []manifest.Object) (map[
 	return found, nil
 }
 
-// Existing returns which of the objects exist. It reads them concurrently.
+// Existing returns, for each of refs, whether the object exists. It reads them concurrently.
 func (c *Client) Existing(ctx context.Context, refs []deploy.ObjectRef) (map[deploy.ObjectRef]bool, error) {
 	found := make([]bool, len(refs))
 	g, ctx := errgroup.WithContext(ctx)
@@ -84,7 +85,8 @@ func (c *Client) Existing(ctx context.Context, refs []deploy.ObjectRef) (map[dep
 	return out, nil
 }
 
-// find reads the metadata of an object, nil when there is no such object.
+// find reads the metadata of an object. It returns nil without an error if the object does not
+// exist or the cluster does not serve its kind. The error is unclassified.
 func (c *Client) find(ctx context.Context, ref deploy.ObjectRef) (live *metav1.PartialObjectMetadata, err error) {
 	err = c.Retry(ctx, nil, func(ctx context.Context) error {
 		resource, err := c.FindKind(ctx, manifest.GVK(ref))

@@ -9,39 +9,39 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// PruneRequest is what a prune is planned from.
+// PruneRequest is the input of a prune plan.
 type PruneRequest struct {
-	// Inventory is what the application had applied before.
+	// Inventory is the application's inventory before the apply.
 	Inventory []deploy.InventoryItem
-	// Applied is what it has applied now, complete and with the objects' UIDs.
+	// Applied is the inventory after the apply: complete and with UIDs.
 	Applied []deploy.InventoryItem
-	// Kinds are those of config.PrunableKinds that may be deleted all the same.
+	// Kinds are the kinds of config.PrunableKinds that may be deleted (spec.pruneKinds).
 	Kinds []string
-	// Permitted are objects whose deletion a person permitted: they do not count
-	// against the limit on how much one prune deletes.
+	// Permitted are objects whose deletion a user has permitted: they do not count towards
+	// the limit.
 	Permitted []deploy.ObjectRef
 }
 
-// TooMany is the error of a prune that would delete more than the limit.
+// TooMany is the error of a prune that would delete more objects than the limit.
 type TooMany struct {
-	Deletes []deploy.InventoryItem // all of them
-	Of      int                    // objects in the inventory
+	Deletes []deploy.InventoryItem // all objects to delete, permitted ones included
+	Of      int                    // number of objects in the inventory
 	Limit   int
 }
 
-// Error lists what would be deleted, and says how to permit it.
+// Error lists the objects and explains how to permit their deletion.
 func (e *TooMany) Error() string {
 	return fmt.Sprintf("prune would delete %d of %d objects, more than the limit of %d, so nothing is deleted; check that Git still holds what it should; "+
 		"if these are to go, permit it: pipectl application sync --app-id=%s --confirm-prune. Objects: %s",
 		len(e.Deletes), e.Of, e.Limit, e.Deletes[0].ApplicationID, names(e.Deletes))
 }
 
-// PlanPrune decides which objects of the inventory are deleted because Git does
-// not have them any more, and which of those are held because their kind is
-// protected. It deletes nothing when nothing was applied, never an object of
-// another cluster or one that was applied under another API group, and refuses
-// (Invalid, a *TooMany) to delete more than 10 objects or a fifth of the
-// inventory, whichever is more, without counting those permitted.
+// PlanPrune returns the objects of the inventory that Git no longer contains: those to
+// delete, and those held because config.PrunableKinds protects their kind. It plans no
+// deletion if nothing was applied, of items without a UID, of objects in another cluster, and
+// of objects that were applied in another API group. The error is of kind Invalid, a *TooMany,
+// if more than 10 objects and more than a fifth of the inventory would be deleted, not
+// counting permitted ones.
 func PlanPrune(r PruneRequest) (deletes, held []deploy.InventoryItem, err error) {
 	deletes, held = Leftovers(r)
 	if err := r.check(deletes); err != nil {
@@ -50,10 +50,9 @@ func PlanPrune(r PruneRequest) (deletes, held []deploy.InventoryItem, err error)
 	return deletes, held, nil
 }
 
-// CheckPrune refuses, before anything is written, what PlanPrune will refuse
-// after. Desired is what is about to be applied. An object that only changes its
-// API group is not known as itself before it has been applied: it is not counted
-// here.
+// CheckPrune returns, before the apply, the error that PlanPrune would return after it.
+// Desired are the objects to be applied; r.Applied is ignored. Objects that only change their
+// API group are not counted, because their UIDs identify them only after the apply.
 func CheckPrune(r PruneRequest, desired []deploy.ObjectRef) error {
 	kept := map[deploy.ObjectRef]bool{}
 	r.Applied = nil
@@ -69,11 +68,12 @@ func CheckPrune(r PruneRequest, desired []deploy.ObjectRef) error {
 	return r.check(slices.DeleteFunc(deletes, func(i deploy.InventoryItem) bool { return kept[groupless(i.Object)] }))
 }
 
+// groupless returns ref without group and version.
 func groupless(ref deploy.ObjectRef) deploy.ObjectRef {
 	return deploy.ObjectRef{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// Leftovers returns what PlanPrune would delete and hold if there were no limit.
+// Leftovers is PlanPrune without the limit.
 func Leftovers(r PruneRequest) (deletes, held []deploy.InventoryItem) {
 	if len(r.Applied) == 0 {
 		return nil, nil
@@ -95,7 +95,7 @@ func Leftovers(r PruneRequest) (deletes, held []deploy.InventoryItem) {
 	return deletes, held
 }
 
-// check refuses to delete more than the limit.
+// check returns a *TooMany error if the objects to delete exceed the limit.
 func (r PruneRequest) check(deletes []deploy.InventoryItem) error {
 	permitted := map[string]bool{}
 	for _, ref := range r.Permitted {
@@ -113,7 +113,7 @@ func (r PruneRequest) check(deletes []deploy.InventoryItem) error {
 	return nil
 }
 
-// names lists items for a message.
+// names returns the objects of items, sorted, for a message.
 func names(items []deploy.InventoryItem) string {
 	out := make([]string, len(items))
 	for i, item := range items {

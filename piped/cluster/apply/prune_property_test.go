@@ -10,25 +10,26 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// history is one application's life as a prune sees it, made at random, with the
-// truth about each object beside it.
+// history is one random application history as a prune sees it, with the true state of
+// each object.
 type history struct {
 	request PruneRequest
 	truth   map[string]fate // by UID
-	// deletable is how many of the inventory's objects may be deleted, limit or not.
+	// deletable is how many of the inventory's objects may be deleted, regardless of the
+	// limit.
 	deletable int
 }
 
-// fate is what is true of one object of the inventory, whatever a prune thinks.
+// fate is the true state of one object of the inventory.
 type fate struct {
-	wanted    bool // Git has it still, under whatever API version or group
+	wanted    bool // Git still declares it, under any API version or group
 	foreign   bool // it is in another cluster, or not known to exist
-	protected bool // its kind is deleted only when named, and it is not
+	protected bool // its kind is deleted only when named, and it is not named
 }
 
-// newHistory makes one. The inventory is what was applied; each of its objects
-// stays, goes, is recreated under its name, changes its version or group, is
-// renamed or moved to another namespace, or is elsewhere.
+// newHistory returns a random history. Each applied object stays, is removed, is
+// recreated under its name, changes its version or group, is renamed or moved to another
+// namespace, or is in another cluster.
 func newHistory(r *rand.Rand) history {
 	h := history{truth: map[string]fate{}}
 	kinds := []deploy.ObjectRef{
@@ -45,7 +46,7 @@ func newHistory(r *rand.Rand) history {
 	applied := func(ref deploy.ObjectRef, uid string) {
 		h.request.Applied = append(h.request.Applied, deploy.InventoryItem{ApplicationID: "app", Cluster: "here", Object: ref, UID: uid})
 	}
-	going := 2 + r.IntN(12) // of 14: how much of it goes
+	going := 2 + r.IntN(12) // of 14: the share of objects that are removed
 	for i := range r.IntN(60) {
 		ref := kinds[r.IntN(len(kinds))]
 		ref.Namespace, ref.Name = fmt.Sprintf("ns-%d", r.IntN(3)), fmt.Sprintf("o-%d", i)
@@ -53,7 +54,7 @@ func newHistory(r *rand.Rand) history {
 		f := fate{protected: slices.Contains(protected, ref.Kind) && !slices.Contains(h.request.Kinds, ref.Kind)}
 		fresh, to := "new-"+item.UID, ref
 		switch choice := r.IntN(14); {
-		case choice == 0: // recreated under its name: the record is of one that is gone
+		case choice == 0: // recreated under its name: the record is of the deleted object
 			f.wanted = true
 			applied(ref, fresh)
 		case choice == 1: // another version
@@ -91,7 +92,7 @@ func newHistory(r *rand.Rand) history {
 	switch r.IntN(10) {
 	case 0: // an empty or a failed render applies nothing
 		h.request.Applied = nil
-	case 1: // something new beside it
+	case 1: // an additional new object
 		applied(deploy.ObjectRef{Version: "v1", Kind: "Service", Namespace: "ns-0", Name: "new"}, "uid-new")
 	}
 	r.Shuffle(len(h.request.Inventory), func(i, j int) {
@@ -101,7 +102,7 @@ func newHistory(r *rand.Rand) history {
 	return h
 }
 
-// wrong says what is wrong with a plan, "" if nothing is.
+// wrong describes the error in a plan, or returns "" for a correct plan.
 func (h history) wrong(deletes, held []deploy.InventoryItem, err error) string {
 	var many *TooMany
 	unpermitted := h.deletable - len(h.request.Permitted)
@@ -131,8 +132,8 @@ func (h history) wrong(deletes, held []deploy.InventoryItem, err error) string {
 	return ""
 }
 
-// TestPruneDeletesNothingWrong: 10,000 inventories and renders, judged by what is
-// known of each object from how it was made.
+// TestPruneDeletesNothingWrong: checks the plans for 10,000 random inventories and
+// renders against the known state of each object.
 func TestPruneDeletesNothingWrong(t *testing.T) {
 	var plans, refused, deleted int
 	for seed := range uint64(10_000) {

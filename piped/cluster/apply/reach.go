@@ -18,32 +18,32 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Reach is the configuration of one object that runs pods, as far as running pods see its
-// changes.
+// Reach describes the ConfigMaps and Secrets whose changes the running pods of one object see:
+// the pods mount them as files.
 type Reach struct {
-	Workload deploy.ObjectRef
-	Selector string // of its pods, "" when it has none that can be used
-	// Configs holds the hash of the content of each ConfigMap and Secret, by key, "" for
-	// one that is not there.
+	Workload deploy.ObjectRef // also a Pod, Job or other object that runs pods
+	Selector string           // label selector of its pods; "" if it has none or an invalid one
+	// Configs contains the hash of the content of each of them in the set, by
+	// deploy.ObjectRef.Key; "" if it does not exist.
 	Configs map[string]string
-	// Named are the referenced objects that are not in the set. They are not in Configs:
-	// ReadConfig returns their content.
+	// Named are those that are not in the set (Request.Named). ReadConfig returns their
+	// content.
 	Named []deploy.ObjectRef
-	Off   bool // the workload's mode notifies no running pods
+	Off   bool // in the workload's mode, running pods are not notified of changes
 }
 
-// Content is the content of a ConfigMap or Secret.
+// Content describes the content of a ConfigMap or Secret.
 type Content struct {
-	Hash    string    // of the content
-	Version string    // its resource version, of ReadConfig only
-	At      time.Time // when it was written, by the API server's clock, to the second
+	Hash    string    // of the content; "" if the object does not exist
+	Version string    // the resource version; set only by ReadConfig
+	At      time.Time // the last write, by the API server's clock, in whole seconds
 	// Restored reports that the apply only restored the content after a change in the
 	// cluster.
 	Restored bool
 }
 
-// reach returns the reach of the workloads among targets, and the contents of the ConfigMaps
-// and Secrets among them.
+// reach returns the Reach of the targets that run pods and mount configuration, and the
+// Content of the ConfigMaps and Secrets among the targets, by deploy.ObjectRef.Key.
 func (r *applyRun) reach(targets []*target) (all []Reach, contents map[string]Content) {
 	contents = map[string]Content{}
 	for _, t := range targets {
@@ -67,7 +67,8 @@ func (r *applyRun) reach(targets []*target) (all []Reach, contents map[string]Co
 	return all, contents
 }
 
-// reachOf returns the reach of an object that runs pods.
+// reachOf returns the Reach of an object, with the content hashes in hashes. Ok is false if
+// its running pods see the changes of no ConfigMap or Secret.
 func (r *applyRun) reachOf(t *target, hashes map[string]string) (_ Reach, ok bool) {
 	out := Reach{
 		Workload: t.ref, Selector: podSelector(t.desired), Configs: map[string]string{},
@@ -87,8 +88,9 @@ func (r *applyRun) reachOf(t *target, hashes map[string]string) (_ Reach, ok boo
 	return out, len(out.Configs)+len(out.Named) > 0
 }
 
-// reachBefore returns the reach, before the first write, of the existing workloads for which
-// it is not recorded. It reads the live content of objects that are about to change.
+// reachBefore returns the Reach, before the first write, of the existing objects that run
+// pods, without those of Request.Reached. It reads the live content of the ConfigMaps and
+// Secrets that are about to change.
 func (r *applyRun) reachBefore(ctx context.Context) (all []Reach, err error) {
 	hashes, sets := map[string]string{}, map[string]*target{}
 	for _, t := range r.targets {
@@ -129,9 +131,9 @@ func (r *applyRun) contentBefore(ctx context.Context, t *target) (string, error)
 	return before.Hash, nil
 }
 
-// logUnreached logs changed configuration that running pods do not see. For objects that are
-// not in Git, whose changes no stage sees, it logs that in advance with each write of a
-// workload that would not see them.
+// logUnreached logs each changed ConfigMap and Secret whose change running pods do not see.
+// For those that are not in Git it logs this in advance, with each write of an object that
+// runs such pods, because no deployment will detect their changes.
 func (r *applyRun) logUnreached() {
 	written := map[deploy.ObjectRef]bool{}
 	for _, t := range r.targets {
@@ -154,7 +156,8 @@ func (r *applyRun) logUnreached() {
 	}
 }
 
-// whyUnreached explains why running pods of a target do not see a change, and when they will.
+// whyUnreached explains why the running pods of a target do not see a change, or see it late,
+// and when they will see it.
 func (t *target) whyUnreached(d propagate.Decision) string {
 	end := "restarted"
 	if !t.isWorkload() {
@@ -176,6 +179,7 @@ func ReadConfig(ctx context.Context, c *cluster.Cluster, ref deploy.ObjectRef) (
 	return content, nil
 }
 
+// readConfig is ReadConfig with a waiting function for Retry and an unclassified error.
 func readConfig(ctx context.Context, c *cluster.Cluster, ref deploy.ObjectRef, waiting func(error)) (content Content, err error) {
 	err = c.Retry(ctx, waiting, func(ctx context.Context) error {
 		live, err := c.Dynamic().Resource(ConfigResource(ref.Kind)).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
@@ -190,7 +194,7 @@ func readConfig(ctx context.Context, c *cluster.Cluster, ref deploy.ObjectRef, w
 	return content, err
 }
 
-// ConfigResource returns the resource of ConfigMaps or Secrets.
+// ConfigResource returns the resource of a kind, which must be ConfigMap or Secret.
 func ConfigResource(kind string) schema.GroupVersionResource {
 	resource := "configmaps"
 	if kind == "Secret" {
@@ -199,14 +203,17 @@ func ConfigResource(kind string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: resource}
 }
 
+// isConfig reports whether an object is a ConfigMap or Secret.
 func isConfig(ref deploy.ObjectRef) bool {
 	return ref.Group == "" && (ref.Kind == "ConfigMap" || ref.Kind == "Secret")
 }
 
+// contentHash returns the hash of the content of a ConfigMap or Secret.
 func contentHash(u *unstructured.Unstructured) string { return hashOf(contentOf(u)) }
 
-// podSelector returns the label selector of a workload's pods as a query has it, "" for
-// all pods. A Job's is that of the API server.
+// podSelector returns the label selector, for a LIST, of the pods of an object that runs pods.
+// It returns "" if the object has none or an invalid one: the LIST then returns all pods. For
+// a Job it is the label that the API server sets on its pods.
 func podSelector(workload *unstructured.Unstructured) string {
 	switch workload.GetKind() {
 	case "Job":
@@ -226,7 +233,7 @@ func podSelector(workload *unstructured.Unstructured) string {
 	return selector.String()
 }
 
-// lastWritten returns when any field of an object was last written.
+// lastWritten returns the latest time in the object's managedFields, zero without any.
 func lastWritten(live metav1.Object) (at time.Time) {
 	for _, e := range live.GetManagedFields() {
 		if e.Time != nil && e.Time.After(at) {

@@ -17,15 +17,15 @@ import (
 // than GETs.
 const listFrom = 4
 
-// spot is where objects are read together: one kind in one namespace. Objects with replicas
-// are read whole, others as metadata, so that the content of Secrets is not read.
+// spot is the scope of one LIST: one kind in one namespace. Whole is target.whole; other
+// objects are read as metadata, so that the content of Secrets is not read.
 type spot struct {
 	resource  cluster.ServedKind
 	namespace string
 	whole     bool
 }
 
-// readLive reads the live objects of the set.
+// readLive sets the live objects of all targets.
 func (r *applyRun) readLive(ctx context.Context) error {
 	spots := map[spot][]*target{}
 	for _, t := range r.targets {
@@ -47,7 +47,7 @@ func (r *applyRun) readLive(ctx context.Context) error {
 	return together(each(single, func(t *target) error { return r.read(ctx, t) }))
 }
 
-// read reads one object.
+// read sets the live object of a target, nil if it does not exist.
 func (r *applyRun) read(ctx context.Context, t *target) error {
 	err := r.cluster.Retry(ctx, r.wait, func(ctx context.Context) error {
 		var live metav1.Object
@@ -69,8 +69,9 @@ func (r *applyRun) read(ctx context.Context, t *target) error {
 	return r.cluster.explain(t.source, "read", err)
 }
 
-// list reads the application's objects in one place and returns the targets
-// that are not among them: new ones, and ones that never had our label.
+// list sets the live objects of the targets of a spot by one LIST of the objects with the
+// application's label. It returns the targets that are not in the answer: they do not exist
+// or do not have the label.
 func (r *applyRun) list(ctx context.Context, p spot, targets []*target) (missing []*target, err error) {
 	found := map[string]metav1.Object{}
 	options := metav1.ListOptions{LabelSelector: manifest.LabelApplication + "=" + r.req.ApplicationID}
@@ -95,7 +96,7 @@ func (r *applyRun) list(ctx context.Context, p spot, targets []*target) (missing
 		return nil
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return targets, nil // not served yet, or only to be read one by one
+		return targets, nil // the kind is not served yet, or the agent may not list it
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", p.resource.Resource, r.cluster.Classify(err))
@@ -110,7 +111,8 @@ func (r *applyRun) list(ctx context.Context, p spot, targets []*target) (missing
 	return missing, nil
 }
 
-// checkOwners refuses objects that belong to another application.
+// checkOwners returns an error of kind Invalid if a live object belongs to another
+// application.
 func (r *applyRun) checkOwners(context.Context) error {
 	if r.req.TakeOver {
 		return nil
@@ -129,7 +131,7 @@ func (r *applyRun) checkOwners(context.Context) error {
 		r.described(r.req.ApplicationID), r.req.PipedID, strings.Join(taken, "; "))
 }
 
-// claimObjects claims the objects for the application before the first write.
+// claimObjects calls Request.Claim with all objects of the set.
 func (r *applyRun) claimObjects(ctx context.Context) error {
 	if r.req.Claim == nil {
 		return nil
@@ -141,7 +143,7 @@ func (r *applyRun) claimObjects(ctx context.Context) error {
 	return r.req.Claim(ctx, refs)
 }
 
-// described returns an application for a message, by its name if it is known.
+// described returns the name of an application for a message (Request.Describe), or its ID.
 func (r *applyRun) described(id string) string {
 	if r.req.Describe != nil {
 		if known := r.req.Describe(id); known != "" {
@@ -151,7 +153,8 @@ func (r *applyRun) described(id string) string {
 	return "application " + id
 }
 
-// foreignOwner names the other owner of a live object, "" if there is none.
+// foreignOwner returns the other application that owns a live object, for a message; "" if
+// there is none, or if the object may be adopted or its owner no longer exists.
 func (r *applyRun) foreignOwner(live metav1.Object) string {
 	if live == nil {
 		return ""

@@ -15,13 +15,13 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// replaceEnabled is the value of AnnotationForceSyncByReplace that permits
-// deleting an object to create it anew.
+// replaceEnabled is the value of AnnotationForceSyncByReplace that permits to delete an object
+// and create it anew.
 const replaceEnabled = "enabled"
 
-// mayRecreate reports whether an object may be deleted and created anew because
-// a field of it cannot be changed: kinds that hold nothing but what Git says, and
-// what its author permits. Never what data or other people's objects go with.
+// mayRecreate reports whether an object may be deleted and created anew to change an immutable
+// field. That is so for some kinds without state of their own, and for other replaceable kinds
+// if the object's annotation permits it.
 func mayRecreate(u *unstructured.Unstructured) bool {
 	switch u.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "Pod"},
@@ -32,20 +32,21 @@ func mayRecreate(u *unstructured.Unstructured) bool {
 	return permitsReplace(u) && replaceable(u.GroupVersionKind().GroupKind())
 }
 
+// permitsReplace reports whether the object's annotation permits to recreate it.
 func permitsReplace(u *unstructured.Unstructured) bool {
 	return u.GetAnnotations()[manifest.AnnotationForceSyncByReplace] == replaceEnabled
 }
 
-// replaceable reports whether objects of the kind may ever be deleted to be
-// created anew.
+// replaceable reports whether objects of the kind may be recreated if they permit it. It is
+// false for kinds whose deletion deletes data or other objects.
 func replaceable(kind schema.GroupKind) bool {
 	never := []schema.GroupKind{cluster.CRDKind(), {Kind: "Namespace"}, {Kind: "PersistentVolume"}, {Kind: "PersistentVolumeClaim"}}
 	return !slices.Contains(never, kind)
 }
 
-// planRecreation decides, after a dry run ended with err, that a live object is
-// deleted and created anew. It does so only if nothing but fields that cannot be
-// changed stands against the object.
+// planRecreation decides, by the error of its dry run, whether a live object is recreated, and
+// sets t.recreated. It returns true only if the object may be recreated and all causes of the
+// error are immutable fields.
 func planRecreation(t *target, err error) bool {
 	if t.live == nil || !apierrors.IsInvalid(err) || !mayRecreate(t.desired) {
 		return false
@@ -58,9 +59,9 @@ func planRecreation(t *target, err error) bool {
 	return true
 }
 
-// dryRunCreate dry-runs the creation of an object that is to be recreated, under an unused
-// name. A Service is not dry-run, because the live one holds the addresses and ports that
-// it requests. A refusal that the name or the live object may cause is ignored.
+// dryRunCreate dry-runs the creation of an object that is to be recreated, under a generated
+// name. It skips Services, because the live one occupies the requested addresses and ports. It
+// ignores refusals that the other name may cause, and then returns nil.
 func (r *applyRun) dryRunCreate(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	if t.ref.Group == "" && t.ref.Kind == "Service" {
 		return nil, nil
@@ -79,8 +80,8 @@ func (r *applyRun) dryRunCreate(ctx context.Context, t *target) (planned *unstru
 	return planned, err
 }
 
-// remove deletes a live object that is to be created anew, and waits until it is
-// gone. Nothing else of its name is deleted.
+// remove deletes the live object of a target that is recreated, and waits until it is gone. An
+// object of the same name with another UID is an error of kind Conflict.
 func (r *applyRun) remove(ctx context.Context, t *target) error {
 	uid, background := t.live.GetUID(), metav1.DeletePropagationBackground
 	err := r.cluster.RetryWrite(ctx, r.wait, func(ctx context.Context) error {
@@ -103,7 +104,7 @@ func (r *applyRun) remove(ctx context.Context, t *target) error {
 	return r.awaitEnd(ctx, t)
 }
 
-// immutableFields returns the fields whose change the API server forbids.
+// immutableFields returns the fields that, according to the API server's error, are immutable.
 func immutableFields(err error) []string {
 	var fields []string
 	for _, cause := range causesOf(err) {
@@ -116,7 +117,8 @@ func immutableFields(err error) []string {
 
 func causeCount(err error) int { return len(causesOf(err)) }
 
-// causesOf returns what the API server found wrong with an object.
+// causesOf returns the causes in the API server's error, one per invalid field; nil without
+// any.
 func causesOf(err error) []metav1.StatusCause {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {

@@ -14,9 +14,9 @@ import (
 const scaledWeb = "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n" +
 	"spec: {minReplicas: 1, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}\n"
 
-// TestWhatIsCreatedAnewIsWhole: an object that is deleted and created anew begins with
-// what Git says of the fields that are left to others, and with as many replicas as it
-// had if an autoscaler decides about them. Then they are left to others again.
+// TestWhatIsCreatedAnewIsWhole: a recreated object must start with Git's values in the
+// fields that are left to others, and with its former replicas if an autoscaler scales
+// it. Then these fields are left to others again.
 func TestWhatIsCreatedAnewIsWhole(t *testing.T) {
 	permitted := strings.Replace(web, "kind: Deployment\nmetadata: {name: web}", `kind: Deployment
 metadata: {name: web, annotations: {pipecd.dev/force-sync-by-replace: "enabled"}}`, 1)
@@ -48,7 +48,7 @@ metadata: {name: web, annotations: {pipecd.dev/force-sync-by-replace: "enabled"}
 						}
 					})
 					if got := l.found(l.compare(t, manifests, func(r *CompareRequest) { r.Ignore.IgnoreRules = rules }, confirmed)); len(got) > 0 {
-						t.Errorf("after an apply it finds %q", got)
+						t.Errorf("after an apply the comparison finds %q", got)
 					}
 				}
 				state := func() (image string, replicas int64) {
@@ -69,22 +69,23 @@ metadata: {name: web, annotations: {pipecd.dev/force-sync-by-replace: "enabled"}
 				apply(manifests)
 				held = false
 				if l.get(t, "Deployment", "web").GetUID() == first.GetUID() {
-					t.Fatal("it was not created anew")
+					t.Fatal("the Deployment was not recreated")
 				}
 				if image, n := state(); image != "web:1" || n != 7 {
-					t.Errorf("created anew as %s with %d replicas, want web:1 with 7", image, n)
+					t.Errorf("recreated as %s with %d replicas, want web:1 with 7", image, n)
 				}
 				l.as(controllerManager).patch(t, "apps/v1", "Deployment", "web", `{"spec":{"replicas":8}}`, "scale")
 				apply(strings.Replace(manifests, "web:1", "web:2", 1))
 				if image, n := state(); image != "web:1" || n != 8 {
-					t.Errorf("later it is %s with %d replicas, want web:1 with 8", image, n)
+					t.Errorf("later the Deployment has %s with %d replicas, want web:1 with 8", image, n)
 				}
 			})
 		}
 	}
 }
 
-// dying deletes a Deployment that somebody holds until an apply waits for its end.
+// dying deletes a Deployment whose finalizer holds it until an apply waits for its
+// deletion.
 func (l *lab) dying(t *testing.T, name string) {
 	t.Helper()
 	l.as("holder").patch(t, "apps/v1", "Deployment", name, `{"metadata":{"finalizers":["example.com/hold"]}}`)
@@ -93,8 +94,8 @@ func (l *lab) dying(t *testing.T, name string) {
 	}
 }
 
-// releasing is a stage log that lets a Deployment of the lab go when an apply waits for
-// its end.
+// releasing is a stage log that removes a Deployment's finalizer when an apply waits for
+// its deletion.
 type releasing struct {
 	*testLog
 	release func()

@@ -16,12 +16,12 @@ import (
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
-// TestApplyComesBackWhenItIsTold: an API server that is too busy says when it may be
-// asked again.
+// TestApplyComesBackWhenItIsTold: a request to a busy API server is retried after its
+// Retry-After.
 func TestApplyComesBackWhenItIsTold(t *testing.T) {
 	l := newLab(t)
 	var mu sync.Mutex
-	var asked []time.Time // for the Service, in earnest
+	var asked []time.Time // times of the requests for the Service that are no dry runs
 	l.requests.Answer = func(r *http.Request) *http.Response {
 		if r.Method != http.MethodPatch || r.URL.Query().Has("dryRun") || !strings.HasSuffix(r.URL.Path, "/services/web") {
 			return nil
@@ -41,8 +41,8 @@ func TestApplyComesBackWhenItIsTold(t *testing.T) {
 	}
 }
 
-// TestWebhookThatRefusesDryRuns: what admission does not let anybody try is applied
-// untried, which is said; the others are tried as ever.
+// TestWebhookThatRefusesDryRuns: an object whose admission refuses dry runs is applied
+// without one, which is logged. The others get their dry runs.
 func TestWebhookThatRefusesDryRuns(t *testing.T) {
 	l := newLab(t)
 	const reason = `admission webhook "audit.example.com" does not support dry run`
@@ -62,8 +62,8 @@ func TestWebhookThatRefusesDryRuns(t *testing.T) {
 	}
 }
 
-// TestFieldsOfAnotherManager: what Git says wins over whoever applied something else,
-// and no other field of theirs is touched.
+// TestFieldsOfAnotherManager: Git's values win over values that another manager applied,
+// and that manager's other fields stay unchanged.
 func TestFieldsOfAnotherManager(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, web)

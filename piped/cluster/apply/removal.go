@@ -18,32 +18,32 @@ import (
 
 // Removal is the plan to delete all objects of an application in a cluster.
 type Removal struct {
-	// Levels are the objects to delete, in the order of deletion: the reverse of the
-	// order of applying. What is in one level goes at the same time. Those that could
-	// not be read are among them.
+	// Levels are the objects to delete, in the order of deletion: the reverse of the order
+	// of applying. Objects of one level are deleted concurrently. Objects that could not be
+	// read are included.
 	Levels [][]deploy.InventoryItem
-	// Kept are objects that are there and stay, by name.
+	// Kept are the live objects that are not deleted, sorted by key.
 	Kept []KeptObject
-	// Gone are items whose objects do not exist any more.
+	// Gone are the items whose objects no longer exist.
 	Gone []deploy.InventoryItem
 }
 
-// KeptObject is an object that a removal leaves, and why.
+// KeptObject is an object that a removal does not delete.
 type KeptObject struct {
 	Item   deploy.InventoryItem
-	Reason string
-	// Over: it is not the application's any more, so that the application can
-	// forget it.
+	Reason string // for users
+	// Over reports that the object is no longer the application's, so that its inventory
+	// item can be deleted.
 	Over bool
 }
 
 // Deletes returns the objects to delete in the order of deletion.
 func (r Removal) Deletes() []deploy.InventoryItem { return slices.Concat(r.Levels...) }
 
-// PlanRemoval returns which of the inventory's items, all of this cluster, Delete would
-// delete. Objects of config.PrunableKinds are kept unless kinds contains their kind. An
-// object that cannot be read is planned for deletion: Delete reads it again, and leaves it
-// with the reason. It writes nothing. The error is Unavailable when the cluster answers no
+// PlanRemoval plans the deletion of all items, which must be of this cluster. It keeps the
+// objects that Delete would skip, and those of config.PrunableKinds unless kinds contains
+// their kind. It plans to delete objects that it cannot read, because the deletion reads them
+// again. It writes nothing. The error is of kind Unavailable if the cluster answers no
 // request.
 func (c *Client) PlanRemoval(ctx context.Context, pipedID string, items []deploy.InventoryItem, kinds []string) (Removal, error) {
 	lives, errs := make([]*metav1.PartialObjectMetadata, len(items)), make([]error, len(items))
@@ -58,7 +58,7 @@ func (c *Client) PlanRemoval(ctx context.Context, pipedID string, items []deploy
 			return nil
 		})
 	}
-	_ = g.Wait() // what fails is in errs
+	_ = g.Wait() // the errors are in errs
 	if len(items) > 0 && !slices.ContainsFunc(errs, answered) {
 		return Removal{}, errs[0]
 	}
@@ -90,7 +90,7 @@ func (c *Client) PlanRemoval(ctx context.Context, pipedID string, items []deploy
 	return r, nil
 }
 
-// answered reports whether a read that ended with err had an answer of the cluster.
+// answered reports whether the cluster answered a read whose error, or nil, is err.
 func answered(err error) bool {
 	return !deploy.IsKind(err, deploy.Unavailable) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }

@@ -26,8 +26,8 @@ kind: ServiceAccount
 metadata: {name: web}
 `
 
-// TestRemovalPlannedWithAnObjectThatCannotBeRead: it is tried with its level, in its
-// order, and keeps nothing else from being planned.
+// TestRemovalPlannedWithAnObjectThatCannotBeRead: the unreadable object is planned in its
+// level and order, and does not affect the plan of the others.
 func TestRemovalPlannedWithAnObjectThatCannotBeRead(t *testing.T) {
 	for name, refused := range map[string]metav1.Status{
 		"it may not be read":   {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "configmaps is forbidden"},
@@ -70,7 +70,7 @@ func TestRemovalPlannedWithAnObjectThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestRemovalPlannedOfAClusterThatDoesNotAnswer: where nothing can be read, nothing is
+// TestRemovalPlannedOfAClusterThatDoesNotAnswer: if nothing can be read, nothing is
 // planned.
 func TestRemovalPlannedOfAClusterThatDoesNotAnswer(t *testing.T) {
 	c := unreachable(t)

@@ -16,11 +16,11 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// controllerManager is the field manager of Kubernetes' own controllers, the
-// horizontal pod autoscaler among them.
+// controllerManager is the field manager of Kubernetes' own controllers, such as the
+// horizontal pod autoscaler.
 const controllerManager = "kube-controller-manager"
 
-// scaleTarget names what an autoscaler scales, in its own namespace.
+// scaleTarget identifies an object that an autoscaler in the same namespace scales.
 type scaleTarget struct {
 	kind      schema.GroupKind
 	namespace string
@@ -31,9 +31,9 @@ func scaleTargetOf(u *unstructured.Unstructured) scaleTarget {
 	return scaleTarget{kind: u.GroupVersionKind().GroupKind(), namespace: u.GetNamespace(), name: u.GetName()}
 }
 
-// scaledBySet returns what the HorizontalPodAutoscalers among objects scale, and
-// KEDA's ScaledObjects, which make such autoscalers: those cannot scale to nothing, and
-// what KEDA writes then has no owner.
+// scaledBySet returns the objects that the HorizontalPodAutoscalers and KEDA's ScaledObjects
+// among objects scale. KEDA creates HorizontalPodAutoscalers, but scales to zero itself, which
+// leaves no owner of the replicas.
 func scaledBySet(objects []*unstructured.Unstructured) map[scaleTarget]bool {
 	targets := map[scaleTarget]bool{}
 	for _, u := range objects {
@@ -57,9 +57,9 @@ func scaledBySet(objects []*unstructured.Unstructured) map[scaleTarget]bool {
 	return targets
 }
 
-// Autoscaled returns how many pods those workloads among objects have, by
-// deploy.ObjectRef.Key, that are live and that an autoscaler scales, one among
-// objects or one that is live.
+// Autoscaled returns the live spec.replicas, by deploy.ObjectRef.Key, of the existing
+// workloads among objects that an autoscaler scales. The autoscaler may be live or among
+// objects.
 func (c *Client) Autoscaled(ctx context.Context, objects []manifest.Object) (map[string]int32, error) {
 	workloads, err := c.Workloads(ctx, objects)
 	if err != nil {
@@ -86,10 +86,11 @@ func (c *Client) Autoscaled(ctx context.Context, objects []manifest.Object) (map
 	return pods, nil
 }
 
-// decideReplicas sets or removes spec.replicas of a workload that is applied over live. Once
-// an autoscaler owns the field, it is removed. While only the agent owns it, the live value
-// is applied instead, because a removed field would be reset to 1; this also holds if Git
-// has left the field to the autoscaler already.
+// decideReplicas sets or removes spec.replicas in desired, which is applied over live, if an
+// autoscaler scales the object. InSet are the objects that autoscalers of the set scale. If an
+// autoscaler owns the field, decideReplicas removes it. If only the agent owns it, it sets the
+// live value, even if Git no longer has the field, because the API server would reset a field
+// without an owner to 1. It changes nothing if live is nil.
 func (c *Client) decideReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet map[scaleTarget]bool) error {
 	if live == nil {
 		return nil
@@ -119,8 +120,8 @@ func (c *Client) decideReplicas(ctx context.Context, desired, live *unstructured
 	return nil
 }
 
-// applyLiveReplicas sets the live number of replicas if an autoscaler, in the set or live,
-// scales the workload.
+// applyLiveReplicas sets spec.replicas in desired to the live value if an autoscaler of the
+// set (inSet) or a live one scales the object.
 func (c *Client) applyLiveReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet bool) error {
 	n, found, _ := unstructured.NestedInt64(live.Object, "spec", "replicas")
 	if !found {
@@ -134,8 +135,8 @@ func (c *Client) applyLiveReplicas(ctx context.Context, desired, live *unstructu
 	return unstructured.SetNestedField(desired.Object, n, "spec", "replicas")
 }
 
-// ownsReplicas reports whether spec.replicas is ours, or kubectl's and so becomes
-// ours: leaving the field out would take it away.
+// ownsReplicas reports whether the agent owns spec.replicas, or clientSideManagers do, from
+// which the agent takes it over. An apply without the field would then reset it.
 func ownsReplicas(fields []metav1.ManagedFieldsEntry) bool {
 	managers := clientSideManagers()
 	return slices.ContainsFunc(fields, func(e metav1.ManagedFieldsEntry) bool {
@@ -144,7 +145,7 @@ func ownsReplicas(fields []metav1.ManagedFieldsEntry) bool {
 	})
 }
 
-// holdsReplicas reports whether spec.replicas is among the fields of an entry.
+// holdsReplicas reports whether an entry of managed fields contains spec.replicas.
 func holdsReplicas(e metav1.ManagedFieldsEntry) bool {
 	var owned struct {
 		Spec map[string]json.RawMessage `json:"f:spec"`
@@ -156,8 +157,8 @@ func holdsReplicas(e metav1.ManagedFieldsEntry) bool {
 	return ok
 }
 
-// replicasOwner returns the controller that owns spec.replicas, "" for none. A user's
-// `kubectl scale` is no controller: Git overrides it.
+// replicasOwner returns the field manager of the autoscaler or controller that owns
+// spec.replicas, "" for none. It does not return kubectl: Git overrides `kubectl scale`.
 func replicasOwner(fields []metav1.ManagedFieldsEntry) string {
 	for _, e := range fields {
 		scaler := e.Subresource == "scale" || e.Manager == controllerManager
@@ -168,9 +169,9 @@ func replicasOwner(fields []metav1.ManagedFieldsEntry) string {
 	return ""
 }
 
-// hasAutoscaler reports whether a live autoscaler scales target. The owner of the field does
-// not show it, because the field remains owned after an autoscaler is removed. Without the
-// right to list autoscalers the answer is true.
+// hasAutoscaler reports whether a live HorizontalPodAutoscaler scales target. The owner of
+// spec.replicas does not show it, because it remains after the autoscaler is deleted. Without
+// the permission to list autoscalers, hasAutoscaler returns true.
 func (c *Client) hasAutoscaler(ctx context.Context, target scaleTarget) (bool, error) {
 	list, err := c.Typed().AutoscalingV1().HorizontalPodAutoscalers(target.namespace).List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestReplicasLeftToAnAutoscalerAreKept: Git takes the number out of the workload
-// in the commit that brings the autoscaler, or after; either way what runs stays.
+// TestReplicasLeftToAnAutoscalerAreKept: Git removes the replicas from the workload in
+// the commit that adds the autoscaler, or later. In both cases the live number stays.
 func TestReplicasLeftToAnAutoscalerAreKept(t *testing.T) {
 	const hpa = "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n" +
 		"spec: {minReplicas: 1, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}\n"

@@ -15,8 +15,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// TestRunningCommits: what an agent applied before tells its commit, whoever's
-// application it was; what others applied tells nothing.
+// TestRunningCommits: objects that an agent applied show their commit, whichever
+// application they belonged to. Objects that others applied show none.
 func TestRunningCommits(t *testing.T) {
 	l := newLab(t)
 	for name, annotations := range map[string]map[string]string{
@@ -62,8 +62,8 @@ func TestRunningCommitsOfAClusterThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestRunningCommitsThatAnAccountMayNotSee: that one account may not look is
-// another answer than that of a cluster that no application can be deployed to.
+// TestRunningCommitsThatAnAccountMayNotSee: missing rights of one account must give
+// another error than a cluster to which no application can be deployed.
 func TestRunningCommitsThatAnAccountMayNotSee(t *testing.T) {
 	l := newLab(t)
 	view, err := l.As("system:serviceaccount:" + l.ns + ":nobody")
@@ -76,8 +76,8 @@ func TestRunningCommitsThatAnAccountMayNotSee(t *testing.T) {
 	}
 }
 
-// TestRunningCommitsThatTheAgentMayNotSee: nor is one kind that the agent itself
-// may not read the silence of the cluster, for which others would wait.
+// TestRunningCommitsThatTheAgentMayNotSee: missing rights of the agent on one kind must
+// not count as an unreachable cluster, for which other applications would wait.
 func TestRunningCommitsThatTheAgentMayNotSee(t *testing.T) {
 	l := newLab(t)
 	l.requests.Answer = func(r *http.Request) *http.Response {

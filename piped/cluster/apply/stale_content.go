@@ -15,13 +15,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// A ConfigMap or Secret that an apply restores held other content than Git's for a while.
-// A container that started meanwhile has read that content, and keeps what it read by its
-// environment although the object is restored.
+// A ConfigMap or Secret that an apply restores had other content than Git's for some time. A
+// container that started during that time has read the other content. Environment variables
+// and the like retain it although the object is restored.
 
-// findStalePods finds the running pods that read other content than Git's from the objects
-// that this apply restores. A workload whose mode restarts pods for such a change gets
-// another config-hash; the pods of others are logged.
+// findStalePods finds the running pods that have read other content than Git's from the
+// ConfigMaps and Secrets that this apply restores, and do not see the restored content. It
+// restarts the pods of workloads whose mode permits it, and logs the others.
 func (r *applyRun) findStalePods(ctx context.Context) error {
 	since, err := r.foreignSince(ctx)
 	if err != nil || len(since) == 0 {
@@ -29,7 +29,7 @@ func (r *applyRun) findStalePods(ctx context.Context) error {
 	}
 	for _, t := range r.targets {
 		if t.live == nil || t.isWorkload() && t.restarts {
-			continue // no pods, or all of them are restarted
+			continue // it has no pods, or this apply restarts them anyway
 		}
 		for _, d := range t.config.decisions {
 			ref := ConfigRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
@@ -49,7 +49,9 @@ func (r *applyRun) findStalePods(ctx context.Context) error {
 	return nil
 }
 
-// restartStale restarts the pods of a workload, or logs why it does not.
+// restartStale marks a target as changed and its pods as stale, so that decideRestarts
+// restarts them. If the decision d does not permit a restart, it logs the pods. The content
+// of ref may have been wrong since from.
 func (r *applyRun) restartStale(t *target, d propagate.Decision, ref deploy.ObjectRef, from time.Time, pods []corev1.Pod) {
 	var names, uids []string
 	for _, pod := range pods {
@@ -70,14 +72,14 @@ func (r *applyRun) restartStale(t *target, d propagate.Decision, ref deploy.Obje
 	t.changed, t.restarts, t.done, t.item = true, true, "", deploy.InventoryItem{}
 }
 
-// restartedFor returns a config-hash that differs from the one by content alone, for pods
-// that read other content under that one.
+// restartedFor returns a config-hash that differs from hash, the one of the content, so that
+// the pods with these UIDs, which may already have hash, are restarted.
 func restartedFor(hash string, uids []string) string {
 	return hashOf([]any{hash, uids})[:configHashLength]
 }
 
-// foreignSince returns the ConfigMaps and Secrets whose content this apply restores, with
-// the time since when they may have held another.
+// foreignSince returns the ConfigMaps and Secrets whose content this apply restores, with the
+// time from which they may have had other content.
 func (r *applyRun) foreignSince(ctx context.Context) (map[deploy.ObjectRef]time.Time, error) {
 	since := map[deploy.ObjectRef]time.Time{}
 	for _, t := range r.changed() {
@@ -95,10 +97,10 @@ func (r *applyRun) foreignSince(ctx context.Context) (map[deploy.ObjectRef]time.
 	return since, nil
 }
 
-// foreignFrom returns when the content of a restored object may first have been another
-// than Git's: the earliest write of another field manager to its data, or the time when
-// the drift was noticed. A manager that only removed a key owns nothing; without a known
-// drift all pods count then that started since the last apply.
+// foreignFrom returns the earliest time at which a restored object may have had other content
+// than Git's: the earliest write of another field manager to its data, or the detection of the
+// drift if that is earlier. If neither is known, it is the time of the last apply, because a
+// manager that only removes keys owns no fields in managedFields.
 func (r *applyRun) foreignFrom(t *target) time.Time {
 	at := r.req.DriftedSince[t.ref.Key()]
 	applied := t.recorded.UpdatedAt
@@ -116,16 +118,18 @@ func (r *applyRun) foreignFrom(t *target) time.Time {
 	if at.IsZero() {
 		return applied
 	}
-	return at.Truncate(time.Second) // as the cluster's times are
+	return at.Truncate(time.Second) // the API server's times are in seconds
 }
 
+// writesData reports whether an entry of managed fields contains content of a ConfigMap or
+// Secret.
 func writesData(e metav1.ManagedFieldsEntry) bool {
 	text := fieldsText(e)
 	return slices.ContainsFunc([]string{"data", "binaryData", "stringData"}, func(field string) bool { return strings.Contains(text, `"f:`+field+`"`) })
 }
 
-// startedSince returns the running pods of a target of which a container started since
-// then, by name.
+// startedSince returns the running pods of a target with a container that started at from or
+// later. Without the permission to list pods it logs that and returns none.
 func (r *applyRun) startedSince(ctx context.Context, t *target, from time.Time) (found []corev1.Pod, err error) {
 	var list *corev1.PodList
 	err = r.cluster.Retry(ctx, r.wait, func(ctx context.Context) error {
@@ -147,7 +151,7 @@ func (r *applyRun) startedSince(ctx context.Context, t *target, from time.Time) 
 	return found, nil
 }
 
-// lastStart returns when a container of a pod last started.
+// lastStart returns the latest start of a container of a pod; zero if none has started.
 func lastStart(pod corev1.Pod) (at time.Time) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		var started time.Time

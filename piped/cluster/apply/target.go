@@ -14,40 +14,40 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// target is the state of one object of the set.
+// target is the state of one object of the set during an apply or a comparison.
 type target struct {
-	source    manifest.Object
+	source    manifest.Object // the object in Git
 	ref       deploy.ObjectRef
-	desired   *unstructured.Unstructured // what is sent
-	complete  *unstructured.Unstructured // desired with the fields that are left to others; nil if it is the same
-	digest    string                     // of desired
-	config    podConfig                  // of what runs pods
-	same      bool                       // it is the object that was applied last; of a workload, whatever its configuration holds
-	restarts  bool                       // its configuration may be other than it was applied with last, in what its pods are restarted for
-	stalePods []string                   // UIDs of pods that read other content than Git's
+	desired   *unstructured.Unstructured // the object to send
+	complete  *unstructured.Unstructured // desired before ignoreFields; nil if not needed
+	digest    string                     // applyRun.digestOf; for InventoryItem.DesiredDigest
+	config    podConfig                  // zero if the object runs no pods
+	same      bool                       // equal to the last applied object but for its config
+	restarts  bool                       // a change of its configuration may restart its pods
+	stalePods []string                   // UIDs of pods that have read other content than Git's
 	resource  cluster.ServedKind
-	crdInSet  bool // its definition is part of the set
-	whole     bool // it is read whole: it rolls out, has replicas, or leaves fields to others
+	crdInSet  bool // the set contains the CustomResourceDefinition of its kind
+	whole     bool // live is the whole object, otherwise only its metadata
 
-	recorded *deploy.InventoryItem // what the inventory says of it
-	live     metav1.Object         // nil when absent; whole for workloads, else metadata
-	changed  bool
-	expired  bool   // it is not there because it has done its work
-	untried  string // why it is not dry-run; "" when it is
-	// recreated is why the live object is deleted first; "" when it is not.
+	recorded *deploy.InventoryItem // of the inventory; nil if it is not there
+	live     metav1.Object         // nil if the object does not exist
+	changed  bool                  // the object is sent
+	expired  bool                  // a finished Job that Kubernetes has deleted (leaveExpired)
+	untried  string                // why the object is not dry-run; "" if it is
+	// recreated is why the live object is deleted first; "" if it is not.
 	recreated  string
-	planned    *unstructured.Unstructured
-	collisions []collision   // live items that are removed for it, or that keep it from being applied
-	result     metav1.Object // the API server's answer: a workload whole, of others what identifies it
-	item       deploy.InventoryItem
-	done       effect
+	planned    *unstructured.Unstructured // the answer to the dry run; nil if unknown
+	collisions []collision                // that the apply removes, or that make it impossible
+	result     metav1.Object              // the answer to the apply; whole only for workloads
+	item       deploy.InventoryItem       // after the apply
+	done       effect                     // "" until the object is applied or unchanged
 
-	writtenAt time.Time // by the API server's clock, as the answer says; zero when it was not sent
+	writtenAt time.Time // of the answer, by the API server's clock; zero if nothing was sent
 
 	owned, mark, values string // OwnedHash, Mark and ValuesDigest of the answer
 }
 
-// effect is the effect of an apply on an object.
+// effect is the effect of an apply on an object, as logged.
 type effect string
 
 const (
@@ -57,7 +57,7 @@ const (
 	unchanged  effect = "unchanged"
 )
 
-// liveObject returns the live object if its content was read.
+// liveObject returns the live object, nil if it does not exist or only its metadata was read.
 func (t *target) liveObject() *unstructured.Unstructured {
 	u, _ := t.live.(*unstructured.Unstructured)
 	return u
@@ -65,12 +65,13 @@ func (t *target) liveObject() *unstructured.Unstructured {
 
 func (t *target) isWorkload() bool { return IsWorkload(manifest.GroupKind(t.ref)) }
 
-// IsWorkload reports whether objects of the kind roll out.
+// IsWorkload reports whether objects of the kind roll out: Deployments, StatefulSets and
+// DaemonSets.
 func IsWorkload(kind schema.GroupKind) bool {
 	return kind.Group == "apps" && (kind.Kind == "Deployment" || kind.Kind == "StatefulSet" || kind.Kind == "DaemonSet")
 }
 
-// runsPods reports whether objects of the kind run pods that no rollout replaces.
+// runsPods reports whether objects of the kind run pods and are not workloads.
 func runsPods(kind schema.GroupKind) bool {
 	switch kind.String() {
 	case "Pod", "ReplicationController", "ReplicaSet.apps", "Job.batch", "CronJob.batch":
@@ -79,9 +80,9 @@ func runsPods(kind schema.GroupKind) bool {
 	return false
 }
 
-// selectChanged decides which objects are sent: all but those whose desired digest, UID and
-// owned fields are as recorded after the last apply, and whose values are unchanged since.
-// A change of its configuration alone sends a workload only if that restarts its pods.
+// selectChanged decides which objects are sent: all except those that are unchanged in Git and
+// whose UID, owned fields and values are those recorded after the last apply. A workload with
+// only another configuration is sent if that restarts its pods.
 func (r *applyRun) selectChanged(context.Context) error {
 	for _, t := range r.targets {
 		if r.req.HookRun != "" && RunsToEnd(t.desired) {
@@ -109,17 +110,17 @@ func (r *applyRun) selectChanged(context.Context) error {
 	return nil
 }
 
-// restartsAgain reports whether an interrupted run of the stage decided to restart a
-// workload without doing so.
+// restartsAgain reports whether an interrupted run decided to restart a workload and did not
+// write it.
 func (r *applyRun) restartsAgain(t *target) bool {
 	decided, ok := r.req.Restarts[t.ref.Key()]
 	live := t.liveObject()
 	return ok && t.isWorkload() && live != nil && configHash(live) == decided.Was
 }
 
-// rewritten reports whether the live object may hold other values than applied although the
-// agent still owns its fields. Changes by admission webhooks, and by clients that use the
-// agent's field manager, do not change the ownership.
+// rewritten reports whether the live object may have other values than the applied ones,
+// although the agent still owns the fields. Changes by admission webhooks, and by clients that
+// use the agent's field manager, do not change the ownership.
 func (t *target) rewritten() bool {
 	if t.recorded.Mark == "" || t.recorded.Mark == Mark(t.live) {
 		return false
@@ -128,7 +129,7 @@ func (t *target) rewritten() bool {
 	return live == nil || ValuesDigest(live) != t.recorded.ValuesDigest
 }
 
-// selectHook decides whether a hook runs.
+// selectHook decides whether a hook is created, recreated or left unchanged (Request.HookRun).
 func (r *applyRun) selectHook(t *target) error {
 	switch {
 	case t.live == nil && slices.Contains(r.req.Created, t.ref):
@@ -146,6 +147,7 @@ func (r *applyRun) selectHook(t *target) error {
 	return nil
 }
 
+// changed returns the targets that are sent.
 func (r *applyRun) changed() []*target {
 	var out []*target
 	for _, t := range r.targets {

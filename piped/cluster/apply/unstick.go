@@ -14,16 +14,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Unstick deletes the pods that keep a StatefulSet from leaving revisions that
-// failed, and returns their names. With the pod management policy OrderedReady
-// the StatefulSet controller replaces no pod while one is not ready, not even
-// that one, so that a rollback would wait for ever for a pod that cannot start.
+// Unstick deletes the pods that block the rollback of a StatefulSet, and returns their names.
+// With the pod management policy OrderedReady, the StatefulSet controller replaces no pod
+// while one is not ready, not even the unready pod itself. A rollback would therefore wait
+// forever for a pod that cannot start.
 //
-// It deletes only pods that the StatefulSet controls, that are of one of the
-// failed revisions (names of ControllerRevisions), not ready and not stopping
-// already, each only as it was read. Nothing is deleted before the controller has
-// seen the StatefulSet's last change, nor while that asks for a failed revision
-// itself. What has changed meanwhile is left for the next call.
+// Unstick deletes only pods that the StatefulSet controls, that belong to one of the failed
+// revisions (names of ControllerRevisions), and that are neither ready nor terminating. It
+// deletes none while the controller has not observed the StatefulSet's last change, or while
+// the update revision is a failed one. It skips pods that change concurrently; the caller
+// calls it again.
 func (c *Client) Unstick(ctx context.Context, ref deploy.ObjectRef, failed []string) (deleted []string, err error) {
 	set, err := c.Typed().AppsV1().StatefulSets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -56,15 +56,16 @@ func (c *Client) Unstick(ctx context.Context, ref deploy.ObjectRef, failed []str
 	return deleted, nil
 }
 
-// leaves reports whether the StatefulSet's controller is at work to replace the
-// failed revisions, one ready pod after the other.
+// leaves reports whether the StatefulSet controller is replacing the pods of the failed
+// revisions in order, each after the one before is ready.
 func leaves(set *appsv1.StatefulSet, failed []string) bool {
 	return set.DeletionTimestamp == nil && set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement &&
 		set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType &&
 		set.Status.ObservedGeneration >= set.Generation && !slices.Contains(failed, set.Status.UpdateRevision)
 }
 
-// deleteAsRead deletes the pod if it is still the one that was read, unchanged.
+// deleteAsRead deletes a pod. The error is a conflict if the pod has changed since it was
+// read.
 func (c *Client) deleteAsRead(ctx context.Context, pod *corev1.Pod) error {
 	return c.Typed().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion},

@@ -13,8 +13,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestUnstick: of a StatefulSet that leaves a failed revision, the failed pods are
-// deleted that are not ready; of any other, none.
+// TestUnstick: when a StatefulSet leaves a failed revision, the failed pods that are not
+// ready are deleted. Pods of other workloads are not.
 func TestUnstick(t *testing.T) {
 	l := workloadstest.New(t)
 	good, bad := workloadstest.Text(rollout.KindStatefulSet, "web:1", "replicas: 2"), workloadstest.Text(rollout.KindStatefulSet, "web:never-ready", "replicas: 2")

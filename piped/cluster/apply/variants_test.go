@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestAutoscaled: the live number of pods counts for what an autoscaler scales, be it
-// of the application or not, and only for that.
+// TestAutoscaled: the live number of pods counts only for workloads that an autoscaler
+// scales, whether it belongs to the application or not.
 func TestAutoscaled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -20,12 +20,13 @@ import (
 )
 
 const (
-	// usableInterval and settleFor bound the wait for definitions to be served.
+	// usableInterval and usableTimeout are the poll interval and the limit of awaitUsable.
 	usableInterval = 50 * time.Millisecond
 	usableTimeout  = time.Minute
 )
 
-// write sends the changed objects: namespaces and definitions first, then wave by wave.
+// write sends the changed objects: namespaces and definitions first, then wave by wave. It
+// calls Journal.AfterWave between the waves.
 func (r *applyRun) write(ctx context.Context) error {
 	if err := r.createNamespaces(ctx); err != nil {
 		return err
@@ -49,8 +50,8 @@ func (r *applyRun) write(ctx context.Context) error {
 	return nil
 }
 
-// waves returns the namespaces and definitions, and the other objects in waves, in the order
-// of writing.
+// waves returns the targets in the order of writing: the namespaces and definitions, and the
+// others grouped by manifest.Order.
 func (r *applyRun) waves() (definitions []*target, waves [][]*target) {
 	byOrder := map[int][]*target{}
 	for _, t := range r.targets {
@@ -67,7 +68,7 @@ func (r *applyRun) waves() (definitions []*target, waves [][]*target) {
 	return definitions, waves
 }
 
-// sources returns the objects of targets without the expired ones.
+// sources returns the objects of targets in Git, without the expired ones.
 func sources(targets []*target) (out []manifest.Object) {
 	for _, t := range targets {
 		if !t.expired {
@@ -77,7 +78,8 @@ func sources(targets []*target) (out []manifest.Object) {
 	return out
 }
 
-// writeWave sends the changed objects of a wave, level by level.
+// writeWave sends the changed objects of a wave, level by level. After each level it waits
+// until its namespaces and definitions are usable.
 func (r *applyRun) writeWave(ctx context.Context, targets []*target) error {
 	changed := slices.DeleteFunc(slices.Clone(targets), func(t *target) bool { return !t.changed })
 	for _, group := range byLevel(changed, func(t *target) schema.GroupKind { return manifest.GroupKind(t.ref) }) {
@@ -91,8 +93,8 @@ func (r *applyRun) writeWave(ctx context.Context, targets []*target) error {
 	return nil
 }
 
-// createNamespaces creates the namespaces that input.autoCreateNamespace asks
-// for. They are not the application's: never marked, tracked or deleted.
+// createNamespaces creates r.newNamespaces. They are not objects of the application: the agent
+// does not mark them, record them in the inventory or delete them.
 func (r *applyRun) createNamespaces(ctx context.Context) error {
 	for _, name := range r.newNamespaces {
 		err := r.cluster.RetryWrite(ctx, r.wait, func(ctx context.Context) error {
@@ -101,7 +103,7 @@ func (r *applyRun) createNamespaces(ctx context.Context) error {
 			return err
 		})
 		if apierrors.IsAlreadyExists(err) {
-			continue // by another application at the same time
+			continue // another application created it concurrently
 		}
 		if err != nil {
 			return fmt.Errorf("create namespace %q: %w", name, r.cluster.Classify(err))
@@ -111,7 +113,8 @@ func (r *applyRun) createNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// writeOne sends one object and records it in the journal before and after.
+// writeOne sends one object and calls the journal before (workloads only) and after it. It
+// first waits for a running deletion of the object, and deletes an object that is recreated.
 func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 	if t.live != nil && t.live.GetDeletionTimestamp() != nil {
 		if err := r.awaitEnd(ctx, t); err != nil {
@@ -121,7 +124,7 @@ func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 	if t.isWorkload() {
 		live := t.liveObject()
 		if t.recreated != "" {
-			live = nil // what comes begins from nothing
+			live = nil // the live object is deleted first
 		}
 		if err := r.req.Journal.BeforeWrite(ctx, t.source, live, t.planned); err != nil {
 			return fmt.Errorf("prepare to apply %s: %w", t.ref, err)
@@ -145,8 +148,9 @@ func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 	return nil
 }
 
-// send applies one object. Before, it takes over the fields that kubectl owns at the first
-// apply, and colliding items.
+// send applies one object, with retries. If the agent applies the live object for the first
+// time, send first takes over the fields that kubectl owns. It also takes over the colliding
+// items. The error is unclassified.
 func (r *applyRun) send(ctx context.Context, t *target) error {
 	live, first := t.live, r.firstContact(t)
 	return r.cluster.RetryWrite(ctx, r.wait, func(ctx context.Context) error {
@@ -166,14 +170,15 @@ func (r *applyRun) send(ctx context.Context, t *target) error {
 			t.answered(whole)
 		}
 		if t.crdInSet && apierrors.IsNotFound(err) {
-			return apierrors.NewServiceUnavailable("the kind is defined but not served yet") // tried again
+			return apierrors.NewServiceUnavailable("the kind is defined but not served yet") // retried
 		}
 		return err
 	})
 }
 
-// answered reads the API server's answer to an apply: the baseline by which later changes
-// are detected, and the result without unused parts. The content of Secrets is dropped.
+// answered records the API server's answer to an apply: the values by which later changes are
+// detected, and the result. Of objects that are not workloads it retains only the identity, so
+// that the content of Secrets does not stay in memory.
 func (t *target) answered(answer *unstructured.Unstructured) {
 	t.owned, t.mark, t.values = baselineOf(answer)
 	t.result, t.writtenAt = answer, lastWritten(answer)
@@ -184,14 +189,15 @@ func (t *target) answered(answer *unstructured.Unstructured) {
 	}
 }
 
-// adopt takes over the fields of a live object that kubectl owns. After an error it returns
-// nil as the live object, so that a retry reads it again.
+// adopt takes over the fields of a live object that kubectl owns (function adopt) and returns
+// the live object. It reads the object if live is nil. After an error it returns nil, so that
+// a retry reads the object again.
 func (r *applyRun) adopt(ctx context.Context, t *target, live metav1.Object) (metav1.Object, error) {
 	client := r.cluster.ResourceClient(t.resource, t.ref.Namespace)
 	if live == nil {
 		u, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return nil, nil // the apply that follows creates it
+			return nil, nil // the following apply creates it
 		}
 		if err != nil {
 			return nil, err
@@ -204,12 +210,13 @@ func (r *applyRun) adopt(ctx context.Context, t *target, live metav1.Object) (me
 	return live, nil
 }
 
-// firstContact reports whether the agent applies the live object for the first time.
+// firstContact reports whether the agent applies the live object for the first time: the
+// inventory does not contain its UID.
 func (r *applyRun) firstContact(t *target) bool {
 	return t.live != nil && (t.recorded == nil || t.recorded.UID != string(t.live.GetUID()))
 }
 
-// record sets the inventory item of an object that was just written.
+// record sets done and the inventory item of an object that was just written.
 func (r *applyRun) record(t *target) {
 	t.done = configured
 	switch {
@@ -227,8 +234,9 @@ func (r *applyRun) record(t *target) {
 	}
 }
 
-// creatorOf returns the deployment that created the object, "" when it is older than the
-// application. A replaced object retains its creator.
+// creatorOf returns InventoryItem.CreatedBy: the deployment that created the object, "" when
+// the object existed before the application's first apply. A recreated object retains its
+// creator.
 func (r *applyRun) creatorOf(t *target) string {
 	uid := t.result.GetUID()
 	switch {
@@ -241,13 +249,13 @@ func (r *applyRun) creatorOf(t *target) string {
 	case t.recorded != nil && t.recorded.UID == string(uid):
 		return t.recorded.CreatedBy
 	case slices.Contains(r.req.Created, t.ref):
-		return r.req.DeploymentID // by an earlier run that ended before it could say so
+		return r.req.DeploymentID // an interrupted run of the deployment created it
 	}
 	return ""
 }
 
 // awaitEnd waits until an object that is being deleted is gone, because an apply to it would
-// be lost.
+// be lost. It waits at most goneFor; the error is then of kind Unavailable.
 func (r *applyRun) awaitEnd(ctx context.Context, t *target) error {
 	r.req.Log.Infof("%s is being deleted; waiting until it is gone", t.ref)
 	client, uid := r.cluster.MetadataClient(t.resource, t.ref.Namespace), t.live.GetUID()
@@ -267,7 +275,8 @@ func (r *applyRun) awaitEnd(ctx context.Context, t *target) error {
 }
 
 // awaitUsable waits until other objects of the set can use this one: a definition is
-// established and its kinds are served, a namespace is active.
+// established and its kinds are served, a namespace is active. It returns at once for other
+// kinds. After usableTimeout the error is of kind Unavailable.
 func (r *applyRun) awaitUsable(ctx context.Context, t *target) error {
 	var ready func(context.Context, *unstructured.Unstructured) (bool, error)
 	switch manifest.GroupKind(t.ref) {
@@ -296,8 +305,8 @@ func (r *applyRun) awaitUsable(ctx context.Context, t *target) error {
 	return nil
 }
 
-// served reports whether the kinds of a definition are served, which is a moment after the
-// definition is established.
+// served reports whether all kinds of a CustomResourceDefinition are served. The API server
+// serves them only shortly after the definition is established.
 func (c *Client) served(ctx context.Context, crd *unstructured.Unstructured) (bool, error) {
 	if ok, err := established(crd); !ok {
 		return false, err
@@ -311,6 +320,8 @@ func (c *Client) served(ctx context.Context, crd *unstructured.Unstructured) (bo
 	return true, nil
 }
 
+// established reports whether a CustomResourceDefinition is established. The error is of kind
+// Invalid if its names conflict with those of another definition.
 func established(crd *unstructured.Unstructured) (bool, error) {
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -325,6 +336,7 @@ func established(crd *unstructured.Unstructured) (bool, error) {
 	return false, nil
 }
 
+// active reports whether a Namespace is active.
 func active(_ context.Context, ns *unstructured.Unstructured) (bool, error) {
 	phase, _, _ := unstructured.NestedString(ns.Object, "status", "phase")
 	return phase == string(corev1.NamespaceActive), nil

@@ -2,8 +2,8 @@ package clustertest
 
 import "syscall"
 
-// childAttributes let the child end with this process, and keep the terminal's
-// Ctrl-C away from it: it is stopped in its turn.
+// childAttributes make the child end with this process, and shield it from the terminal's
+// Ctrl-C: the parent stops it.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 }

@@ -30,7 +30,7 @@ const (
 	stopTimeout  = 30 * time.Second
 )
 
-// Options say how a cluster is started. The zero value will do.
+// Options configure the start of a cluster. The zero value is valid.
 type Options struct {
 	// Dir keeps the cluster's data. "" is a new directory that Stop removes; a
 	// directory used before brings the cluster back with its data.
@@ -52,8 +52,8 @@ type Cluster struct {
 	err       error         // how it ended; read after ended is closed
 }
 
-// Start starts a cluster and returns when its API answers. Whoever starts a
-// cluster must Stop it; it also ends when this process does.
+// Start starts a cluster and returns when its API answers. The caller must Stop it; it
+// also ends when this process does.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	program, err := findProgram()
 	if err != nil {
@@ -139,8 +139,8 @@ func (c *Cluster) run(cmd *exec.Cmd, started chan<- error) {
 	close(c.ended)
 }
 
-// await reads what the child prints until it ends, and tells once whether the
-// kubeconfig was printed.
+// await reads the child's output until it ends, and reports once whether the kubeconfig
+// was printed.
 func (c *Cluster) await(output io.ReadCloser, ready chan<- bool) {
 	defer output.Close()
 	lines := bufio.NewScanner(output)

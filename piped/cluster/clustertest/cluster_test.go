@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// holdCluster makes the test binary a process that starts a cluster and is
-// killed: see TestAClusterEndsWithItsParent.
+// holdCluster makes the test binary a process that starts a cluster and is killed; see
+// TestAClusterEndsWithItsParent.
 const holdCluster = "CLUSTERTEST_HOLD"
 
 func TestMain(m *testing.M) {
@@ -102,7 +102,7 @@ func TestAClusterEndsWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := parent.Wait(); err == nil {
-		t.Fatal("a killed process ended well")
+		t.Fatal("a killed process ended without an error")
 	}
 	err = wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, stopTimeout, true, func(context.Context) (bool, error) {
 		return !alive(pid), nil
@@ -112,8 +112,7 @@ func TestAClusterEndsWithItsParent(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs; one that only waits to be reaped does
-// not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Eventually polls until ok, for what a real cluster does in its own time. It asks no more
-// often than a cluster answers many tests at once.
+// Eventually polls until ok returns true. Its interval is long enough for a cluster that
+// serves many tests at once.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(25 * time.Millisecond) {

@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// gatewayModule is the module with the definitions of the Gateway API's kinds.
+// gatewayModule is the module with the CRDs of the Gateway API.
 const gatewayModule = "sigs.k8s.io/gateway-api"
 
-// GatewayAPI returns the definitions of the Gateway API's HTTPRoute, GRPCRoute, Gateway
-// and ReferenceGrant, as the module of examples/devcluster/gatewayapi has them. The go
-// command finds that module, and fetches it if it is not there yet.
+// GatewayAPI returns the CRDs of the Gateway API's HTTPRoute, GRPCRoute, Gateway and
+// ReferenceGrant, in the version of the module examples/devcluster/gatewayapi. The go
+// command locates that module, and fetches it if it is missing.
 func GatewayAPI(ctx context.Context) (definitions [][]byte, err error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -52,7 +52,7 @@ func GatewayAPI(ctx context.Context) (definitions [][]byte, err error) {
 	return definitions, nil
 }
 
-// InstallGatewayAPI makes the kinds of the Gateway API known to the cluster.
+// InstallGatewayAPI installs the CRDs of the Gateway API in the cluster.
 func (c *Cluster) InstallGatewayAPI(t testing.TB) {
 	t.Helper()
 	definitions, err := GatewayAPI(context.Background())
@@ -62,8 +62,8 @@ func (c *Cluster) InstallGatewayAPI(t testing.TB) {
 	c.Define(t, definitions...)
 }
 
-// Define makes kinds known to the cluster, each by its CustomResourceDefinition in
-// YAML, and returns when objects of them can be written. They stay.
+// Define installs CustomResourceDefinitions, given in YAML, and returns when objects of
+// their kinds can be created. They are not removed.
 func (c *Cluster) Define(t testing.TB, definitions ...[]byte) {
 	t.Helper()
 	if err := Define(context.Background(), c.RESTConfig(t), definitions...); err != nil {
@@ -71,8 +71,7 @@ func (c *Cluster) Define(t testing.TB, definitions ...[]byte) {
 	}
 }
 
-// Define is Cluster.Define for programs that are no tests. It gives up after a
-// minute.
+// Define is Cluster.Define for programs other than tests. It times out after a minute.
 func Define(ctx context.Context, cfg *rest.Config, definitions ...[]byte) error {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Istio returns definitions of the two kinds of Istio that route traffic, with
-// nothing checked in them: enough to write objects, and not Istio's own.
+// Istio returns minimal CRDs of Istio's two kinds that route traffic, without validation.
+// They are not Istio's own.
 func Istio() (definitions [][]byte) {
 	for kind, plural := range map[string]string{"VirtualService": "virtualservices", "DestinationRule": "destinationrules"} {
 		definitions = append(definitions, fmt.Appendf(nil, `apiVersion: apiextensions.k8s.io/v1
@@ -27,7 +27,7 @@ spec:
 	return definitions
 }
 
-// InstallIstio makes these kinds known to the cluster.
+// InstallIstio installs these CRDs in the cluster.
 func (c *Cluster) InstallIstio(t testing.TB) {
 	t.Helper()
 	c.Define(t, Istio()...)

@@ -20,16 +20,16 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// LastGood is what applications had in a namespace after a success: every object,
-// with its replicas and what share of the traffic it routes where, and the pods.
+// LastGood is the state of the applications in a namespace after a success: every object
+// with its replicas and traffic weights, and the pods.
 type LastGood struct {
 	client    dynamic.Interface
 	namespace string
 	state     map[string]any
 }
 
-// TakeLastGood notes what applications have in a namespace now. Call it after the
-// deployment that is gone back to.
+// TakeLastGood records the current state of the applications in a namespace. Call it
+// after the deployment that is the target of the rollback.
 func TakeLastGood(t testing.TB, kubeconfig, namespace string) *LastGood {
 	t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -55,9 +55,9 @@ func TakeLastGood(t testing.TB, kubeconfig, namespace string) *LastGood {
 	return g
 }
 
-// Assert fails the test unless the namespace holds what it held: the same objects
-// with the same content, no other object of an application, such as a leftover
-// variant, and as many pods, all ready. Pods get half a minute to end.
+// Assert fails the test unless the namespace has the recorded state: the same objects
+// with the same content, no other object of an application, such as a leftover variant,
+// and as many pods, all ready. Pods get half a minute to terminate.
 func (g *LastGood) Assert(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
@@ -118,8 +118,8 @@ func kinds() []schema.GroupVersionResource {
 	}
 }
 
-// lasting returns what of an object stays the same while nobody changes it. Which
-// commit changed it last, and how often, is no part of that.
+// lasting returns the parts of an object that are stable without changes. The last commit
+// and the number of changes are excluded.
 func lasting(o unstructured.Unstructured) map[string]any {
 	annotations := o.GetAnnotations()
 	for _, key := range []string{manifest.AnnotationCommitHash, "deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation"} {

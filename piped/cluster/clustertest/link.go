@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Link is a connection to a cluster that a test can interrupt, and a clock that it can put
-// forward. Change its fields in Set.
+// Link is a connection to a cluster that a test can interrupt, with a clock that it can
+// advance. Change its fields in Set.
 type Link struct {
 	Down   bool                               // requests fail
-	Answer func(*http.Request) *http.Response // replaces the cluster's answer, where it returns one
-	Ahead  time.Duration                      // of the clock
+	Answer func(*http.Request) *http.Response // replaces the cluster's response if it returns one
+	Ahead  time.Duration                      // how far the clock is ahead
 
 	mu      sync.Mutex
 	watches map[io.Closer]bool

@@ -16,17 +16,17 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Mutation is a change that somebody could make to a live object.
+// Mutation is a possible change of a live object.
 type Mutation struct {
 	Path  string // of the field that changes, as a drift report writes it
-	Owned string // path of the owned field that it is, or is part of
+	Owned string // path of the owned field that is, or contains, the changed field
 	Patch []byte // JSON patch (RFC 6902) that makes the change
 }
 
-// Mutations returns changes of the fields that a manager owns of an object by
-// server-side apply, in a fixed order: each value made another one, and each field and
-// item of a list removed. Many are refused by the API server, as the object would not
-// be valid, or are undone by its defaults; which ones only the server can tell.
+// Mutations returns changes of the fields that a manager owns by server-side apply, in a
+// fixed order: each value replaced, and each field and list item removed. The API server
+// refuses many of them as invalid, or its defaults undo them; this is not known in
+// advance.
 func Mutations(live *unstructured.Unstructured, manager string) ([]Mutation, error) {
 	var m mutator
 	for _, e := range live.GetManagedFields() {
@@ -79,7 +79,7 @@ func (m *mutator) leaf(live *unstructured.Unstructured, path fieldpath.Path) {
 	m.value(at, at.Path, pointer, value)
 }
 
-// value adds the changes of a value, and of all that is in it.
+// value adds the changes of a value and of everything in it.
 func (m *mutator) value(at manifest.Place, owned, pointer string, v any) {
 	m.add(at, owned, map[string]any{"op": "remove", "path": pointer})
 	switch v := v.(type) {

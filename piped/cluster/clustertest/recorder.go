@@ -13,8 +13,8 @@ import (
 
 // Recorder records the requests to a cluster, and can fail or answer some.
 type Recorder struct {
-	// Fail and Answer, set before the first request, replace the cluster where they
-	// return something.
+	// Fail and Answer, set before the first request, replace the cluster's response if
+	// they return a value.
 	Fail   func(r *http.Request) error
 	Answer func(r *http.Request) *http.Response
 	// Conflicts are the requests that the cluster refused because the object had changed.
@@ -29,8 +29,8 @@ func (r *Recorder) Wrap(next http.RoundTripper) http.RoundTripper {
 	return &recordingTransport{recorder: r, next: next}
 }
 
-// Take returns the requests since its last call: method, path, and for a dry run or a
-// patch that is no apply, which it is.
+// Take returns the requests since its last call: method and path, and a mark for dry runs
+// and for patches other than an apply.
 func (r *Recorder) Take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// shared is the one cluster of a test process: started by the first test that
-// asks, stopped by Main. A package variable, because tests and TestMain have
-// nothing else in common.
+// shared is the one cluster of a test process. The first test that needs it starts it,
+// and Main stops it. It is a package variable because tests and TestMain share nothing
+// else.
 var shared struct {
 	sync.Mutex
 	cluster *Cluster
@@ -29,8 +29,8 @@ var shared struct {
 	main    bool
 }
 
-// Main runs the tests, stops the shared cluster and exits; it fails when a
-// goroutine is left over. Call it from TestMain.
+// Main runs the tests, stops the shared cluster and exits. It fails if a goroutine is
+// left. Call it from TestMain.
 func Main(m *testing.M) {
 	shared.Lock()
 	shared.main = true
@@ -53,8 +53,9 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Shared returns the test process's cluster and starts it for the first caller.
-// A test that stops components uses its Own: others run beside it.
+// Shared returns the test process's cluster and starts it for the first caller. A test
+// that stops components must use Own, because other tests use the shared cluster at the
+// same time.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	shared.Lock()
@@ -98,7 +99,7 @@ func (c *Cluster) RESTConfig(t testing.TB) *rest.Config {
 	return cfg
 }
 
-// Client returns a client of its own, whose connections end with the test.
+// Client returns a new client, whose connections end with the test.
 func (c *Cluster) Client(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	cfg := c.RESTConfig(t)
@@ -114,8 +115,8 @@ func (c *Cluster) Client(t testing.TB) kubernetes.Interface {
 	return client
 }
 
-// Namespace makes a namespace in which pods can be created, removes it when the
-// test ends, and returns its name.
+// Namespace creates a namespace in which pods can be created, deletes it when the test
+// ends, and returns its name.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	client := c.Client(t)

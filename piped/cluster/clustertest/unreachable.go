@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DiscoveryOnly returns the transport of a cluster that answers which kinds it serves and
+// DiscoveryOnly returns the transport of a cluster that answers discovery requests and
 // refuses every other connection. It serves ConfigMaps, and the group
 // metrics.example.com, whose own server does not answer.
 func DiscoveryOnly(http.RoundTripper) http.RoundTripper { return discoveryOnly{} }

@@ -1,13 +1,13 @@
-// Package health says whether a live object is as it should be. It is a pure
-// function of the object, and answers two questions:
+// Package health evaluates the health of live objects. It sends no requests. It has two
+// evaluations:
 //
-//   - Of: whether what was applied has come true, for whoever waits for it.
-//     Deployments, StatefulSets and DaemonSets are not its business: package
-//     rollout decides them. Objects that only describe something, such as
-//     ConfigMaps, Services and roles, have no health there, and neither has what
-//     depends on the world outside of the cluster, such as the address of an
-//     Ingress.
-//   - Live: how an object is now, of every kind, for whoever looks at it.
+//   - Of decides whether the cluster has completed an applied change, for a stage that waits
+//     for it. Objects without a process to wait for, such as ConfigMaps, Services and roles,
+//     are Current at once, and so are objects that depend on systems outside of the cluster,
+//     such as Ingresses. Package rollout evaluates Deployments, StatefulSets and DaemonSets.
+//   - Live returns the present health of an object of any kind, for display and alerts.
+//
+// A Pulse turns the health of an application over time into few, debounced notifications.
 package health
 
 import (
@@ -22,18 +22,18 @@ import (
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 )
 
-// Status is the health of an object.
+// Status is the progress of an object towards its applied state, as returned by Of.
 type Status string
 
-// The statuses. A Failed object does not become Current by waiting.
+// The statuses. Waiting does not make a Failed object Current.
 const (
 	Current    Status = "Current"
 	InProgress Status = "InProgress"
 	Failed     Status = "Failed"
 )
 
-// rules are those of the kinds Kubernetes itself has. Their text says in words why
-// an object is not Current.
+// rules returns the rules of Of for built-in kinds. A rule returns the status of an object
+// and, unless it is Current, the reason as text for users.
 func rules() map[schema.GroupKind]func(*unstructured.Unstructured) (Status, string) {
 	return map[schema.GroupKind]func(*unstructured.Unstructured) (Status, string){
 		{Group: "batch", Kind: "Job"}:       job,
@@ -46,8 +46,8 @@ func rules() map[schema.GroupKind]func(*unstructured.Unstructured) (Status, stri
 	}
 }
 
-// Has reports whether objects of the kind have health at all: the kinds above, those
-// that checks name, and every kind that is not Kubernetes' own.
+// Has reports whether Of evaluates the status of objects of the kind: a check names the kind,
+// it has a rule, or it is not built in. Of returns Current for objects of other kinds.
 func Has(gvk schema.GroupVersionKind, checks []config.HealthCheck) bool {
 	if find(gvk, checks) != nil {
 		return true
@@ -58,16 +58,16 @@ func Has(gvk schema.GroupVersionKind, checks []config.HealthCheck) bool {
 	return !builtIn(gvk.Group)
 }
 
-// builtIn reports whether a group is Kubernetes' own: such groups have no dot, or
-// end in k8s.io. Gateway API, whose kinds have status, belongs to them by name
-// only; what its conditions say is traffic routing's to judge.
+// builtIn reports whether an API group is built into Kubernetes: its name has no dot or ends
+// in .k8s.io. That includes the Gateway API, which is not built in: package traffic evaluates
+// the conditions of its routes.
 func builtIn(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
 
-// Of returns the health of a live object, and why it is not Current, for a person.
-// A check for the object's kind decides alone. A Job that has ended stays what it became
-// while it is being deleted: that is what its ttlSecondsAfterFinished does.
+// Of returns the status of a live object and, unless it is Current, the reason for users. A
+// check for the object's kind replaces the rule of the kind. An object that is being deleted
+// is InProgress, except a finished Job, which its ttlSecondsAfterFinished deletes.
 func Of(u *unstructured.Unstructured, checks []config.HealthCheck) (Status, string) {
 	gvk := u.GroupVersionKind()
 	if u.GetDeletionTimestamp() != nil && !jobEnded(u) {
@@ -85,6 +85,8 @@ func Of(u *unstructured.Unstructured, checks []config.HealthCheck) (Status, stri
 	return byConditions(u)
 }
 
+// find returns the first check for the kind, nil without one. A check without an apiVersion
+// is for all groups and versions.
 func find(gvk schema.GroupVersionKind, checks []config.HealthCheck) *config.HealthCheck {
 	apiVersion, kind := gvk.ToAPIVersionAndKind()
 	i := slices.IndexFunc(checks, func(c config.HealthCheck) bool {
@@ -96,9 +98,9 @@ func find(gvk schema.GroupVersionKind, checks []config.HealthCheck) *config.Heal
 	return &checks[i]
 }
 
-// byConditions follows the conditions that most controllers set (kstatus): Ready,
-// Reconciling and Stalled, and a status of the object's generation. An object whose
-// controller has written nothing yet and never says so is Current.
+// byConditions is the rule of kstatus: it evaluates the conditions Ready, Reconciling and
+// Stalled, and status.observedGeneration. An object without any of these is Current, also
+// while its controller has not written a status yet.
 func byConditions(u *unstructured.Unstructured) (Status, string) {
 	result, err := status.Compute(u)
 	switch {
@@ -112,7 +114,8 @@ func byConditions(u *unstructured.Unstructured) (Status, string) {
 	return InProgress, result.Message
 }
 
-// byCheck follows spec.healthChecks.
+// byCheck evaluates a check of spec.healthChecks: one failed condition makes the object
+// Failed, and all healthy conditions make it Current.
 func byCheck(u *unstructured.Unstructured, c *config.HealthCheck) (Status, string) {
 	for _, want := range c.Failed {
 		if found, ok := conditionOf(u, want.Type); ok && found.status == string(want.Status) && found.current {
@@ -144,7 +147,7 @@ func jobEnded(u *unstructured.Unstructured) bool {
 	return complete.status == "True" || failed.status == "True"
 }
 
-// job is done when it is complete: one that still runs has not done its work.
+// job is the rule of a Job: it is Current when it is complete or suspended.
 func job(u *unstructured.Unstructured) (Status, string) {
 	if c, ok := conditionOf(u, "Failed"); ok && c.status == "True" {
 		return Failed, fmt.Sprintf("it failed: %s: %s", c.reason, c.message)
@@ -153,7 +156,7 @@ func job(u *unstructured.Unstructured) (Status, string) {
 		return Current, ""
 	}
 	if suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); suspended {
-		return Current, "" // as Git says
+		return Current, "" // as declared
 	}
 	active, _, _ := unstructured.NestedInt64(u.Object, "status", "active")
 	succeeded, _, _ := unstructured.NestedInt64(u.Object, "status", "succeeded")
@@ -164,7 +167,8 @@ func job(u *unstructured.Unstructured) (Status, string) {
 	return InProgress, fmt.Sprintf("pods: %d running, %d succeeded, %d failed", active, succeeded, failed)
 }
 
-// claim is bound to its volume. See AwaitsUse for those that may stay without.
+// claim is the rule of a PersistentVolumeClaim: it is Current when it is bound. See AwaitsUse
+// for claims that may remain unbound.
 func claim(u *unstructured.Unstructured) (Status, string) {
 	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
 	switch phase {
@@ -176,9 +180,9 @@ func claim(u *unstructured.Unstructured) (Status, string) {
 	return InProgress, "it is not bound to a volume"
 }
 
-// AwaitsUse returns the class of a claim that is not bound and that no scheduled
-// pod uses. If volumes of that class are bound at first use, there is nothing to
-// wait for: the rollout of what uses the claim tells the rest.
+// AwaitsUse returns the storage class of an unbound PersistentVolumeClaim that no scheduled
+// pod uses; ok is false for other objects and without a class. If the class binds volumes at
+// first use, the caller need not wait: the rollout of the claim's user covers it.
 func AwaitsUse(u *unstructured.Unstructured) (class string, ok bool) {
 	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
 	if u.GetKind() != "PersistentVolumeClaim" || phase != "Pending" || u.GetAnnotations()["volume.kubernetes.io/selected-node"] != "" {
@@ -195,8 +199,8 @@ func namespace(u *unstructured.Unstructured) (Status, string) {
 	return Current, ""
 }
 
-// pod is ready, or has done its work if it is one that runs once; one that failed is
-// not Current as it is for kstatus.
+// pod is the rule of a Pod: it is Current when it is ready or, if it runs once, when it has
+// succeeded. A failed pod is Failed; kstatus would return Current.
 func pod(u *unstructured.Unstructured) (Status, string) {
 	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
 	switch {
@@ -211,15 +215,15 @@ func pod(u *unstructured.Unstructured) (Status, string) {
 	return byConditions(u)
 }
 
-// RunsOnce reports whether an object is a Pod that is not started again after it has
-// done its work.
+// RunsOnce reports whether an object is a Pod that runs to completion: its restart policy is
+// Never or OnFailure.
 func RunsOnce(u *unstructured.Unstructured) bool {
 	policy, _, _ := unstructured.NestedString(u.Object, "spec", "restartPolicy")
 	return u.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Pod"} && (policy == "Never" || policy == "OnFailure")
 }
 
-// Working reports whether a live Job or Pod runs: nobody knows how long that takes,
-// and it does not change meanwhile.
+// Working reports whether a live Job has a ready pod, or a Pod that runs once is running.
+// Such an object may run for any time without a change of its status.
 func Working(u *unstructured.Unstructured) bool {
 	switch u.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "batch", Kind: "Job"}:
@@ -246,10 +250,10 @@ func apiService(u *unstructured.Unstructured) (Status, string) {
 // condition is an entry of status.conditions.
 type condition struct {
 	kind, status, reason, message string
-	current                       bool // it is about the object as it is now
+	current                       bool // it is for the object's present generation, or has none
 }
 
-// String returns the condition for a person.
+// String formats the condition for users: "Ready is False (Reason): message".
 func (c condition) String() string {
 	text := c.kind + " is " + c.status
 	if c.reason != "" {
@@ -261,6 +265,7 @@ func (c condition) String() string {
 	return text
 }
 
+// conditionOf returns the condition of an object with the given type.
 func conditionOf(u *unstructured.Unstructured, kind string) (condition, bool) {
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, entry := range list {
@@ -278,8 +283,8 @@ func conditionOf(u *unstructured.Unstructured, kind string) (condition, bool) {
 	return condition{}, false
 }
 
-// observed reports whether the status is about the object as it is now, as far as
-// it says.
+// observed reports whether the status is of the object's present generation, which is assumed
+// without an observedGeneration.
 func observed(u *unstructured.Unstructured) bool {
 	generation, found, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	return !found || generation >= u.GetGeneration()

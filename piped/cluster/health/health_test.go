@@ -113,7 +113,7 @@ func TestHas(t *testing.T) {
 	checks := []config.HealthCheck{{Kind: "Service"}, {APIVersion: "v1", Kind: "Secret"}}
 	for gvk, want := range map[schema.GroupVersionKind]bool{
 		{Version: "v1", Kind: "ConfigMap"}:                                                             false,
-		{Version: "v1", Kind: "Service"}:                                                               true, // by a check
+		{Version: "v1", Kind: "Service"}:                                                               true, // it has a health check
 		{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}:                                 true,
 		{Group: "secrets.example.com", Version: "v2", Kind: "Secret"}:                                  true,
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}:                              false,

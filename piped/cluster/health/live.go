@@ -17,8 +17,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// liveRules say how the objects of Kubernetes' own kinds are, with a reason unless
-// they are Healthy.
+// liveRules returns the rules of Live for built-in kinds and Gateway API kinds. A rule returns
+// the health of an object and, unless it is Healthy, the reason as text for users.
 func liveRules(now time.Time) map[schema.GroupKind]func(*unstructured.Unstructured) (deploy.Health, string) {
 	rules := map[schema.GroupKind]func(*unstructured.Unstructured) (deploy.Health, string){
 		{Group: "apps", Kind: "Deployment"}:  workload,
@@ -46,17 +46,17 @@ func liveRules(now time.Time) map[schema.GroupKind]func(*unstructured.Unstructur
 	return rules
 }
 
-// ReadWhole reports whether more than the metadata of objects of a kind is needed to
-// tell their health. That a ConfigMap or Secret is there is all there is to say.
+// ReadWhole reports whether Live needs whole objects of a kind. For other kinds, such as
+// ConfigMap and Secret, the metadata is sufficient.
 func ReadWhole(gvk schema.GroupVersionKind, checks []config.HealthCheck) bool {
 	_, ok := liveRules(time.Time{})[gvk.GroupKind()]
 	return ok || Has(gvk, checks)
 }
 
-// Live returns how a live object is, and why it is not Healthy, for a person. Where
-// Of asks whether what was applied has come true, Live asks whether it still holds;
-// it knows every kind. A check for the object's kind decides alone. Of kinds that
-// ReadWhole does not name, metadata is enough.
+// Live returns the present health of a live object of any kind and, unless it is Healthy, the
+// reason for users. Of evaluates only whether an applied change is complete. A check for
+// the object's kind replaces the rule of the kind. An object that is being deleted is
+// Progressing. The health is "" (unknown) if the object cannot be parsed.
 func Live(u *unstructured.Unstructured, checks []config.HealthCheck, now time.Time) (deploy.Health, string) {
 	if u.GetDeletionTimestamp() != nil {
 		return deploy.HealthProgressing, beingDeleted(u)
@@ -77,8 +77,8 @@ func Live(u *unstructured.Unstructured, checks []config.HealthCheck, now time.Ti
 	return waited(byConditions)(u)
 }
 
-// beingDeleted says what an object that is being deleted waits for. A Namespace says it
-// by conditions, such as that objects of some kind remain.
+// beingDeleted returns the reason for an object that is being deleted: its finalizers and, for
+// a Namespace, the conditions that explain what blocks the deletion.
 func beingDeleted(u *unstructured.Unstructured) string {
 	reason := deleted(u.GetFinalizers())
 	if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Namespace"}) {
@@ -95,6 +95,7 @@ func beingDeleted(u *unstructured.Unstructured) string {
 	return reason
 }
 
+// deleted returns the reason for an object that is being deleted and has these finalizers.
 func deleted(finalizers []string) string {
 	if len(finalizers) == 0 {
 		return "it is being deleted"
@@ -102,7 +103,7 @@ func deleted(finalizers []string) string {
 	return "it is being deleted and waits for " + strings.Join(finalizers, ", ")
 }
 
-// waited makes a rule of one that says whether what was applied has come true.
+// waited turns a rule of Of into a rule of Live.
 func waited(rule func(*unstructured.Unstructured) (Status, string)) func(*unstructured.Unstructured) (deploy.Health, string) {
 	return func(u *unstructured.Unstructured) (deploy.Health, string) {
 		status, reason := rule(u)
@@ -116,7 +117,8 @@ func waited(rule func(*unstructured.Unstructured) (Status, string)) func(*unstru
 	}
 }
 
-// typed makes a rule of one that takes the object as a Go type.
+// typed turns a rule for a Go type into a rule for unstructured objects. The health is ""
+// (unknown) if an object cannot be converted.
 func typed[T any](rule func(*T) (deploy.Health, string)) func(*unstructured.Unstructured) (deploy.Health, string) {
 	return func(u *unstructured.Unstructured) (deploy.Health, string) {
 		var object T
@@ -141,7 +143,7 @@ func ingress(u *unstructured.Unstructured) (deploy.Health, string) {
 	return deploy.Healthy, ""
 }
 
-// Claim says how a PersistentVolumeClaim is.
+// Claim is Live for a PersistentVolumeClaim, without health checks and deletion.
 func Claim(c *corev1.PersistentVolumeClaim) (deploy.Health, string) {
 	switch c.Status.Phase {
 	case corev1.ClaimBound:
@@ -162,8 +164,8 @@ func volume(v *corev1.PersistentVolume) (deploy.Health, string) {
 	return deploy.Healthy, ""
 }
 
-// definition: a CustomResourceDefinition. One whose schema is not structural is served,
-// and its objects are neither completed nor pruned.
+// definition is the rule of a CustomResourceDefinition. One with a non-structural schema is
+// degraded: it is served, but its objects are neither defaulted nor pruned.
 func definition(u *unstructured.Unstructured) (deploy.Health, string) {
 	if c, ok := conditionOf(u, "NonStructuralSchema"); ok && c.status == "True" {
 		return deploy.HealthDegraded, c.String()
@@ -171,10 +173,10 @@ func definition(u *unstructured.Unstructured) (deploy.Health, string) {
 	return waited(byConditions)(u)
 }
 
-// olderConditions is where an autoscaler has its conditions in autoscaling/v1.
+// olderConditions is the annotation with the conditions in autoscaling/v1.
 const olderConditions = "autoscaling.alpha.kubernetes.io/conditions"
 
-// autoscaler reads the conditions of autoscaling/v2, and of v1.
+// autoscaler is the rule of a HorizontalPodAutoscaler of autoscaling/v2 or v1.
 func autoscaler(u *unstructured.Unstructured) (deploy.Health, string) {
 	if text := u.GetAnnotations()[olderConditions]; text != "" {
 		var list []any
@@ -209,7 +211,7 @@ func disruptionBudget(u *unstructured.Unstructured) (deploy.Health, string) {
 	return deploy.Healthy, ""
 }
 
-// gateway: a Gateway of the Gateway API.
+// gateway is the rule of a Gateway of the Gateway API.
 func gateway(u *unstructured.Unstructured) (deploy.Health, string) {
 	for _, kind := range []string{"Accepted", "Programmed"} {
 		switch c, ok := conditionOf(u, kind); {
@@ -224,7 +226,7 @@ func gateway(u *unstructured.Unstructured) (deploy.Health, string) {
 	return deploy.Healthy, ""
 }
 
-// route: a route of the Gateway API.
+// route is the rule of a route of the Gateway API.
 func route(u *unstructured.Unstructured) (deploy.Health, string) {
 	v := traffic.Judge(u)
 	switch {
@@ -234,7 +236,7 @@ func route(u *unstructured.Unstructured) (deploy.Health, string) {
 		return deploy.HealthProgressing, v.Reason
 	}
 	parents, _, _ := unstructured.NestedSlice(u.Object, "status", "parents")
-	for _, p := range parents { // some gateways say when it is in effect
+	for _, p := range parents { // some gateways set Programmed when the route is in effect
 		said, _ := p.(map[string]any)
 		parent := &unstructured.Unstructured{Object: map[string]any{"status": said}}
 		if c, ok := conditionOf(parent, "Programmed"); ok && c.status != "True" {
@@ -244,8 +246,8 @@ func route(u *unstructured.Unstructured) (deploy.Health, string) {
 	return deploy.Healthy, ""
 }
 
-// istio: Istio's analysis, where it is on, finds what is wrong with its objects.
-// Their generation in the status is a text, which kstatus does not read.
+// istio is the rule of Istio's kinds. It evaluates the result of Istio's analysis, if that is
+// enabled. Kstatus cannot evaluate them, because their observedGeneration is a string.
 func istio(u *unstructured.Unstructured) (deploy.Health, string) {
 	messages, _, _ := unstructured.NestedSlice(u.Object, "status", "validationMessages")
 	for _, m := range messages {
@@ -262,7 +264,7 @@ func istio(u *unstructured.Unstructured) (deploy.Health, string) {
 	return deploy.Healthy, ""
 }
 
-// join appends the cluster's own words, on one line.
+// join appends a message of the cluster, on one line, to a reason; nothing if it is empty.
 func join(what, message string) string {
 	if message = strings.Join(strings.Fields(message), " "); message == "" {
 		return what

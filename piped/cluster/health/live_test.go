@@ -34,7 +34,7 @@ func olderHead(conditions string) string {
 	return "apiVersion: autoscaling/v1\nkind: HorizontalPodAutoscaler\nmetadata: {name: web, annotations: {autoscaling.alpha.kubernetes.io/conditions: '" + conditions + "'}}\n"
 }
 
-// TestLive: how each kind is, with the reason.
+// TestLive: the health of each kind, with the reason.
 func TestLive(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	checks := []config.HealthCheck{{
@@ -203,7 +203,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestReadWhole: the content of what only describes something is not read.
+// TestReadWhole: objects that only describe something are read without their content.
 func TestReadWhole(t *testing.T) {
 	for kind, want := range map[schema.GroupVersionKind]bool{
 		{Version: "v1", Kind: "Secret"}:                                      false,

@@ -6,40 +6,39 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// How long an application is in a health before that is told.
+// How long a health lasts before it is notified.
 const (
 	degradedFor    = 30 * time.Second
-	progressingFor = 10 * time.Minute // on its way, and never there: as long as Kubernetes gives a Deployment
+	progressingFor = 10 * time.Minute // the default progress deadline of a Deployment
 	healthyFor     = 30 * time.Second
-	flappingFor    = 10 * time.Minute // in place of healthyFor, for what was degraded again so soon
+	flappingFor    = 10 * time.Minute // replaces healthyFor while an application flaps
 
-	// settling is how long what is seen may lag behind the end of a deployment.
+	// settling is how long the observed health may lag behind the end of a deployment.
 	settling = 2 * time.Second
 )
 
-// Pulse follows the health of an application and decides when a change of it is told:
-// only two are, to Degraded and back to Healthy, each once, and each only after it has
-// lasted, so that what comes and goes floods nobody. What is on its way for long is as
-// good as degraded; what is suspended is so on purpose, and as good as healthy. At the
-// end of a deployment it is judged at once.
+// Pulse debounces the health of an application. It decides when a change to Degraded, or back
+// to Healthy, is notified: once, and only after the health has lasted (degradedFor and so on).
+// An application that has not been healthy for progressingFor counts as degraded. A suspended
+// one counts as healthy, because it is suspended on purpose. After a deployment has ended, a
+// change is notified without the delay.
 //
-// The zero value is of an application of which nothing was told and nothing is known.
-// A Pulse keeps no health before its time of birth: after a restart everything lasts
-// from then on.
+// The zero value is an application without notifications and of unknown health. A Pulse is
+// not persisted: after a restart of the agent all durations start anew.
 type Pulse struct {
 	health   deploy.Health
-	since    time.Time // since when it is healthy, or is not
-	degraded time.Time // since when it is degraded without pause; zero unless it is
+	since    time.Time // when it last became healthy or stopped being healthy
+	degraded time.Time // when it last became Degraded; zero unless it is
 
-	told   deploy.Health // Degraded, or "" for Healthy
-	calmed time.Time     // when it was told to be Healthy again, zero if it never was
-	flaps  bool          // it was degraded again soon after that
+	told   deploy.Health // the last notification: Degraded, or "" for Healthy or none
+	calmed time.Time     // when Healthy was notified; zero after flappingFor or a Degraded
+	flaps  bool          // the last Degraded was notified within flappingFor after a Healthy
 
-	ended time.Time // a deployment of it has ended then, and it was not judged since
+	ended time.Time // when the last deployment ended; zero once Verdict has evaluated it
 }
 
-// NewPulse returns the pulse of an application of which was told last that it is
-// degraded, or not.
+// NewPulse returns the Pulse of an application whose last notification was Degraded if
+// degraded is true, else Healthy or none.
 func NewPulse(degraded bool) *Pulse {
 	p := &Pulse{}
 	if degraded {
@@ -48,7 +47,7 @@ func NewPulse(degraded bool) *Pulse {
 	return p
 }
 
-// See notes how the application is now.
+// See records the present health of the application.
 func (p *Pulse) See(h deploy.Health, now time.Time) {
 	if h == deploy.HealthSuspended {
 		h = deploy.Healthy
@@ -65,8 +64,8 @@ func (p *Pulse) See(h deploy.Health, now time.Time) {
 	p.health = h
 }
 
-// Deploys notes that a deployment of the application is under way: what is seen until
-// it ends does not count.
+// Deploys records that a deployment of the application is running: all durations start anew.
+// The caller repeats it until the deployment ends.
 func (p *Pulse) Deploys(now time.Time) {
 	p.since, p.ended = now, time.Time{}
 	if !p.degraded.IsZero() {
@@ -74,22 +73,25 @@ func (p *Pulse) Deploys(now time.Time) {
 	}
 }
 
-// Degraded reports whether it was told last that the application is degraded.
+// Degraded reports whether the last notification was Degraded.
 func (p *Pulse) Degraded() bool { return p.told == deploy.HealthDegraded }
 
-// For returns for how long the application has been healthy, or has not been.
+// For returns how long the application has been healthy or, if it is not healthy, how long
+// it has not been.
 func (p *Pulse) For(now time.Time) time.Duration { return now.Sub(p.since) }
 
-// Ended notes that a deployment of the application has ended.
+// Ended records that a deployment of the application has ended.
 func (p *Pulse) Ended(now time.Time) { p.ended = now }
 
-// Quiet reports whether there is nothing to be told, whatever time passes.
+// Quiet reports whether no notification can become due without another health or deployment,
+// so that the caller may drop the Pulse.
 func (p *Pulse) Quiet() bool {
 	return p.health == deploy.Healthy && p.told == "" && !p.flaps && p.ended.IsZero() && p.calmed.IsZero()
 }
 
-// Verdict returns what is to be told now, Degraded or Healthy, "" for nothing, and when
-// to ask again although nothing else is seen, the zero time for never.
+// Verdict returns the notification that is due now: Degraded, Healthy, or "" for none. Without
+// one, next is when to call Verdict again even if nothing else happens; zero for never. The
+// caller reports a sent notification by Told.
 func (p *Pulse) Verdict(now time.Time) (tell deploy.Health, next time.Time) {
 	due := p.due()
 	if !p.ended.IsZero() {
@@ -115,7 +117,7 @@ func (p *Pulse) Verdict(now time.Time) (tell deploy.Health, next time.Time) {
 	return deploy.HealthDegraded, time.Time{}
 }
 
-// due is when what is seen has lasted long enough.
+// due returns when the present health has lasted long enough to be notified.
 func (p *Pulse) due() time.Time {
 	switch {
 	case p.health == deploy.Healthy && p.flaps:
@@ -130,8 +132,8 @@ func (p *Pulse) due() time.Time {
 	return due
 }
 
-// forget forgets that the application was degraded once it is healthy for long. It
-// returns when that is.
+// forget clears calmed and flaps flappingFor after the recovery. It returns when that is due,
+// the zero time if nothing remains to be cleared.
 func (p *Pulse) forget(now time.Time) time.Time {
 	if p.told != "" || p.calmed.IsZero() {
 		return time.Time{}
@@ -143,7 +145,7 @@ func (p *Pulse) forget(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Told notes that a verdict was told.
+// Told records that a verdict, Degraded or Healthy, was notified.
 func (p *Pulse) Told(h deploy.Health, now time.Time) {
 	if h == deploy.Healthy {
 		p.told, p.calmed = "", now

@@ -11,12 +11,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Each case is what is seen second by second: "30 degraded" is seen from second 30 on.
-// Beside healths there are "deploys" and "ended". The pulse is asked when it wants to
-// be asked, and whenever something is seen. Told is when what was told.
+// TestPulse: each case lists observations by second: "30 degraded" is observed from
+// second 30 on. "deploys" and "ended" are observations too. The pulse is evaluated at the
+// times that it asks for, and at each observation. The wanted value lists the
+// notifications.
 func TestPulse(t *testing.T) {
 	for name, c := range map[string]struct {
-		degraded bool // was told before
+		degraded bool // already notified
 		seen     string
 		until    int
 		told     string
@@ -52,13 +53,13 @@ func TestPulse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := strings.Join(tellings(t, NewPulse(c.degraded), c.seen, c.until), ", ")
 			if diff := cmp.Diff(c.told, got); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+				t.Errorf("notifications (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// tellings plays what is seen, and returns what is told.
+// tellings plays the observations and returns the notifications.
 func tellings(t *testing.T, p *Pulse, seen string, until int) (told []string) {
 	t.Helper()
 	zero := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -82,7 +83,7 @@ func tellings(t *testing.T, p *Pulse, seen string, until int) (told []string) {
 			}
 		case "deploys":
 			p.Deploys(now)
-			next = time.Time{} // the end of the deployment is told
+			next = time.Time{} // the end of the deployment is reported
 			continue
 		case "ended":
 			p.Ended(now)
@@ -99,26 +100,26 @@ func tellings(t *testing.T, p *Pulse, seen string, until int) (told []string) {
 	return told
 }
 
-// An application that was healthy all the time, and one that has been for long again,
-// need not be remembered.
+// TestQuiet: an application that has always been healthy, or has been healthy again for
+// long, need not be remembered.
 func TestQuiet(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	p := NewPulse(false)
 	p.See(deploy.Healthy, now)
 	if !p.Quiet() {
-		t.Error("what is healthy is not quiet")
+		t.Error("a healthy application is not quiet")
 	}
 	p.See(deploy.HealthDegraded, now)
 	if p.Quiet() {
-		t.Error("what is degraded is quiet")
+		t.Error("a degraded application is quiet")
 	}
 	p.Told(deploy.HealthDegraded, now.Add(degradedFor))
 	p.See(deploy.Healthy, now.Add(time.Minute))
 	p.Told(deploy.Healthy, now.Add(2*time.Minute))
 	if _, next := p.Verdict(now.Add(2 * time.Minute)); p.Quiet() || !next.Equal(now.Add(12*time.Minute)) {
-		t.Errorf("what was healthy again only now is quiet, or asks for %s", next)
+		t.Errorf("an application that has just recovered is quiet, or asks for %s", next)
 	}
 	if p.Verdict(now.Add(12 * time.Minute)); !p.Quiet() {
-		t.Error("what is healthy for long is not quiet")
+		t.Error("an application that has long been healthy is not quiet")
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// unseen is the reason of what no controller has looked at since it was changed.
+// unseen is the reason for an object whose controller has not observed its last change.
 const unseen = "its controller has not seen the change yet"
 
-// ofPods says "2 of 3 pods are available".
+// ofPods formats "2 of 3 pods are available".
 func ofPods(n, of int32, what string) string {
 	if of == 1 {
 		return fmt.Sprintf("%d of 1 pod is %s", n, what)
@@ -25,7 +25,8 @@ func ofPods(n, of int32, what string) string {
 	return fmt.Sprintf("%d of %d pods are %s", n, of, what)
 }
 
-// workload is the rule of a live Deployment, StatefulSet or DaemonSet.
+// workload is the rule of a live Deployment, StatefulSet or DaemonSet. The health is ""
+// (unknown) if the object cannot be parsed.
 func workload(u *unstructured.Unstructured) (deploy.Health, string) {
 	w, err := rollout.WorkloadFrom(u)
 	if err != nil {
@@ -34,8 +35,8 @@ func workload(u *unstructured.Unstructured) (deploy.Health, string) {
 	return Workload(w)
 }
 
-// Workload says how a Deployment, StatefulSet or DaemonSet is, as Live does, by what
-// is kept of it.
+// Workload is Live for a Deployment, StatefulSet or DaemonSet in its cached form, without
+// health checks.
 func Workload(w rollout.Workload) (deploy.Health, string) {
 	switch {
 	case w.Deleting:
@@ -96,7 +97,7 @@ func daemonSet(w rollout.Workload) (deploy.Health, string) {
 	return deploy.Healthy, ""
 }
 
-// ReplicaSet says how a ReplicaSet is.
+// ReplicaSet is Live for a ReplicaSet, without health checks.
 func ReplicaSet(rs *appsv1.ReplicaSet) (deploy.Health, string) {
 	desired := int32(1)
 	if rs.Spec.Replicas != nil {
@@ -120,8 +121,9 @@ func ReplicaSet(rs *appsv1.ReplicaSet) (deploy.Health, string) {
 	return deploy.Healthy, ""
 }
 
-// Pod says how a Pod is: degraded when it failed or what keeps it from being ready
-// does not heal by waiting.
+// Pod is Live for a Pod, without health checks. A pod is degraded when it has failed, when a
+// container crashes repeatedly, or when waiting does not remove the problem that keeps it
+// from being ready.
 func Pod(pod *corev1.Pod, now time.Time) (deploy.Health, string) {
 	if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodSucceeded {
 		return deploy.Healthy, ""
@@ -148,8 +150,8 @@ func Pod(pod *corev1.Pod, now time.Time) (deploy.Health, string) {
 	return deploy.HealthProgressing, "it is starting"
 }
 
-// failsAgain: it is waited before the container is started again, or it runs again and
-// is not ready.
+// failsAgain reports whether a container is in CrashLoopBackOff, or has been restarted and is
+// not ready.
 func failsAgain(c corev1.ContainerStatus) bool {
 	if c.State.Waiting != nil {
 		return c.State.Waiting.Reason == "CrashLoopBackOff"
@@ -157,7 +159,7 @@ func failsAgain(c corev1.ContainerStatus) bool {
 	return c.State.Running != nil && !c.Ready && c.LastTerminationState.Terminated != nil
 }
 
-// Job says how a Job is.
+// Job is Live for a Job, without health checks.
 func Job(j *batchv1.Job) (deploy.Health, string) {
 	for _, c := range j.Status.Conditions {
 		switch {
@@ -179,7 +181,8 @@ func Job(j *batchv1.Job) (deploy.Health, string) {
 	return deploy.HealthProgressing, fmt.Sprintf("pods: %d running, %d succeeded, %d failed", j.Status.Active, j.Status.Succeeded, j.Status.Failed)
 }
 
-// cronJob is as its last run was.
+// cronJob is the rule of a CronJob: it is degraded when its last run has ended without
+// success.
 func cronJob(c *batchv1.CronJob) (deploy.Health, string) {
 	last := c.Status.LastScheduleTime
 	switch {

@@ -22,17 +22,19 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Limits of what is returned of the children of one object.
+// Limits on the children of one object.
 const (
 	maxChildren   = 100
 	explainedPods = 2 // named in the reason of their owner
 )
 
-// maxSelected bounds the values of a label in a selector, which is part of a URL.
+// maxSelected is the maximum number of values of a label in a selector, which is part of a
+// URL.
 const maxSelected = 40
 
-// readChildren reads the children of the objects, on request or where they explain why a
-// workload is not healthy, and adds them to the nodes.
+// readChildren reads the children of the objects and adds them to the nodes. Unless the
+// request asks for all children, it reads only those that explain why a workload is not
+// healthy.
 func (r *reader) readChildren(ctx context.Context) {
 	families := map[string]*family{}
 	for _, n := range r.nodes {
@@ -62,7 +64,7 @@ func (r *reader) readChildren(ctx context.Context) {
 	}
 }
 
-// fine reports whether a health needs no explanation.
+// fine reports whether a health status needs no explanation.
 func fine(h deploy.Health) bool { return h == deploy.Healthy || h == deploy.HealthSuspended }
 
 // family reads the children of the objects of one namespace.
@@ -70,13 +72,14 @@ type family struct {
 	*reader
 	namespace string
 
-	deployments, withPods, withClaims []*metav1.LabelSelector // of the objects that have such children
-	claims                            map[string]*node        // StatefulSets, by what the names of their claims begin with
+	deployments, withPods, withClaims []*metav1.LabelSelector // of the objects with such children
+	claims                            map[string]*node        // StatefulSets by name prefix of their claims
 	cron                              bool
-	jobs                              []string // UIDs
+	jobs                              []string // UIDs of Jobs, including those of CronJobs
 }
 
-// add adds an object that may have children.
+// add registers an object of the namespace whose children are to be read, if its kind has
+// any.
 func (f *family) add(n *node) {
 	switch kind := manifest.GroupKind(n.Object); {
 	case kind.Group == "batch" && kind.Kind == "CronJob":
@@ -102,7 +105,8 @@ func (f *family) add(n *node) {
 	}
 }
 
-// read lists the children, each kind once.
+// read lists each kind of child once. It lists the Pods of Jobs last, because the Jobs of
+// CronJobs must be known before.
 func (f *family) read(ctx context.Context) {
 	apps, core, batch := f.cluster.Typed().AppsV1(), f.cluster.Typed().CoreV1(), f.cluster.Typed().BatchV1()
 	children(ctx, f, "ReplicaSets", f.deployments, apps.ReplicaSets(f.namespace).List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }, f.replicaSet)
@@ -121,7 +125,8 @@ func (f *family) read(ctx context.Context) {
 
 func pods(l *corev1.PodList) []corev1.Pod { return l.Items }
 
-// children lists one kind of child by the selectors of its owners.
+// children lists one kind of child by the combined selectors of its owners, and calls each
+// with every object found. It records an error as a problem.
 func children[L metav1.ListInterface, T any](ctx context.Context, f *family, kind string, selectors []*metav1.LabelSelector,
 	list func(context.Context, metav1.ListOptions) (L, error), items func(L) []T, each func(*T)) {
 	if len(selectors) == 0 {
@@ -138,14 +143,16 @@ func children[L metav1.ListInterface, T any](ctx context.Context, f *family, kin
 	}
 }
 
-// selectorOf returns the labels that a workload selects.
+// selectorOf returns the matchLabels of a workload's selector.
 func selectorOf(u *unstructured.Unstructured) *metav1.LabelSelector {
 	labels, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
 	return &metav1.LabelSelector{MatchLabels: labels}
 }
 
-// oneSelector combines selectors into one that matches what any of them matches, and
-// little more: each label that all of them have, with the values that it has in them.
+// oneSelector returns a selector that matches every object that any of the selectors
+// matches, and few others: it requires each label that all of them have, with one of the
+// values in them. It requires any value if there are more than maxSelected, and returns ""
+// (all objects) if no label is common.
 func oneSelector(selectors []*metav1.LabelSelector) string {
 	values := map[string][]string{}
 	for _, s := range selectors {
@@ -171,7 +178,7 @@ func oneSelector(selectors []*metav1.LabelSelector) string {
 	return metav1.FormatLabelSelector(all)
 }
 
-// addChild records a child of the object with the UID owner.
+// addChild records n as a child of the object with the UID owner.
 func (f *family) addChild(owner string, kind deploy.ObjectRef, meta *metav1.ObjectMeta, n *node) {
 	kind.Namespace, kind.Name = meta.Namespace, meta.Name
 	n.Cluster, n.Object, n.UID, n.CreatedAt = f.cluster.Name(), kind, string(meta.UID), meta.CreationTimestamp.Time
@@ -180,7 +187,7 @@ func (f *family) addChild(owner string, kind deploy.ObjectRef, meta *metav1.Obje
 	f.created[owner] = append(f.created[owner], n)
 }
 
-// ownerOf returns the UID of the controller of an object, "" without one.
+// ownerOf returns the UID of the controller of an object, "" if it has none.
 func ownerOf(o metav1.Object) string {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
 		return string(owner.UID)
@@ -188,6 +195,7 @@ func ownerOf(o metav1.Object) string {
 	return ""
 }
 
+// imagesOf returns the images of all containers, init containers first.
 func imagesOf(spec *corev1.PodSpec) (images []string) {
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 		images = append(images, c.Image)
@@ -195,6 +203,7 @@ func imagesOf(spec *corev1.PodSpec) (images []string) {
 	return images
 }
 
+// replicaSet records a ReplicaSet as a child of its controller.
 func (f *family) replicaSet(rs *appsv1.ReplicaSet) {
 	n := &node{}
 	n.Health, n.Reason = health.ReplicaSet(rs)
@@ -207,6 +216,7 @@ func (f *family) replicaSet(rs *appsv1.ReplicaSet) {
 	f.addChild(ownerOf(rs), deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, &rs.ObjectMeta, n)
 }
 
+// pod records a Pod as a child of its controller.
 func (f *family) pod(pod *corev1.Pod) {
 	n := &node{ended: pod.Status.Phase == corev1.PodFailed}
 	n.Health, n.Reason = health.Pod(pod, f.now)
@@ -214,6 +224,7 @@ func (f *family) pod(pod *corev1.Pod) {
 	f.addChild(ownerOf(pod), deploy.ObjectRef{Version: "v1", Kind: "Pod"}, &pod.ObjectMeta, n)
 }
 
+// job records a Job as a child of its controller, and registers it for the list of its Pods.
 func (f *family) job(job *batchv1.Job) {
 	n := &node{}
 	n.Health, n.Reason = health.Job(job)
@@ -222,8 +233,9 @@ func (f *family) job(job *batchv1.Job) {
 	f.jobs = append(f.jobs, n.UID)
 }
 
-// claim finds the StatefulSet of a claim by the claim's name, which consists of the names of
-// template and StatefulSet and the number of the pod. A claim has no owner reference.
+// claim records a PersistentVolumeClaim as a child of its StatefulSet. A claim has no owner
+// reference, but its name consists of the names of the template and the StatefulSet and the
+// number of the Pod.
 func (f *family) claim(claim *corev1.PersistentVolumeClaim) {
 	set := f.claims[strings.TrimRight(claim.Name, "0123456789")]
 	if set == nil {
@@ -234,8 +246,9 @@ func (f *family) claim(claim *corev1.PersistentVolumeClaim) {
 	f.addChild(set.UID, deploy.ObjectRef{Version: "v1", Kind: "PersistentVolumeClaim"}, &claim.ObjectMeta, n)
 }
 
-// adopt attaches the children to a node, recursively, and explains its health by them. A
-// child is attached once, because owner references may form a cycle.
+// adopt attaches the recorded children to a node and its descendants, and explains the
+// health of the nodes by them. It attaches each child once, because owner references may
+// form a cycle.
 func (r *reader) adopt(n *node) {
 	for _, child := range r.created[n.UID] {
 		if !child.adopted {
@@ -254,7 +267,7 @@ func (r *reader) adopt(n *node) {
 	}
 }
 
-// withoutIdle leaves out the ReplicaSets of earlier revisions that have no pods.
+// withoutIdle removes the ReplicaSets of earlier revisions that have no pods.
 func withoutIdle(sets []*node) []*node {
 	var newest int64
 	for _, n := range sets {
@@ -263,8 +276,9 @@ func withoutIdle(sets []*node) []*node {
 	return slices.DeleteFunc(sets, func(n *node) bool { return n.idle && n.revision < newest })
 }
 
-// explain appends the problems of a node's pods to its reason. A workload is at least as
-// unhealthy as its pods.
+// explain appends the problems of a node's pods to its reason. A workload of group apps is
+// then at least as unhealthy as its pods. Its failed pods do not count, because the
+// controller replaces them.
 func (n *node) explain() {
 	kind := manifest.GroupKind(n.Object)
 	keepsPods := kind.Group == "apps"
@@ -291,7 +305,8 @@ func (n *node) pods() (found []*node) {
 	return found
 }
 
-// byBadness orders the worst health first.
+// byBadness is a comparison function that orders nodes by health, the worst first, and then
+// by name.
 func byBadness(a, b *node) int {
 	switch {
 	case a.Health.WorseThan(b.Health):
@@ -302,8 +317,8 @@ func byBadness(a, b *node) int {
 	return byName(a, b)
 }
 
-// mostRelevant returns up to maxChildren children by name, the least healthy ones if there
-// are more.
+// mostRelevant returns up to maxChildren nodes, sorted by name. If there are more, it
+// returns the least healthy ones.
 func mostRelevant(nodes []*node) []*node {
 	shown := slices.SortedFunc(slices.Values(nodes), byBadness)
 	shown = shown[:min(len(shown), maxChildren)]

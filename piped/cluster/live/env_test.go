@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { clustertest.Main(m) }
 
-// env is one application on a real cluster, in a namespace of its own, with its inventory
-// and a record of every request.
+// env is one application on a real cluster, in its own namespace, with its inventory and
+// a record of every request.
 type env struct {
 	*cluster.Cluster
 	ns       string
@@ -45,7 +45,7 @@ func newEnv(t *testing.T) *env {
 	return l
 }
 
-// apply applies the manifests, as changed, and records what was applied.
+// apply applies the manifests with a changed request, and records the inventory.
 func (l *env) apply(t *testing.T, manifests string, change ...func(*apply.Request)) apply.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -92,8 +92,8 @@ func (l *env) items() []deploy.InventoryItem {
 // anonymous replaces the namespace's name in a text.
 func (l *env) anonymous(text string) string { return strings.ReplaceAll(text, l.ns, "NS") }
 
-// everyKind returns objects of more kinds than most applications have, those without a
-// namespace with names of their own, and removes those when the test ends.
+// everyKind returns objects of more kinds than most applications have. Cluster-scoped
+// objects get unique names and are deleted when the test ends.
 func (l *env) everyKind(t *testing.T) string {
 	t.Helper()
 	t.Cleanup(func() {
@@ -106,7 +106,7 @@ func (l *env) everyKind(t *testing.T) string {
 	return clustertest.EveryKind(l.ns)
 }
 
-// delete deletes an object, whatever it is.
+// delete deletes an object of any kind.
 func (l *env) delete(t *testing.T, ref deploy.ObjectRef) {
 	t.Helper()
 	resource, err := l.Resource(context.Background(), manifest.GVK(ref))
@@ -118,7 +118,7 @@ func (l *env) delete(t *testing.T, ref deploy.ObjectRef) {
 	}
 }
 
-// unreachable returns a cluster that answers which kinds it serves, and nothing else.
+// unreachable returns a cluster that answers only discovery requests.
 func unreachable(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.NewCluster(cluster.ClusterConfig{

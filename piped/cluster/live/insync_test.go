@@ -19,8 +19,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// members runs Members of a cluster until the test ends. The returned function returns the
-// applications that were woken, and how often.
+// members runs Members of a cluster until the test ends. The returned function returns
+// how often each application was woken.
 func (l *env) members(t *testing.T, c *cluster.Cluster) (*Members, func() map[string]int) {
 	t.Helper()
 	woken := newWoken()
@@ -38,7 +38,7 @@ func refsOf(items []deploy.InventoryItem) []deploy.ObjectRef {
 	return refs
 }
 
-// ready waits until all of these are followed.
+// ready waits until all objects are watched.
 func ready(t *testing.T, m *Members, refs []deploy.ObjectRef) {
 	t.Helper()
 	m.Follow(refs)
@@ -74,9 +74,9 @@ func (l *env) wantInSync(t *testing.T, m *Members, items []deploy.InventoryItem)
 	}
 }
 
-// TestWhatIsAppliedIsInSyncByItsMetadataAlone: for every kind the record of an apply
-// equals what the watches tell, without a request for any object; and whoever reads
-// the object again finds the recorded values.
+// TestWhatIsAppliedIsInSyncByItsMetadataAlone: for every kind, the record of an apply
+// must equal the metadata from the watches, without a request for any object. A later
+// read of the object must give the recorded values.
 func TestWhatIsAppliedIsInSyncByItsMetadataAlone(t *testing.T) {
 	l := newEnv(t)
 	manifests := l.everyKind(t)

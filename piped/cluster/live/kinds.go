@@ -14,29 +14,29 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// The intervals of discovery.
+// The delays of discovery.
 const (
 	minRefreshInterval = time.Second      // between two discoveries of all kinds
-	minRetryDelay      = time.Second      // before a kind that was not found is discovered again, doubled each time
-	maxRetryDelay      = 30 * time.Second // the longest such delay, and the longest time between two syncs
+	minRetryDelay      = time.Second      // for a kind that was not found, doubled each time
+	maxRetryDelay      = 30 * time.Second // for such a kind, and between two syncs
 )
 
-// definitionsResource defines kinds.
+// definitionsResource is the resource of CustomResourceDefinitions.
 var definitionsResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // memberKind is one kind of object that Members caches.
 type memberKind struct {
-	gvk        schema.GroupVersionKind // of the first Follow
+	gvk        schema.GroupVersionKind // from the first Follow
 	namespaces map[string]bool         // of the objects passed to Follow, "" for cluster-scoped ones
 
-	served      *cluster.ServedKind     // nil while unknown
+	served      *cluster.ServedKind     // how the cluster serves it; nil while unknown
 	byNamespace bool                    // the agent may not watch it in the whole cluster
 	watches     map[string]*watch.Watch // by namespace, "" for all
 
-	since    time.Time // since when it is unknown or not watched
+	since    time.Time // when it became unknown or unwatched
 	problem  error     // why it is unknown
-	attempts int       // to discover it
-	next     time.Time // when it is discovered again
+	attempts int       // failed discoveries
+	next     time.Time // when to discover it again
 }
 
 // watchFor returns the watch that covers a namespace, nil if there is none.
@@ -47,7 +47,7 @@ func (k *memberKind) watchFor(namespace string) *watch.Watch {
 	return k.watches[""]
 }
 
-// wanted returns the namespaces to watch, "" for all.
+// wanted returns the namespaces to watch; "" stands for all.
 func (k *memberKind) wanted() map[string]bool {
 	if k.byNamespace {
 		return k.namespaces
@@ -55,7 +55,8 @@ func (k *memberKind) wanted() map[string]bool {
 	return map[string]bool{"": true}
 }
 
-// watched returns the kind in the watched version.
+// watched returns the kind in the version that is watched, or in that of the first Follow if
+// it is not served.
 func (k *memberKind) watched() schema.GroupVersionKind {
 	if k.served == nil {
 		return k.gvk
@@ -63,7 +64,7 @@ func (k *memberKind) watched() schema.GroupVersionKind {
 	return k.served.GroupVersion().WithKind(k.gvk.Kind)
 }
 
-// resource returns the resource for a message.
+// resource returns the name of the resource for messages.
 func (k *memberKind) resource() string {
 	if k.served == nil {
 		return k.gvk.GroupKind().String()
@@ -79,15 +80,15 @@ func (k *memberKind) endWatches() {
 	}
 }
 
-// backOff delays the next discovery of the kind.
+// backOff schedules the next discovery of the kind with exponential backoff.
 func (k *memberKind) backOff(now time.Time) {
 	delay := min(minRetryDelay<<min(k.attempts, 10), maxRetryDelay)
 	k.attempts++
 	k.next = now.Add(delay)
 }
 
-// run is the supervisor: it discovers how kinds are served, and starts and ends their
-// watches.
+// run is the supervisor. Until ctx ends it discovers how the cluster serves the kinds, and
+// starts and ends their watches.
 func (m *Members) run(ctx context.Context) {
 	m.watchDefinitions(ctx)
 	timer := time.NewTimer(maxRetryDelay)
@@ -103,8 +104,8 @@ func (m *Members) run(ctx context.Context) {
 	}
 }
 
-// sync starts and ends watches according to Follow and to what the cluster serves. It
-// returns when to sync again at the latest.
+// sync starts and ends watches according to Follow and to the kinds that the cluster serves.
+// It returns the longest time until the next sync.
 func (m *Members) sync(ctx context.Context) time.Duration {
 	m.resolve(ctx)
 	m.mu.Lock()
@@ -119,7 +120,8 @@ func (m *Members) sync(ctx context.Context) time.Duration {
 	return next
 }
 
-// watchDefinitions watches CustomResourceDefinitions, if the agent may.
+// watchDefinitions watches CustomResourceDefinitions. Without the right to do that, new
+// kinds are found by periodic discovery only.
 func (m *Members) watchDefinitions(ctx context.Context) {
 	w, err := m.controller.Watch(watch.Resource{
 		GroupVersionResource: definitionsResource, Metadata: true, StateChanged: m.requestSync,
@@ -153,8 +155,8 @@ func (m *Members) definitionsChanged() {
 	m.requestSync()
 }
 
-// resolve discovers how kinds are served: unknown ones, and all of them after a change of
-// definitions.
+// resolve discovers how the cluster serves the kinds: those unknown so far or, after a
+// change of definitions, all of them.
 func (m *Members) resolve(ctx context.Context) {
 	now := m.cluster.Now()
 	m.mu.Lock()
@@ -193,8 +195,8 @@ func (m *Members) resolve(ctx context.Context) {
 	}
 }
 
-// setServed records how a kind is served, or why that is unknown. Failed is the error of
-// the discovery.
+// setServed records how the cluster serves a kind, or why that is unknown. failed is the
+// error of the discovery, nil if it succeeded. m.mu is held.
 func (m *Members) setServed(ctx context.Context, k *memberKind, failed error) {
 	served, err := cluster.ServedKind{}, failed
 	if failed == nil {
@@ -216,7 +218,7 @@ func (m *Members) setServed(ctx context.Context, k *memberKind, failed error) {
 		k.served = nil
 		err = deploy.Errorf(deploy.NotFound, "%s serves no kind %s of %s: it is not defined, or its definition was removed", m.cluster, k.gvk.Kind, k.gvk.GroupVersion())
 	case k.served != nil:
-		return // its watches go on
+		return // its watches continue
 	default:
 		err = deploy.Errorf(deploy.Unavailable, "find how objects of kind %s are served: %w", k.gvk.Kind, m.cluster.Classify(err))
 	}
@@ -245,9 +247,9 @@ func (m *Members) startWatches(ctx context.Context) {
 	}
 }
 
-// fallBack ends watches that the agent has no right to: kinds that it may not watch in the
-// whole cluster are then watched by namespace. It schedules the discovery of kinds that
-// were not found. m.mu is held.
+// fallBack ends watches that the API server forbids. A kind that the agent may not watch in
+// the whole cluster is then watched by namespace. fallBack also schedules a discovery for
+// kinds whose watch fails with NotFound. m.mu is held.
 func (m *Members) fallBack(ctx context.Context) {
 	now := m.cluster.Now()
 	if m.definitions != nil {
@@ -298,7 +300,7 @@ func (m *Members) readinessChanged() bool {
 	return changed
 }
 
-// nextSync returns the time until the next sync is due. m.mu is held.
+// nextSync returns the time until the next sync. m.mu is held.
 func (m *Members) nextSync() time.Duration {
 	now, next := m.cluster.Now(), maxRetryDelay
 	sooner := func(at time.Time) {

@@ -18,7 +18,7 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// annotationVariant names the variant of a live object, under its default key.
+// annotationVariant is the default key of the annotation with the variant of an object.
 const annotationVariant = "pipecd.dev/variant"
 
 // Member is the metadata of one live object that carries the application label.
@@ -26,20 +26,20 @@ type Member struct {
 	Object deploy.ObjectRef // in the watched version
 
 	UID       string
-	OwnedHash string // cluster.OwnedHash, "" when the agent owns no field
+	OwnedHash string // apply.OwnedHash; "" if the agent owns no field
 	Mark      string // apply.Mark
 
-	// ResourceVersion is that of the last change. For kinds with a generation, a change
-	// of the status alone does not count.
+	// ResourceVersion is that of the last change. For objects with a generation, it ignores
+	// changes of the status alone.
 	ResourceVersion string
 
 	Application string // the value of the application label
-	// Piped is the piped ID in its annotation, "" without one or if its annotations name
-	// another application than its label.
+	// Piped is the piped ID in the object's annotation. It is "" without one, or if the
+	// annotations name another application than the label.
 	Piped   string
 	Variant string // the value of its annotation pipecd.dev/variant, "" without one
 
-	Owned    bool // a controller owns it
+	Owned    bool // it has a controller
 	Hook     bool // it is annotated with pipecd.dev/hook-run
 	Ignored  bool // it is annotated with pipecd.dev/ignore-drift-detection
 	Deleting bool // it is being deleted
@@ -64,7 +64,8 @@ func (k *cachedMember) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: k.namespace.Value(), Name: k.name, UID: types.UID(k.uid), ResourceVersion: k.version}
 }
 
-// reduceMember reduces an object's metadata to its cached form.
+// reduceMember is the Transform of the caches: it reduces an object's metadata to a
+// cachedMember. before is the cached older state, nil without one.
 func reduceMember(obj, before any) (any, error) {
 	o, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -93,7 +94,7 @@ func reduceMember(obj, before any) (any, error) {
 	return k, nil
 }
 
-// contentOfMeta hashes labels, annotations and finalizers.
+// contentOfMeta returns a hash of labels, annotations and finalizers.
 func contentOfMeta(o metav1.Object) uint64 {
 	h := fnv.New64a()
 	for _, texts := range []map[string]string{o.GetLabels(), o.GetAnnotations()} {
@@ -106,14 +107,14 @@ func contentOfMeta(o metav1.Object) uint64 {
 	return h.Sum64()
 }
 
-// statusOnly reports whether an object with a generation differs from an older state in its
-// status only.
+// statusOnly reports whether only the status of the object differs from an older state. The
+// object must have a generation.
 func (k *cachedMember) statusOnly(older *cachedMember) bool {
 	return k.uid == older.uid && k.mark == older.mark && k.generation == older.generation && k.fields == older.fields && k.content == older.content &&
 		k.owned == older.owned && k.deleting == older.deleting
 }
 
-// member returns the Member of a watch of kind.
+// member returns k as a Member of the given kind.
 func (k *cachedMember) member(kind schema.GroupVersionKind) Member {
 	m := Member{
 		Object: deploy.ObjectRef{Group: kind.Group, Version: kind.Version, Kind: kind.Kind, Namespace: k.namespace.Value(), Name: k.name},
@@ -127,10 +128,10 @@ func (k *cachedMember) member(kind schema.GroupVersionKind) Member {
 	return m
 }
 
-// InSync reports whether the metadata of a live object shows that it is as it was applied:
-// it is the same object, the agent owns the same fields, and it was not written since.
-// False means only that the object must be compared. The Mark of an item that an earlier
-// version of the agent recorded is empty, and is not compared.
+// InSync reports whether the metadata of a live object proves that it is still as it was
+// applied: it has the same UID, the agent owns the same fields, and it was not written
+// since. If InSync returns false, the caller must compare the objects. An item that an
+// earlier version of the agent recorded has an empty Mark, which is not compared.
 func InSync(item deploy.InventoryItem, m Member) bool {
 	return !m.Deleting && item.UID != "" && item.UID == m.UID &&
 		item.OwnedHash != "" && item.OwnedHash == m.OwnedHash &&

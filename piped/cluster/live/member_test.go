@@ -9,8 +9,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestWhatAMemberCallsAChange: a write of the status is no change. A scaling is, so that the
-// object is compared, which finds no difference if replicas is not a field of ours.
+// TestWhatAMemberCallsAChange: a write of the status is no change. A scaling is one, so
+// that the object is compared. The comparison finds no difference if replicas is not one
+// of our fields.
 func TestWhatAMemberCallsAChange(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	object := func(version string, generation int64, scaledAt, statusAt time.Time) *metav1.PartialObjectMetadata {
@@ -23,7 +24,7 @@ func TestWhatAMemberCallsAChange(t *testing.T) {
 	}
 	cases := map[string]struct {
 		after         *metav1.PartialObjectMetadata
-		changed, mark bool // whether the version that was seen, and the mark, is another
+		changed, mark bool // whether the observed version, and the mark, differ
 	}{
 		"its status was written": {object("11", 3, at, at.Add(time.Second)), false, false},
 		"it was scaled":          {object("11", 4, at.Add(time.Second), at), true, false},

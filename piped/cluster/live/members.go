@@ -19,23 +19,23 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// byApplication indexes members by their application label.
+// byApplication is the name of the index of members by their application label.
 const byApplication = "application"
 
 // gracePeriod is how long a watch may fail before Members.Ready reports it: connections to
 // an API server end now and then, and are re-established at once.
 const gracePeriod = 10 * time.Second
 
-// errNotRead is why a kind without a watch is not ready.
+// errNotRead is the error of Ready for a kind without a watch.
 var errNotRead = errors.New("not read yet")
 
 // Members caches the metadata of the live objects of applications: all objects that carry
 // the application label, of the kinds passed to Follow. It needs a few hundred bytes per
-// object. Where the agent may not watch a kind in the whole cluster, it watches the
+// object. Where the agent may not watch a kind in the whole cluster, Members watches the
 // namespaces of the objects passed to Follow.
 //
-// Kinds come and go with their definitions: a kind that the cluster does not serve is
-// discovered again when definitions change, and periodically.
+// A cluster may begin or cease to serve a kind at any time. Members discovers a kind that is
+// not served again when a CustomResourceDefinition changes, and periodically.
 //
 // Members is safe for concurrent use. Nothing happens until the controller runs.
 type Members struct {
@@ -47,7 +47,7 @@ type Members struct {
 	mu    sync.RWMutex
 	kinds map[schema.GroupKind]*memberKind
 
-	// Of the supervisor (kinds.go).
+	// State of the supervisor (kinds.go).
 	definitions *watch.Watch
 	stale       bool      // the discovered kinds may be out of date
 	renewed     time.Time // the last discovery
@@ -55,10 +55,10 @@ type Members struct {
 }
 
 // NewMembers returns Members whose caches run in controller. It calls wake with the
-// application of each object that is created, deleted or changed by more than its status,
-// with both applications when the label changes, and with "" when any application may be
-// affected: when Ready begins or ceases to return an error for some objects. Wake is also
-// called for existing objects. It is called often and must return at once.
+// application of each object that exists, is created or deleted, or changes by more than its
+// status; if the application label changes, with both applications. It calls wake with ""
+// when any application may be affected: when Ready begins or ceases to return an error for
+// some objects. wake is called often and must return at once.
 func NewMembers(c *cluster.Cluster, controller *watch.Controller, wake func(applicationID string)) *Members {
 	m := &Members{
 		cluster: c, controller: controller, wake: wake, syncRequested: make(chan struct{}, 1),
@@ -68,9 +68,9 @@ func NewMembers(c *cluster.Cluster, controller *watch.Controller, wake func(appl
 	return m
 }
 
-// Follow watches the kinds of these objects from now on, and their namespaces where the
-// agent may not watch the whole cluster. It is idempotent and returns at once. Watches are
-// never ended, because a kind without objects costs little.
+// Follow adds the kinds of the objects to the watched ones and, where the agent may not
+// watch the whole cluster, their namespaces. It is idempotent and returns at once. A kind is
+// never removed, because a kind without objects costs little.
 func (m *Members) Follow(objects []deploy.ObjectRef) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,8 +93,8 @@ func (m *Members) Follow(objects []deploy.ObjectRef) {
 	}
 }
 
-// Get returns the object of that group, kind, namespace and name, in any version, and
-// whether it exists.
+// Get returns the cached object with the group, kind, namespace and name of ref, whatever
+// its version, and whether there is one.
 func (m *Members) Get(ref deploy.ObjectRef) (Member, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -113,7 +113,7 @@ func (m *Members) Get(ref deploy.ObjectRef) (Member, bool) {
 	return kept.member(k.watched()), true
 }
 
-// Of returns the objects with the label of an application, in no order.
+// Of returns the cached objects with the label of an application, in no particular order.
 func (m *Members) Of(applicationID string) []Member {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -148,8 +148,8 @@ func (m *Members) Ready(ref deploy.ObjectRef) (since time.Time, err error) {
 	return m.ready(k, ref.Namespace)
 }
 
-// Problems returns the kinds whose cache has not followed the cluster for gracePeriod, and
-// why, sorted. A kind that the cluster does not serve is no problem.
+// Problems returns the kinds whose cache has not followed the cluster for gracePeriod, with
+// the reason, sorted. A kind that the cluster does not serve is not a problem.
 func (m *Members) Problems() (found []deploy.WatchProblem) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -182,7 +182,8 @@ func (m *Members) ready(k *memberKind, namespace string) (since time.Time, err e
 	return time.Time{}, nil
 }
 
-// trouble is the watch's State without failures that are younger than gracePeriod.
+// trouble returns the State of a watch, but ignores a failure younger than gracePeriod if
+// the cache was filled before.
 func (m *Members) trouble(w *watch.Watch) (since time.Time, err error) {
 	since, err = w.State()
 	if err != nil && w.Synced() && m.cluster.Now().Sub(since) < gracePeriod {
@@ -191,7 +192,8 @@ func (m *Members) trouble(w *watch.Watch) (since time.Time, err error) {
 	return since, err
 }
 
-// unready explains why objects of a kind are not followed.
+// unready returns the error of Ready for a kind that is not watched because of err. It is
+// Invalid if err is Forbidden, NotFound if err is NotFound, otherwise Unavailable.
 func (m *Members) unready(k *memberKind, err error) error {
 	if apierrors.IsForbidden(err) {
 		return deploy.Errorf(deploy.Invalid, "objects of kind %s cannot be watched in %s: %w; give the agent's account the rights get, list and watch on %s",
@@ -205,7 +207,8 @@ func (m *Members) unready(k *memberKind, err error) error {
 	return deploy.Errorf(kind, "objects of kind %s are not followed in %s: %w", k.gvk.Kind, m.cluster, err)
 }
 
-// changed wakes the applications of a changed object.
+// changed calls wake for the application of a changed object, except after a change of its
+// status alone. If the label changed, it also wakes the former application.
 func (m *Members) changed(before, after any) {
 	older, _ := before.(*cachedMember)
 	newer, _ := after.(*cachedMember)
@@ -223,7 +226,7 @@ func (m *Members) changed(before, after any) {
 	}
 }
 
-// watch starts to watch a kind in a namespace, "" for all. m.mu is held.
+// watch starts the watch of a kind in a namespace, "" for all. m.mu is held.
 func (m *Members) watch(k *memberKind, namespace string) error {
 	w, err := m.controller.Watch(watch.Resource{
 		GroupVersionResource: k.served.GroupVersionResource, Namespace: namespace, Selector: manifest.LabelApplication, Metadata: true,

@@ -21,7 +21,7 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// heap returns how much is in use.
+// heap returns the number of heap bytes in use.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -30,7 +30,8 @@ func heap() int64 {
 	return int64(s.HeapAlloc)
 }
 
-// metadataOfMember is what the API server tells of an object as the agent applies it.
+// metadataOfMember is the metadata that the API server returns for an object that the
+// agent applied.
 func metadataOfMember(i int) *metav1.PartialObjectMetadata {
 	application := fmt.Sprintf("0f9a3c1e-0000-5000-8000-%012d", i/10)
 	name := fmt.Sprintf("settings-%06d", i)
@@ -47,8 +48,8 @@ func metadataOfMember(i int) *metav1.PartialObjectMetadata {
 	}}
 }
 
-// TestAMemberIsKeptInLittleMemory: less than the 1 KiB that an object may cost, the
-// caches' own tables included.
+// TestAMemberIsKeptInLittleMemory: a member must use less than the limit of 1 KiB per
+// object, including the tables of the caches.
 func TestAMemberIsKeptInLittleMemory(t *testing.T) {
 	const n = 3_000
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byApplication: applicationOf})
@@ -70,7 +71,7 @@ func TestAMemberIsKeptInLittleMemory(t *testing.T) {
 	runtime.KeepAlive(store)
 }
 
-// BenchmarkKeepMember is the work for one event.
+// BenchmarkKeepMember measures the handling of one event.
 func BenchmarkKeepMember(b *testing.B) {
 	o := metadataOfMember(1)
 	b.ReportAllocs()
@@ -81,8 +82,8 @@ func BenchmarkKeepMember(b *testing.B) {
 	}
 }
 
-// BenchmarkStartWith10000Members is the time from the start until all of what 1,000
-// applications have is known to be in sync, without a request for any object.
+// BenchmarkStartWith10000Members measures the time from the start until all objects of
+// 1,000 applications are known to be in sync, without a request for any object.
 func BenchmarkStartWith10000Members(b *testing.B) {
 	const n, perApplication = 10_000, 10
 	shared := clustertest.Shared(b)

@@ -44,7 +44,7 @@ func (w *woken) take() map[string]int {
 	return times
 }
 
-// throughLink returns a cluster that is reached through the link, and has its clock.
+// throughLink returns a cluster that is reached through the link and uses its clock.
 func throughLink(t *testing.T, through *clustertest.Link) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.NewCluster(cluster.ClusterConfig{
@@ -57,7 +57,7 @@ func throughLink(t *testing.T, through *clustertest.Link) *cluster.Cluster {
 	return c
 }
 
-// things defines the kind Thing in a group of the lab's own.
+// things defines the kind Thing in an API group of its own.
 func (l *env) things() string {
 	return strings.ReplaceAll(`
 apiVersion: apiextensions.k8s.io/v1
@@ -97,8 +97,8 @@ func (l *env) patch(t *testing.T, ref deploy.ObjectRef, patch string, subresourc
 	}
 }
 
-// TestMembersTellWhatHappensToObjects: which applications a change wakes, and how the
-// member changes.
+// TestMembersTellWhatHappensToObjects: checks which applications a change wakes, and how
+// the member changes.
 func TestMembersTellWhatHappensToObjects(t *testing.T) {
 	l := newEnv(t)
 	items := l.apply(t, l.things()+l.thing("a")+l.thing("b")).Items
@@ -110,7 +110,7 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 		t.Helper()
 		got, ok := m.Get(a)
 		if !ok {
-			t.Fatal("it is gone")
+			t.Fatal("the member is gone")
 		}
 		return got
 	}
@@ -118,9 +118,9 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 	clustertest.Eventually(t, "the label of b is in the cache", func() bool { return len(m.Of(l.ns)) == 0 && len(m.Of("other")) == 1 })
 	base := member()
 	if base.Application != l.app || base.Piped != "piped-1" || base.Variant != "primary" || base.Owned || base.Ignored || base.Deleting || base.Object != a {
-		t.Errorf("told: %+v", base)
+		t.Errorf("got: %+v", base)
 	}
-	// untilOther returns the applications that were woken until that of b was.
+	// untilOther waits until b is woken and returns the applications woken since.
 	untilOther := func() map[string]int {
 		t.Helper()
 		all := map[string]int{}
@@ -134,8 +134,8 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 		return all
 	}
 	n := 0
-	// woke does something and returns the applications that it wakes: the change of b comes
-	// after.
+	// woke runs do and returns the applications that it wakes. The change of b comes
+	// after it.
 	woke := func(do func()) map[string]int {
 		t.Helper()
 		take()
@@ -144,8 +144,8 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 		l.patch(t, b, fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, n))
 		return untilOther()
 	}
-	untilOther()    // its label: the caches show it before anything is woken
-	woke(func() {}) // and what else the label woke
+	untilOther()    // the label of b: the caches show it before any application is woken
+	woke(func() {}) // discard what else the label woke
 	label := func(value string) func() {
 		return func() { l.patch(t, a, `{"metadata":{"labels":{"pipecd.dev/application":`+value+`}}}`) }
 	}
@@ -182,19 +182,19 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 		}
 		if !s.check() {
 			live, _ := m.Get(a)
-			t.Errorf("%s: told %+v, was %+v", s.what, live, base)
+			t.Errorf("%s: got %+v, was %+v", s.what, live, base)
 		}
 	}
 }
 
-// TestKindsComeAndGo: a kind is followed from when it is defined until it is no more,
-// and again.
+// TestKindsComeAndGo: a kind is watched from its definition until its removal, and again
+// after it is defined again.
 func TestKindsComeAndGo(t *testing.T) {
 	l := newEnv(t)
 	m, take := l.members(t, l.Cluster)
 	thing := l.thingRef("a")
 	if since, err := m.Ready(thing); !since.IsZero() || !deploy.IsKind(err, deploy.Unavailable) {
-		t.Errorf("before it was asked for: %v, %v", since, err)
+		t.Errorf("before the kind was requested: %v, %v", since, err)
 	}
 	m.Follow([]deploy.ObjectRef{thing})
 	notServed := func() bool {
@@ -233,8 +233,8 @@ func TestKindsComeAndGo(t *testing.T) {
 	}
 }
 
-// TestMembersWithRightsInNamespacesOnly: an agent that may not watch a kind in the
-// whole cluster follows it where it may, and says where it may not.
+// TestMembersWithRightsInNamespacesOnly: an agent that may not watch a kind in the whole
+// cluster watches it in the permitted namespaces, and reports the others.
 func TestMembersWithRightsInNamespacesOnly(t *testing.T) {
 	l, other := newEnv(t), newEnv(t)
 	rights := `
@@ -264,7 +264,7 @@ metadata: {name: settings}
 	there.Namespace = other.ns
 	ready(t, m, []deploy.ObjectRef{here})
 	if got, ok := m.Get(here); !ok || got.Application != l.app {
-		t.Errorf("told %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	m.Follow([]deploy.ObjectRef{there, nowhere})
 	forbidden := func(ref deploy.ObjectRef) func() bool {
@@ -276,18 +276,18 @@ metadata: {name: settings}
 	clustertest.Eventually(t, "another namespace may not be watched", forbidden(there))
 	clustertest.Eventually(t, "a kind without namespaces may not be watched", forbidden(nowhere))
 	if _, err := m.Ready(here); err != nil {
-		t.Errorf("what may be watched: %v", err)
+		t.Errorf("in a permitted namespace: %v", err)
 	}
 	other.apply(t, rights)
 	ready(t, m, []deploy.ObjectRef{there})
 	if got := m.Of(l.app); len(got) != 2 {
-		t.Errorf("followed: %+v", got)
+		t.Errorf("watched: %+v", got)
 	}
 }
 
-// TestWhatHappensWhileTheClusterIsAwayIsToldAfterwards, whether the watch goes on or
-// all has to be read again: nothing is lost, nothing is invented, and for how long
-// what is told was old is told too.
+// TestWhatHappensWhileTheClusterIsAwayIsToldAfterwards: the cluster is unreachable for a
+// while. Whether the watch resumes or must list again, no change may be lost or invented,
+// and the age of the returned state must be reported.
 func TestWhatHappensWhileTheClusterIsAwayIsToldAfterwards(t *testing.T) {
 	for name, expired := range map[string]bool{"the watch goes on": false, "all is read again": true} {
 		t.Run(name, func(t *testing.T) {
@@ -324,7 +324,7 @@ metadata: {name: deleted}
 				return err != nil && !errors.Is(err, watch.ErrDisconnected)
 			})
 			if _, err := m.Ready(ref("same")); err != nil {
-				t.Errorf("a failure of a moment is returned: %v", err)
+				t.Errorf("a short failure is returned: %v", err)
 			}
 			through.Set(func() { through.Ahead = 11 * time.Second })
 			m.requestSync()
@@ -334,7 +334,7 @@ metadata: {name: deleted}
 			}
 			clustertest.Eventually(t, "all applications are woken", func() bool { return take()[""] > 0 })
 			if got, ok := m.Get(ref("deleted")); !ok || got != before["deleted"] {
-				t.Errorf("a change that cannot be known: %+v", got)
+				t.Errorf("a change during the outage is reported: %+v", got)
 			}
 
 			through.Set(func() {
@@ -361,17 +361,17 @@ metadata: {name: deleted}
 				return err == nil && !there && woken[""] > 0 && woken[l.app] >= 2
 			})
 			if got, _ := m.Get(ref("same")); got != before["same"] {
-				t.Errorf("what nobody touched: %+v, was %+v", got, before["same"])
+				t.Errorf("the unchanged object: %+v, was %+v", got, before["same"])
 			}
 			if got, _ := m.Get(ref("changed")); got.Mark == before["changed"].Mark {
-				t.Errorf("what was changed: %+v", got)
+				t.Errorf("the changed object: %+v", got)
 			}
 		})
 	}
 }
 
-// TestAWatchThatIsOverIsNotReliedOn although no request fails: what happens meanwhile
-// is not known.
+// TestAWatchThatIsOverIsNotReliedOn: a watch has ended although no request fails. Changes
+// since then are unknown, and this must be reported.
 func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
 	l, through := newEnv(t), &clustertest.Link{}
 	ref := l.apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").Items[0].Object
@@ -395,7 +395,7 @@ func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
 		return errors.Is(err, watch.ErrDisconnected)
 	})
 	if _, err := m.Ready(ref); err != nil {
-		t.Errorf("the end of a moment is told: %v", err)
+		t.Errorf("a short interruption is reported: %v", err)
 	}
 	through.Set(func() { through.Ahead = 11 * time.Second })
 	if _, err := m.Ready(ref); !deploy.IsKind(err, deploy.Unavailable) || !errors.Is(err, watch.ErrDisconnected) {
@@ -405,8 +405,8 @@ func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
 	clustertest.Eventually(t, "it is followed again", func() bool { _, err := m.Ready(ref); return err == nil })
 }
 
-// TestAGroupWhoseServerIsAwayHidesOnlyItsKinds, and so does a cluster that does not
-// answer say nothing of what does not exist.
+// TestAGroupWhoseServerIsAwayHidesOnlyItsKinds: while an API group's server, or the whole
+// cluster, does not answer, nothing may be reported about the existence of its kinds.
 func TestAGroupWhoseServerIsAwayHidesOnlyItsKinds(t *testing.T) {
 	c := unreachable(t)
 	controller := watch.New(c)
@@ -431,12 +431,12 @@ func TestAGroupWhoseServerIsAwayHidesOnlyItsKinds(t *testing.T) {
 		})
 	}
 	if times := woken.take(); len(times) != 0 {
-		t.Errorf("woken %v, though nothing was ever known", times)
+		t.Errorf("woken %v, although no state was ever known", times)
 	}
 }
 
-// TestKindsAreAskedForAgainWhileTheClusterCannotBeAsked: what it serves is known once
-// it answers.
+// TestKindsAreAskedForAgainWhileTheClusterCannotBeAsked: the served kinds become known
+// once the cluster answers.
 func TestKindsAreAskedForAgainWhileTheClusterCannotBeAsked(t *testing.T) {
 	l, through := newEnv(t), &clustertest.Link{}
 	items := l.apply(t, web).Items

@@ -31,7 +31,7 @@ func TestOwnersInACircle(t *testing.T) {
 			told += countTold(n.object(true)) - 1
 		}
 		if told != len(owners) {
-			t.Errorf("%s: %d children were told, want each once", name, told)
+			t.Errorf("%s: %d children were returned, want each once", name, told)
 		}
 	}
 }

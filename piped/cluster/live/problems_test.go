@@ -11,7 +11,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestProblemsOfMembers: a kind that cannot be watched is named once that has lasted.
+// TestProblemsOfMembers: a kind that cannot be watched is reported once the problem has
+// lasted for some time.
 func TestProblemsOfMembers(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	long, lately := now.Add(-time.Minute), now.Add(-time.Second)

@@ -25,16 +25,17 @@ import (
 
 // Limits of Read.
 const (
-	requestTimeout = 5 * time.Second // an API group that hangs leaves time for the others
+	requestTimeout = 5 * time.Second // of each request, because one API group may hang
 	pageSize       = 500             // objects per page of a list
 	maxPages       = 20              // of one list
-	concurrency    = 16              // requests
+	concurrency    = 16              // concurrent requests
 
-	listThreshold = 4 // objects of one kind and namespace from which a LIST is cheaper than GETs
+	listThreshold = 4 // number of objects from which a LIST is cheaper than GETs
 )
 
-// place is where objects are read together: one kind in one namespace. Only kinds whose
-// health depends on their content are read whole, so that Secrets never leave the cluster.
+// place identifies objects that are read together: one kind in one namespace. Full objects
+// are read only if whole is set, for kinds whose health depends on their content. Of others,
+// such as Secrets, only metadata leaves the cluster.
 type place struct {
 	resource  cluster.ServedKind
 	namespace string
@@ -46,17 +47,18 @@ type Request struct {
 	ApplicationID string
 	Items         []deploy.InventoryItem // what the application applied on this cluster
 	Checks        []config.HealthCheck
-	Children      bool // return the objects that these created, too
+	Children      bool // also return the objects that these created
 }
 
-// Read reads the objects that an application applied. It returns all of them, missing ones
-// included, sorted by kind, namespace and name, and as problems what could not be read.
-// The error is Unavailable when the cluster answers no request.
+// Read reads the objects that an application applied. It returns all of them, including
+// missing ones, sorted by kind, namespace and name, and the reasons why some could not be
+// read as problems. It returns an error of kind Unavailable if the cluster does not answer
+// and no list succeeds.
 //
-// Nothing is cached or retried. The number of requests grows with the kinds and namespaces
-// of the objects, not with their number: a kind is listed per namespace. The content of
-// kinds whose health does not depend on it, such as Secrets, is not read. The children of
-// workloads that are not healthy are read in any case, to explain the reason.
+// Nothing is cached or retried. The number of requests depends on the number of kinds and
+// namespaces, not of objects, because each kind is listed per namespace. For kinds whose
+// health does not depend on their content, such as Secrets, only metadata is read. The
+// children of workloads that are not healthy are always read, to explain the reason.
 func Read(ctx context.Context, c *cluster.Cluster, req Request) (objects []deploy.LiveObject, problems []string, err error) {
 	r := &reader{cluster: c, req: req, now: c.Now()}
 	byPlace := r.places(ctx)
@@ -81,7 +83,7 @@ func Read(ctx context.Context, c *cluster.Cluster, req Request) (objects []deplo
 	return objects, slices.Compact(r.problems), nil
 }
 
-// reader is one LiveState as it goes on.
+// reader is the state of one call of Read.
 type reader struct {
 	cluster *cluster.Cluster
 	req     Request
@@ -89,30 +91,32 @@ type reader struct {
 	nodes   []*node // the application's objects
 
 	mu          sync.Mutex
-	answered    bool  // the cluster gave an answer to anything
-	unavailable error // why it gave none
+	answered    bool  // a list request has succeeded
+	unavailable error // the first error of kind Unavailable
 	problems    []string
-	created     map[string][]*node // what objects created, by the UID of what created it
+	created     map[string][]*node // children by the UID of their owner
 }
 
 // node is an object being read.
 type node struct {
 	deploy.LiveObject
-	live     *unstructured.Unstructured // nil of children and of what is not there
+	live     *unstructured.Unstructured // nil for children and missing objects
 	children []*node
-	adopted  bool // it has been attached to its owner
+	adopted  bool // it was attached to its owner
 
-	ended    bool  // a Pod that has ended, which another replaces where one is wanted
+	ended    bool  // a failed Pod, which its controller replaces
 	idle     bool  // a ReplicaSet without pods
 	revision int64 // of a ReplicaSet
 }
 
+// byName is a comparison function that orders nodes by kind, namespace, name and group.
 func byName(a, b *node) int {
 	return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind), cmp.Compare(a.Object.Namespace, b.Object.Namespace),
 		cmp.Compare(a.Object.Name, b.Object.Name), cmp.Compare(a.Object.Group, b.Object.Group))
 }
 
-// places returns the objects by where they are read.
+// places creates the nodes of the application's objects, and returns them by place. Nodes
+// whose kind is not served or cannot be resolved are in no place.
 func (r *reader) places(ctx context.Context) map[place][]*node {
 	kinds := map[schema.GroupVersionKind][]*node{}
 	for _, item := range r.req.Items {
@@ -145,7 +149,8 @@ func (r *reader) places(ctx context.Context) map[place][]*node {
 	return byPlace
 }
 
-// noteProblem records what could not be read, and returns the reason for its objects.
+// noteProblem records a failed read as a problem, and returns the reason for the nodes that
+// it concerns.
 func (r *reader) noteProblem(what string, err error) string {
 	err = r.cluster.Classify(err)
 	r.mu.Lock()
@@ -158,14 +163,15 @@ func (r *reader) noteProblem(what string, err error) string {
 	return "it cannot be read: " + problem
 }
 
+// gotAnswer records that a list request has succeeded.
 func (r *reader) gotAnswer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answered = true
 }
 
-// readPlace reads the objects of one place by the application's label. Objects that have
-// lost the label are read by name, or in one list if they are many.
+// readPlace reads the objects of one place by the application label. It then reads objects
+// without that label by name, or in one list of the whole place if they are many.
 func (r *reader) readPlace(ctx context.Context, p place, nodes []*node) {
 	found, err := r.list(ctx, p, metav1.ListOptions{LabelSelector: manifest.LabelApplication + "=" + r.req.ApplicationID})
 	missing := r.assign(nodes, found)
@@ -193,7 +199,7 @@ func (r *reader) readPlace(ctx context.Context, p place, nodes []*node) {
 	}
 }
 
-// list lists the objects of a place by name.
+// list lists the objects of a place, and returns them by name.
 func (r *reader) list(ctx context.Context, p place, options metav1.ListOptions) (map[string]*unstructured.Unstructured, error) {
 	found := map[string]*unstructured.Unstructured{}
 	var err error
@@ -216,7 +222,7 @@ func (r *reader) list(ctx context.Context, p place, options metav1.ListOptions) 
 	return found, err
 }
 
-// one gets objects of a place one by one.
+// one reads objects of a place by individual requests, and returns those that exist by name.
 func (r *reader) one(ctx context.Context, p place, nodes []*node) (map[string]*unstructured.Unstructured, error) {
 	found := map[string]*unstructured.Unstructured{}
 	for _, n := range nodes {
@@ -242,7 +248,7 @@ func (r *reader) one(ctx context.Context, p place, nodes []*node) (map[string]*u
 	return found, nil
 }
 
-// bare returns an object with only the metadata that its health depends on.
+// bare returns an object with only the metadata that health depends on.
 func bare(m *metav1.PartialObjectMetadata) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetUID(m.UID)
@@ -252,7 +258,7 @@ func bare(m *metav1.PartialObjectMetadata) *unstructured.Unstructured {
 	return u
 }
 
-// assign fills the nodes whose objects were found, and returns the others.
+// assign fills the nodes whose objects were found, and returns the other nodes.
 func (r *reader) assign(nodes []*node, found map[string]*unstructured.Unstructured) (missing []*node) {
 	for _, n := range nodes {
 		u := found[n.Object.Name]
@@ -283,7 +289,7 @@ func replicasOf(u *unstructured.Unstructured) (desired, available int32) {
 	return number("spec", "replicas"), number("status", "availableReplicas")
 }
 
-// object returns the node's object, on request with its children.
+// object returns the LiveObject of a node, on request with its most relevant children.
 func (n *node) object(children bool) deploy.LiveObject {
 	o := n.LiveObject
 	if !children {
@@ -297,7 +303,8 @@ func (n *node) object(children bool) deploy.LiveObject {
 	return o
 }
 
-// eachPage calls each with the pages of a list. More than maxPages are an error.
+// eachPage lists in pages and calls each with every page. It returns an error if there are
+// more than maxPages.
 func eachPage[L metav1.ListInterface](ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), each func(L)) error {
 	options.Limit = pageSize
 	for range maxPages {
@@ -316,6 +323,7 @@ func eachPage[L metav1.ListInterface](ctx context.Context, options metav1.ListOp
 	return fmt.Errorf("there are more than %d, which is as many as are read", pageSize*maxPages)
 }
 
+// withTimeout calls request with a context that ends after requestTimeout.
 func withTimeout(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -76,8 +76,8 @@ kind: Cache
 metadata: {name: main}
 `
 
-// TestLiveState: the objects with what they created, each with its health in words,
-// in one request for each kind in the namespace.
+// TestLiveState: returns the objects with the objects that they created, each with its
+// health, and makes one request for each kind in the namespace.
 func TestLiveState(t *testing.T) {
 	t.Parallel()
 	l := newEnv(t)
@@ -125,7 +125,7 @@ StatefulSet db PROGRESSING 0/1 example.com/db:v1: 0 of 1 pod is available; pod d
 	req := Request{ApplicationID: l.app, Items: l.items(), Children: true}
 	objects := l.awaitLive(t, req, want)
 	if told, err := json.Marshal(objects); err != nil || strings.Contains(string(told), "hidden") || strings.Contains(string(told), "aGlkZGVu") {
-		t.Errorf("the content of a Secret is told (%v): %s", err, told)
+		t.Errorf("the content of a Secret is returned (%v): %s", err, told)
 	}
 
 	l.requests.Take()
@@ -148,7 +148,7 @@ StatefulSet db PROGRESSING 0/1 example.com/db:v1: 0 of 1 pod is available; pod d
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 
-	// What is not asked for is only read where it explains something.
+	// Without children, other objects are read only where they explain a health.
 	req.Children = false
 	var lines []string
 	for line := range strings.Lines(want) {
@@ -173,7 +173,7 @@ func (l *env) runNow(t *testing.T, name string) {
 	}
 }
 
-// awaitLive reads the live state until it is what is wanted.
+// awaitLive reads the live state until it equals want.
 func (l *env) awaitLive(t *testing.T, req Request, want string) []deploy.LiveObject {
 	t.Helper()
 	want = strings.TrimPrefix(want, "\n")
@@ -191,14 +191,14 @@ func (l *env) awaitLive(t *testing.T, req Request, want string) []deploy.LiveObj
 	return nil
 }
 
-// Parts of names and reasons that are another each time.
+// Parts of names and reasons that differ between runs.
 var (
 	generated  = regexp.MustCompile(`\b([a-z-]+?)(-[bcdf-hj-np-tv-z0-9]{8,10})?-[bcdf-hj-np-tv-z0-9]{5}\b|\b([a-z]+)-[bcdf-hj-np-tv-z0-9]{8,10}\b`)
 	restarts   = regexp.MustCompile(`\(\d+ restarts?\)`)
 	scheduling = regexp.MustCompile(`(cannot be scheduled): .*`)
 )
 
-// tree writes objects a line each, with what they created indented.
+// tree writes one line per object, with the objects that it created indented.
 func (l *env) tree(objects []deploy.LiveObject) string {
 	var b strings.Builder
 	var write func(indent string, o deploy.LiveObject)
@@ -225,8 +225,8 @@ func (l *env) tree(objects []deploy.LiveObject) string {
 	return generated.ReplaceAllString(text, "$1$3-*")
 }
 
-// TestLiveStateWithoutTheLabel: an object that lost the application's label is found
-// by its name, alone and among many.
+// TestLiveStateWithoutTheLabel: an object that lost the application's label is found by
+// its name, as the only one and as one of many.
 func TestLiveStateWithoutTheLabel(t *testing.T) {
 	t.Parallel()
 	l := newEnv(t)
@@ -257,8 +257,8 @@ func TestLiveStateWithoutTheLabel(t *testing.T) {
 	}
 }
 
-// TestLiveStateOfAClusterThatDoesNotAnswer: that is an error, but not if it is one
-// API that does not.
+// TestLiveStateOfAClusterThatDoesNotAnswer: an unreachable cluster is an error; one
+// unreachable API is not.
 func TestLiveStateOfAClusterThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	item := deploy.InventoryItem{Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "web"}}
@@ -289,8 +289,8 @@ func TestLiveStateOfAClusterThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestLiveStateThatAnAccountMayNotSee: what the application's account may not read
-// is not known, and what to do stands with it.
+// TestLiveStateThatAnAccountMayNotSee: objects that the application's account may not
+// read are unknown, and the result says what to do.
 func TestLiveStateThatAnAccountMayNotSee(t *testing.T) {
 	t.Parallel()
 	l := newEnv(t)
@@ -305,8 +305,8 @@ func TestLiveStateThatAnAccountMayNotSee(t *testing.T) {
 	}
 }
 
-// TestLiveStateOfManyPods: of more children than anybody reads the ones in trouble
-// are told, and how many are left out.
+// TestLiveStateOfManyPods: of too many children, the unhealthy ones are returned, with
+// the number of children left out.
 func TestLiveStateOfManyPods(t *testing.T) {
 	t.Parallel()
 	l := newEnv(t)
@@ -356,7 +356,8 @@ func TestLiveStateOfManyPods(t *testing.T) {
 	}
 }
 
-// TestOneSelector: what it matches is known to hold all that any selector matches.
+// TestOneSelector: the selector must match every object that any of the given selectors
+// matches.
 func TestOneSelector(t *testing.T) {
 	label := func(pairs ...string) *metav1.LabelSelector {
 		s := &metav1.LabelSelector{MatchLabels: map[string]string{}}

@@ -1,16 +1,16 @@
-// Package propagate decides how a changed ConfigMap or Secret reaches the pods that
-// run: which are told to look (nudged), which are restarted, and which pods are told
-// next, as pure functions of what is known.
+// Package propagate decides how a changed ConfigMap or Secret reaches running pods: by a
+// nudge, which changes an annotation of the pod, or by a restart. It also selects the pods
+// and computes the time of the next nudge.
 //
-// What pods mount as a volume the kubelet writes anew, but only when it looks at the
-// pod, which it does about once in a minute and whenever the pod is changed. So an
-// annotation on the pod is enough. The kubelet's cache of the object may be older than
-// the annotation, hence a second nudge a second later and a last one some seconds after
-// it. Each has another value: an equal one is no change of the pod.
+// The kubelet updates mounted volumes when it syncs the pod: about once a minute, and
+// whenever the pod object changes. So changing an annotation of the pod is enough. The
+// kubelet's cache of the ConfigMap or Secret may be older than the annotation, so a second
+// nudge follows a second later and a last one some seconds after that. Each nudge sets a
+// different value, because an equal value does not change the pod.
 //
-// What comes through the environment, a subPath or an init container was read before
-// the container began, and the kubelet does not follow immutable objects: there only
-// other pods have the new content.
+// Environment variables, subPath mounts and init containers are read before the container
+// starts, and the kubelet does not watch immutable objects. In these cases only new pods
+// get the new content.
 //
-// The package talks to no cluster and stores nothing; package kubernetes does.
+// All functions are pure. Package kubernetes accesses the cluster and stores the state.
 package propagate

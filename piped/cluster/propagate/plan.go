@@ -13,34 +13,35 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Action is what is done with the pods of a workload when an object has changed.
+// Action is how a changed ConfigMap or Secret is propagated to the pods of a workload.
 type Action string
 
 // The actions.
 const (
-	None    Action = "none"    // they keep what they have
-	Nudge   Action = "nudge"   // the kubelet is made to look at once
-	Restart Action = "restart" // the pod template gets a hash of the content
+	None    Action = "none"    // nothing is done
+	Nudge   Action = "nudge"   // an annotation of the pods makes the kubelet sync them at once
+	Restart Action = "restart" // a hash of the content in the pod template rolls the pods
 )
 
-// Object is what is known of a ConfigMap or Secret that pods may use.
+// Object describes a ConfigMap or Secret that pods may use.
 type Object struct {
 	Immutable bool
-	External  bool // it is not in Git
+	External  bool // the object is not in Git
 }
 
-// Decision says what is done for one ConfigMap or Secret of a workload.
+// Decision is the result of Plan for one ConfigMap or Secret of a workload.
 type Decision struct {
 	Config manifest.Reference
 	Action Action
-	Why    string // for a person, of None and Restart
-	// Follows says that pods see the change while they run, whatever is done.
+	Why    string // human-readable reason for None and Restart
+	// Follows reports whether the kubelet updates the content in running pods eventually,
+	// even without a nudge.
 	Follows  bool
-	External bool
+	External bool // as in Object
 }
 
-// Mode returns the mode of a workload: what its annotation says, else fallback, else
-// auto. The error is of kind Invalid.
+// Mode returns the propagation mode of a workload: the value of its annotation, else
+// fallback, else auto. An unknown value is an error of kind Invalid.
 func Mode(workload *unstructured.Unstructured, fallback kubernetes.PropagationMode) (kubernetes.PropagationMode, error) {
 	mode := cmp.Or(fallback, kubernetes.PropagateAuto)
 	text, ok := workload.GetAnnotations()[manifest.AnnotationConfigPropagation]
@@ -54,8 +55,8 @@ func Mode(workload *unstructured.Unstructured, fallback kubernetes.PropagationMo
 	return kubernetes.PropagationMode(text), nil
 }
 
-// Plan decides for each ConfigMap and Secret that reaches the pods of a workload, in the
-// order of kind and name. Those that known does not know are left out.
+// Plan returns one decision for each ConfigMap and Secret that the workload's pods use,
+// sorted by kind and name. It skips objects for which known returns false.
 func Plan(mode kubernetes.PropagationMode, workload *unstructured.Unstructured, known func(manifest.Reference) (Object, bool)) []Decision {
 	var out []Decision
 	rolls := slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet"}, workload.GetKind())
@@ -67,8 +68,8 @@ func Plan(mode kubernetes.PropagationMode, workload *unstructured.Unstructured, 
 	return out
 }
 
-// decide returns the decision for one object. Pods that do not roll cannot be restarted by
-// another template: their files are nudged in mode restart, too.
+// decide returns the decision for one object. If rolls is false, changing the pod template
+// does not replace the workload's pods; mode restart then nudges mounted volumes instead.
 func decide(mode kubernetes.PropagationMode, use manifest.Use, object Object, rolls bool) Decision {
 	fixed := fixedBy(use, object)
 	d := Decision{Config: use.Reference, Action: None, Why: fixed, Follows: fixed == "", External: object.External}
@@ -88,7 +89,7 @@ func decide(mode kubernetes.PropagationMode, use manifest.Use, object Object, ro
 	return d
 }
 
-// fixedBy says why pods that run do not see a change, "" if they do.
+// fixedBy returns why running pods do not see a change of the object, "" if they do.
 func fixedBy(use manifest.Use, object Object) string {
 	if object.Immutable {
 		return "it is immutable"

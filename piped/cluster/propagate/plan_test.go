@@ -27,7 +27,7 @@ func deployment(t *testing.T, pod string) *unstructured.Unstructured {
 	return fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {template: {spec: "+pod+"}}}")
 }
 
-// TestPlan: for each way by which pods read an object, what each mode does.
+// TestPlan: the action of each mode, for each way by which pods read an object.
 func TestPlan(t *testing.T) {
 	const (
 		volume    = `volumes: [{name: v, configMap: {name: c}}]`
@@ -114,8 +114,8 @@ func TestPlanWithoutRollout(t *testing.T) {
 	}
 }
 
-// TestPlanLeavesOut: what only pulls images reaches no container, and what is not
-// known is no matter of the agent's.
+// TestPlanLeavesOut: objects that are only used to pull images reach no container, and
+// unknown objects are ignored.
 func TestPlanLeavesOut(t *testing.T) {
 	u := deployment(t, "{imagePullSecrets: [{name: pull}], volumes: [{name: v, configMap: {name: other}}]}")
 	found := Plan(kubernetes.PropagateAuto, u, func(r manifest.Reference) (Object, bool) { return Object{}, r.Name == "pull" })

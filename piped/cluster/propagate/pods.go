@@ -12,16 +12,17 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Annotations of pods that the kubelet has from elsewhere than the API server.
+// The kubelet annotates pods with their source: "api" for pods of the API server, another
+// value for static pods.
 const (
 	annotationSource  = "kubernetes.io/config.source"
 	annotationPresent = "api"
 )
 
-// Pods returns, of the running pods that the workload's selector matches, those that p
-// is about, by name, and how many were left out because there are more than its
-// settings allow. Not among them: pods of other workloads, those that are being
-// deleted, static and mirror pods, and pods that were created after the change.
+// Pods returns the pods to nudge for p, sorted by name, and the number of pods that were
+// left out because of Settings.MaxPods. The argument running holds the pods that the
+// workload's selector matches. Pods skips pods of other workloads, terminating pods, static
+// and mirror pods, and pods created after the change.
 func Pods(running []metav1.PartialObjectMetadata, p deploy.Propagation) (pods []metav1.PartialObjectMetadata, over int) {
 	for _, pod := range running {
 		if pod.DeletionTimestamp == nil && !static(&pod) && Of(&pod, p.Workload) && !pod.CreationTimestamp.After(p.ChangedAt) {
@@ -40,9 +41,9 @@ func static(pod *metav1.PartialObjectMetadata) bool {
 	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || source != "" && source != annotationPresent
 }
 
-// Of reports whether a pod is a workload or is controlled by it. A Deployment
-// controls pods through ReplicaSets, which it names after itself and the hash that their
-// pods are labelled with; a CronJob does through Jobs, named after itself and a time.
+// Of reports whether a pod belongs to a workload: it is the workload itself (kind Pod), or
+// the workload controls it. Indirect owners are recognized by name. A Deployment names its
+// ReplicaSets <name>-<pod-template-hash>, a CronJob its Jobs <name>-<number>.
 func Of(pod metav1.Object, workload deploy.ObjectRef) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	switch {
@@ -59,7 +60,7 @@ func Of(pod metav1.Object, workload deploy.ObjectRef) bool {
 	return owner.Kind == workload.Kind && owner.Name == workload.Name
 }
 
-// Told reports whether a pod has been told in p's phase.
+// Told reports whether a pod already has the annotation value of p's phase.
 func Told(pod *metav1.PartialObjectMetadata, p deploy.Propagation) bool {
 	return pod.Annotations[manifest.AnnotationConfigSync] == Wanted(p)
 }

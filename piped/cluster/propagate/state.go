@@ -12,29 +12,31 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Times of nudges that fail.
+// Backoff of failed nudges.
 const (
 	firstRetry   = time.Second
 	longestRetry = time.Minute
-	// retryFor is how long after the change nudges are tried: by then the kubelet has
-	// looked by itself.
+	// retryFor is how long after the change failed nudges are retried. After that time the
+	// kubelet has synced the pods on its own.
 	retryFor = 10 * time.Minute
 )
 
-// namesKept is how many pods an outcome names.
+// namesKept is the maximum number of pod names in an outcome.
 const namesKept = 20
 
-// shown is how much of a hash an annotation holds.
+// shown is the number of hex digits of the hash in an annotation.
 const shown = 10
 
-// secondAfter is the time from the first nudge to the second, if the last comes later.
-// The kubelet's cache may have been behind at the first.
+// secondAfter is the delay between the first and the second nudge. The second nudge is
+// needed because the kubelet's cache may have been stale at the first. If
+// Settings.RepeatAfter is not longer, it replaces this delay and there is no third nudge; if
+// it is 0, there is only one nudge.
 const secondAfter = time.Second
 
-// Note returns p with what the content of its ConfigMaps and Secrets is now, by key of
-// the object, and tells whether that is a change: it is also one for those that were
-// restored, whose other content pods may have seen meanwhile. Objects that p did not know
-// yet are taken as told. Nobody is told of it; see Begin.
+// Note records the current content hashes of p's ConfigMaps and Secrets, by key of the
+// object. It reports whether a known object changed or was restored: pods may have read the
+// other content before it was restored. Objects that are new to p are no change. Note
+// schedules no nudge; Begin does.
 func Note(p deploy.Propagation, configs map[string]string, restored map[string]bool) (_ deploy.Propagation, changed bool) {
 	var keys []string
 	for key, hash := range configs {
@@ -47,15 +49,15 @@ func Note(p deploy.Propagation, configs map[string]string, restored map[string]b
 		return p, false
 	}
 	slices.Sort(keys)
-	if p.Phase == deploy.PropagationNudge { // of an earlier change, which is told with this one
+	if p.Phase == deploy.PropagationNudge { // merge with an earlier change whose nudge is pending
 		keys = slices.Compact(slices.Sorted(slices.Values(append(keys, p.Changed...))))
 	}
 	p.Changed = keys
 	return p, true
 }
 
-// Begin returns p so that the pods are told of its Configs, which changed at some time
-// by the cluster's clock. If p.Off they are not.
+// Begin schedules the first nudge for p.Configs at now + Settings.Delay; if p.Off, it marks p
+// as done without a nudge. changedAt is the time of the change by the cluster's clock.
 func Begin(p deploy.Propagation, changedAt, now time.Time) deploy.Propagation {
 	p.ChangedAt, p.Attempts, p.Outcome = changedAt, 0, deploy.NudgeOutcome{}
 	if p.Off {
@@ -63,20 +65,21 @@ func Begin(p deploy.Propagation, changedAt, now time.Time) deploy.Propagation {
 		return p
 	}
 	value := valueOf(p.Configs, time.Time{})
-	if value == p.Value { // what was put back: a nudge with the value that pods have is none
+	if value == p.Value { // restored content: an equal value would not change the pods
 		value = valueOf(p.Configs, changedAt)
 	}
 	p.Phase, p.NextAt, p.Value = deploy.PropagationNudge, now.Add(p.Settings.Delay), value
 	return p
 }
 
-// Ref returns the ConfigMap or Secret of a key of Configs.
+// Ref returns the ConfigMap or Secret that a key of Propagation.Configs denotes.
 func Ref(key string) deploy.ObjectRef {
 	parts := strings.SplitN(key, "/", 4) // the group is ""
 	return deploy.ObjectRef{Kind: parts[1], Namespace: parts[2], Name: parts[3]}
 }
 
-// valueOf names contents, and a time at which they were there if it is not zero.
+// valueOf returns the annotation value for contents: a hash of configs and, unless it is
+// zero, of the time.
 func valueOf(configs map[string]string, at time.Time) string {
 	text, err := json.Marshal(configs) // sorts keys
 	if err != nil {
@@ -89,8 +92,8 @@ func valueOf(configs map[string]string, at time.Time) string {
 	return hex.EncodeToString(sum[:])[:shown]
 }
 
-// Passed returns p after its pods were told, with the outcome. What failed is tried
-// again, later each time, until the kubelet has looked by itself.
+// Passed returns p after a round of nudges with the given outcome: in the next phase, or
+// with a retry of this one. Failed nudges are retried with exponential backoff for retryFor.
 func Passed(p deploy.Propagation, outcome deploy.NudgeOutcome, now time.Time) deploy.Propagation {
 	if len(outcome.Names) > namesKept {
 		outcome.Names = outcome.Names[:namesKept]
@@ -114,8 +117,8 @@ func Passed(p deploy.Propagation, outcome deploy.NudgeOutcome, now time.Time) de
 	return p
 }
 
-// Wanted returns the value of the annotation of pods that were nudged in p's phase. An
-// equal value would be no change of the pod.
+// Wanted returns the annotation value of pods that were nudged in p's phase. It differs
+// between phases, because an equal value does not change the pod.
 func Wanted(p deploy.Propagation) string {
 	switch {
 	case p.Phase == deploy.PropagationRepeat && p.Settings.RepeatAfter > secondAfter:

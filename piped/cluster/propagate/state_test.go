@@ -47,8 +47,8 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// TestLife: nudged at once, a second later and repeatAfter later, each time with another
-// value; done.
+// TestLife: a change is nudged at once, a second later and repeatAfter later, each time
+// with another value; then it is done.
 func TestLife(t *testing.T) {
 	p, _ := Note(row(), map[string]string{settings: "b"}, nil)
 	p = Begin(p, noon, noon)
@@ -69,12 +69,12 @@ func TestLife(t *testing.T) {
 		t.Fatalf("done: %+v", p)
 	}
 	if again, changed := Note(p, map[string]string{settings: "b"}, nil); changed || !again.NextAt.IsZero() {
-		t.Fatalf("told again: %+v", again)
+		t.Fatalf("repeated: %+v", again)
 	}
 }
 
-// TestPutBackWithoutRepeat: pods have the value of the content that is put back, and are
-// told another; when that is put back, the first.
+// TestPutBackWithoutRepeat: pods have the value of the content that is restored and must
+// get another one; when the other content is restored, they get the first value.
 func TestPutBackWithoutRepeat(t *testing.T) {
 	p, _ := Note(row(), map[string]string{settings: "b"}, nil)
 	p.Settings.RepeatAfter = 0
@@ -85,13 +85,14 @@ func TestPutBackWithoutRepeat(t *testing.T) {
 		var changed bool
 		p, changed = Note(p, map[string]string{settings: "b"}, map[string]bool{settings: true})
 		if p = Begin(p, noon.Add(time.Minute), noon.Add(time.Minute)); !changed || Wanted(p) == had || len(p.Value) != shown {
-			t.Fatalf("changed %t, pods have %q and are told %q", changed, had, Wanted(p))
+			t.Fatalf("changed %t, pods have %q and get %q", changed, had, Wanted(p))
 		}
 		had = Wanted(p)
 	}
 }
 
-// TestDelayAndOneRepetition: a delay that is asked for, and no repetition after the last.
+// TestDelayAndOneRepetition: a configured delay is observed, and nothing is repeated
+// after the last repetition.
 func TestDelayAndOneRepetition(t *testing.T) {
 	p := row()
 	p.Settings.Delay, p.Settings.RepeatAfter = 3*time.Second, time.Second
@@ -115,7 +116,8 @@ func TestBeginOff(t *testing.T) {
 	}
 }
 
-// TestChangesWhileOneIsTold: both are told, with the later content.
+// TestChangesWhileOneIsTold: a second change during a notification: both are notified,
+// with the later content.
 func TestChangesWhileOneIsTold(t *testing.T) {
 	p := row()
 	p.Configs[tls] = "t"
@@ -127,7 +129,7 @@ func TestChangesWhileOneIsTold(t *testing.T) {
 	}
 }
 
-// TestFailures are tried again, later each time, and not for ever.
+// TestFailures: failed notifications are retried with growing delays, and not for ever.
 func TestFailures(t *testing.T) {
 	p, _ := Note(row(), map[string]string{settings: "b"}, nil)
 	p = Begin(p, noon, noon)
@@ -139,7 +141,7 @@ func TestFailures(t *testing.T) {
 		}
 		wait := p.NextAt.Sub(now)
 		if wait < last || wait > longestRetry {
-			t.Fatalf("tried again after %s, before after %s", wait, last)
+			t.Fatalf("retried after %s, the last time after %s", wait, last)
 		}
 		last, now = wait, p.NextAt
 	}
@@ -228,7 +230,7 @@ func TestTold(t *testing.T) {
 		told := pod("a", func(pod *metav1.PartialObjectMetadata) { pod.Annotations[manifest.AnnotationConfigSync] = value })
 		return Told(&told, p)
 	}
-	if !has(p.Value) || has("") || has(p.Value+".2") { // the last is of an earlier time
+	if !has(p.Value) || has("") || has(p.Value+".2") { // the last value is of an earlier change
 		t.Error("first nudge")
 	}
 	p.Phase = deploy.PropagationRepeat

@@ -17,12 +17,14 @@ import (
 // ownManager is the agent's field manager.
 const ownManager = "piped"
 
-// readTemplate takes what identifies a pod template into w.
+// readTemplate sets the template digests, the images and the hashed template annotations of
+// w.
 func (w *Workload) readTemplate(t *corev1.PodTemplateSpec) {
 	w.Template, w.Images, w.Annotations = templateOf(t), imagesOf(t), hashes(t.Annotations)
 }
 
-// hashes returns annotations with a hash in place of each value, which may be long or secret.
+// hashes returns annotations with each value replaced by a hash, because values may be long
+// or secret. It returns nil for no annotations.
 func hashes(annotations map[string]string) map[string]string {
 	if len(annotations) == 0 {
 		return nil
@@ -35,8 +37,8 @@ func hashes(annotations map[string]string) map[string]string {
 	return hashed
 }
 
-// ownFields returns the names of the pod template's annotations among fields, sorted, and
-// whether spec.paused is one.
+// ownFields returns the pod template annotations in a managed fields set, sorted by name,
+// and whether the set contains spec.paused. A malformed set counts as empty.
 func ownFields(fields *metav1.FieldsV1) (names []string, paused bool) {
 	if fields == nil {
 		return nil, false
@@ -63,8 +65,9 @@ func ownFields(fields *metav1.FieldsV1) (names []string, paused bool) {
 	return names, owned.Spec.Paused != nil
 }
 
-// appliedAnnotations returns deploy.Rollout.TemplateAnnotations of a workload that was
-// just applied.
+// appliedAnnotations returns deploy.Rollout.TemplateAnnotations of a workload that was just
+// applied: a JSON object with the hash of each template annotation that the agent owns, ""
+// if it owns none.
 func appliedAnnotations(w Workload) string {
 	own := map[string]string{}
 	for _, name := range w.OwnAnnotations {
@@ -77,13 +80,13 @@ func appliedAnnotations(w Workload) string {
 	}
 	text, err := json.Marshal(own) // keys sorted
 	if err != nil {
-		return "" // a map of strings is always JSON
+		return "" // cannot happen: a map of strings can always be encoded
 	}
 	return string(text)
 }
 
-// changedAnnotations returns the names of the annotations of the applied template that
-// have another value in w or are missing from it, sorted.
+// changedAnnotations returns the names of the applied template annotations that are missing
+// from w or have another value there, sorted.
 func changedAnnotations(rec deploy.Rollout, w *Workload) []string {
 	own := map[string]string{}
 	if rec.TemplateAnnotations != "" && json.Unmarshal([]byte(rec.TemplateAnnotations), &own) != nil {
@@ -93,9 +96,10 @@ func changedAnnotations(rec deploy.Rollout, w *Workload) []string {
 	return slices.Sorted(maps.Keys(own))
 }
 
-// restarted reports whether the template of w is that of rec after a restart: it differs
-// in annotations only, the agent applied none of these, and it is not the template from
-// before the apply, which an undo brings back.
+// restarted reports whether the template of w may result from a restart of the applied one,
+// such as kubectl rollout restart: it differs at most in annotations that the agent did not
+// apply. The template from before the apply does not count, because restoring it undoes the
+// apply.
 func restarted(rec deploy.Rollout, w *Workload) bool {
 	undone := rec.LiveBefore != rec.TemplateDigest && w.Template.Digest == rec.LiveBefore
 	return w.Template.Base == rec.TemplateBase && !undone && len(changedAnnotations(rec, w)) == 0

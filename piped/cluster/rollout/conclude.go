@@ -7,17 +7,20 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// ConfirmLimit bounds how long Conclude waits for the cluster, for all records together.
+// ConfirmLimit bounds the time in which Conclude confirms all records with the cluster.
 const ConfirmLimit = 15 * time.Second
 
-// Conclude ends the records of a stage that ends without having waited for them:
-// it was stopped, or failed, before it came to Wait, perhaps after a restart.
-// It confirms the state of each. A rollout that has ended meanwhile ends as it did, one that
-// was not applied is NoRollout, and one that goes on is given up as phase
-// (TimedOut or Superseded) because of why. All others are given up, too, when the
-// cluster does not answer within ConfirmLimit, or req has no Observer.
+// Conclude ends the open records of a stage that ends without Wait: the stage was stopped or
+// failed before Wait began, perhaps before a restart of the agent. Conclude reads the state
+// of each workload from the API server:
+//   - A rollout that has ended gets its actual result.
+//   - A record whose template was not applied becomes NoRollout. That requires a known
+//     IntentDigest.
+//   - Any other record becomes phase (TimedOut or Superseded) with the reason why.
 //
-// It returns an error when a record could not be stored before ctx ended.
+// A record also becomes phase if the cluster does not answer within ConfirmLimit, or if req
+// has no Observer. Conclude retries a store that is unavailable until ctx ends. It returns
+// an error if a record could not be stored.
 func Conclude(ctx context.Context, req Request, phase deploy.RolloutPhase, why string) error {
 	w := newWaiter(req)
 	confirming, cancel := context.WithTimeout(ctx, ConfirmLimit)
@@ -30,7 +33,7 @@ func Conclude(ctx context.Context, req Request, phase deploy.RolloutPhase, why s
 			if t.rec.Phase.Terminal() {
 				break
 			}
-			select { // the store does not answer, or somebody else wrote
+			select { // the store is unavailable, or another evaluator has written the record
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			case <-time.After(firstRetry):
@@ -40,8 +43,8 @@ func Conclude(ctx context.Context, req Request, phase deploy.RolloutPhase, why s
 	return nil
 }
 
-// conclusion returns the record as it ends by the state that the cluster confirms until ctx
-// ends.
+// conclusion returns the terminal record of t. It uses the actual result of the rollout if
+// the cluster confirms one before ctx ends.
 func (w *waiter) conclusion(ctx context.Context, t *track, phase deploy.RolloutPhase, why string) deploy.Rollout {
 	rec, known := t.rec, false
 	if w.req.Observer != nil {

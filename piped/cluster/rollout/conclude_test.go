@@ -10,7 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestConclude: a record that nobody waited for ends once, as a last look shows.
+// TestConclude: a record for which no stage waited ends once, by the result of a last
+// evaluation.
 func TestConclude(t *testing.T) {
 	intent := func(digest string) func(*stand, *deploy.Rollout) {
 		return func(s *stand, rec *deploy.Rollout) {
@@ -66,7 +67,7 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// TestConcludeWithoutAStore: it gives up with its context.
+// TestConcludeWithoutAStore: Conclude stops retrying when its context ends.
 func TestConcludeWithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand()

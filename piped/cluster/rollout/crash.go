@@ -8,25 +8,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Crash is a container that has ended where it should go on, or has failed: its
-// log tells more than its status does.
+// Crash is a container that is not ready because it exited with an error or is in
+// CrashLoopBackOff. Its log usually shows more than its status.
 type Crash struct {
 	Namespace, Pod, Container string
-	// Previous: the container has been started again since, and the log of what
-	// ended is that of the instance before.
+	// Previous reports that the crashed instance is not the current one, so that its log is
+	// the previous log (kubectl logs --previous).
 	Previous bool
-	// Text says how it ended, such as "crashes (2 restarts), last exit code 1".
+	// Text describes how it ended, such as "crashes (2 restarts), last exit code 1".
 	Text string
 }
 
-// String says the crash in one line.
+// String returns the crash in one line.
 func (c Crash) String() string {
 	return Trouble{Pod: c.Pod, Container: c.Container, Text: c.Text}.String()
 }
 
-// Crashes returns the containers of pods that crash, one of each name: replicas
-// crash alike. Those that were started again most often come first. Pods that are
-// being deleted are passed over: their containers have been told to end.
+// Crashes returns the crashed containers of pods that have a log, those with most restarts
+// first. It returns one per container name, because replicas crash alike. It ignores pods
+// that are being deleted, whose containers are expected to end.
 func Crashes(pods []corev1.Pod) []Crash {
 	type found struct {
 		Crash
@@ -58,7 +58,7 @@ func Crashes(pods []corev1.Pod) []Crash {
 	return out
 }
 
-// crashed explains a container that ended and is started again and again.
+// crashed explains a container that crashes. The trouble is Hard after crashLoop restarts.
 func crashed(pod *corev1.Pod, _ []corev1.Event) (Trouble, bool) {
 	for _, c := range containers(pod) {
 		end, crashes := crashOf(c)
@@ -74,8 +74,9 @@ func crashed(pod *corev1.Pod, _ []corev1.Event) (Trouble, bool) {
 	return Trouble{}, false
 }
 
-// crashOf returns how a container ended last, nil if that is not known, and
-// whether that was a crash.
+// crashOf returns the last termination of a container, nil if unknown, and whether the
+// container crashes: it is not ready, and is in CrashLoopBackOff or exited with a code other
+// than 0.
 func crashOf(c corev1.ContainerStatus) (end *corev1.ContainerStateTerminated, crashes bool) {
 	end = c.LastTerminationState.Terminated
 	if c.State.Terminated != nil {
@@ -90,10 +91,13 @@ func crashOf(c corev1.ContainerStatus) (end *corev1.ContainerStateTerminated, cr
 	return end, end != nil && end.ExitCode != 0
 }
 
+// backsOff reports whether a container waits in CrashLoopBackOff.
 func backsOff(c corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
 }
 
+// crashText describes a crash with its number of restarts and, if end is known, how the
+// container ended.
 func crashText(c corev1.ContainerStatus, end *corev1.ContainerStateTerminated) string {
 	text := "crashes"
 	if backsOff(c) {
@@ -106,6 +110,7 @@ func crashText(c corev1.ContainerStatus, end *corev1.ContainerStateTerminated) s
 	return text
 }
 
+// ending describes a termination by its exit code and reason.
 func ending(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exit code %d", t.ExitCode)
 	switch {

@@ -14,19 +14,19 @@ import (
 type Template struct {
 	// Digest covers everything but the pod-template-hash label.
 	Digest string `json:"digest,omitempty"`
-	// Base leaves out the template's annotations too: two templates of one base
-	// differ at most as a restart by hand makes them differ.
+	// Base also omits the template's annotations. A restart (kubectl rollout restart)
+	// changes only an annotation, so it changes Digest but not Base.
 	Base string `json:"base,omitempty"`
 }
 
-// TemplateDigest returns the digest of a pod template: equal for two templates
-// exactly if the Deployment controller takes them for the same. The template
-// must be as an API server returned it, with defaults filled in.
+// TemplateDigest returns the digest of a pod template. Two templates have the same digest
+// exactly if the Deployment controller considers them equal. The template must be as the API
+// server returned it, with defaults filled in.
 func TemplateDigest(t *corev1.PodTemplateSpec) string { return templateOf(t).Digest }
 
-// ObjectTemplate returns the identity of the pod template of a workload or
-// ReplicaSet as the API server returned it, unknown fields included; the zero
-// Template if the object has none.
+// ObjectTemplate returns the identity of the pod template of a workload or ReplicaSet as the
+// API server returned it, including fields unknown to the Go types. It returns the zero
+// Template if the object has no pod template.
 func ObjectTemplate(u *unstructured.Unstructured) Template {
 	spec, _ := u.Object["spec"].(map[string]any)
 	t, ok := spec["template"].(map[string]any)
@@ -36,10 +36,11 @@ func ObjectTemplate(u *unstructured.Unstructured) Template {
 	return identify(t)
 }
 
+// templateOf returns the identity of a typed pod template.
 func templateOf(t *corev1.PodTemplateSpec) Template {
 	data, err := json.Marshal(t)
 	if err != nil {
-		return Template{} // a pod template holds nothing that JSON cannot
+		return Template{} // cannot happen: a pod template can always be encoded
 	}
 	var fields map[string]any
 	if err := json.Unmarshal(data, &fields); err != nil {
@@ -48,6 +49,7 @@ func templateOf(t *corev1.PodTemplateSpec) Template {
 	return identify(fields)
 }
 
+// identify returns the identity of a pod template in JSON form, which it does not change.
 func identify(template map[string]any) Template {
 	fields, _ := canonical(template).(map[string]any)
 	if meta, ok := fields["metadata"].(map[string]any); ok {
@@ -66,6 +68,7 @@ func identify(template map[string]any) Template {
 	return id
 }
 
+// digest returns half of the SHA-256 hash of the JSON form of v, in hexadecimal.
 func digest(v any) string {
 	data, err := json.Marshal(v) // keys sorted
 	if err != nil {
@@ -75,16 +78,16 @@ func digest(v any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// plainEmpty names the fields for which {} and absence mean the same and which
-// API servers of different versions write differently. For others, such as
-// emptyDir and namespaceSelector, {} has a meaning.
+// plainEmpty names the fields in which {} means the same as absence. API servers of
+// different versions differ in which form they return. In other fields, such as emptyDir and
+// namespaceSelector, {} has a meaning.
 var plainEmpty = map[string]bool{
 	"metadata": true, "labels": true, "annotations": true, "nodeSelector": true,
 	"resources": true, "limits": true, "requests": true, "spec": true, "status": true,
 }
 
-// canonical returns a deep copy of a JSON value without nulls, empty lists and
-// meaningless empty maps. The API server has made quantities canonical.
+// canonical returns a deep copy of a JSON value without nulls, empty lists and the empty
+// maps of plainEmpty. Quantities need no conversion: the API server has made them canonical.
 func canonical(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -111,6 +114,7 @@ func canonical(v any) any {
 	}
 }
 
+// dropEmpty deletes a key of m whose value is an empty map.
 func dropEmpty(m map[string]any, key string) {
 	if child, ok := m[key].(map[string]any); ok && len(child) == 0 {
 		delete(m, key)

@@ -1,24 +1,25 @@
-// Package rollout decides whether the rollout of a workload has ended, and how.
+// Package rollout decides whether the rollout of a workload has ended, and with which
+// result.
 //
-// Evaluate is a pure function of the durable record, what was observed of the
-// workload and its ReplicaSets, and the time. It never keeps state of its own,
-// never looks at the kind or order of events, and compares no old object with a
-// new one: resyncs, missed or doubled events, restarts and two evaluators at
-// once change nothing. What ends a rollout on cached data is only a suspicion;
-// it becomes final on a snapshot read from the API server (Snapshot.Confirmed).
+// Evaluate is a pure function of the durable record, a snapshot of the workload and its
+// ReplicaSets, and the time. It holds no state, does not depend on the kind or order of
+// events, and never compares an old object with a new one. Resyncs, missed or duplicate
+// events, restarts and concurrent evaluators therefore do not change the result. An end
+// found in cached data is provisional. It becomes final only on a snapshot read from the API
+// server (Snapshot.Confirmed).
 //
-// How the end is decided, for a Deployment: the ReplicaSet whose template equals
-// the applied one, found by digest and never by name or by a CREATE event,
-// carries the highest revision and has enough available pods, and no other
-// ReplicaSet of the Deployment has any pod left, each of them having counted since
-// it was told last how many to have. Scaling changes neither the template nor the
-// ReplicaSet, so an autoscaler can neither make, delay nor fail a rollout.
+// The rollout of a Deployment is complete when the ReplicaSet with the applied template
+// carries the highest revision and has enough available pods, and no other ReplicaSet of the
+// Deployment has pods or wants any. The status of each of these ReplicaSets must be up to
+// date with its spec. The ReplicaSet is found by the digest of its template, never by name
+// or by a CREATE event. Scaling changes neither the template nor the ReplicaSet, so an
+// autoscaler can neither start, delay nor fail a rollout.
 //
-// Wait feeds Evaluate until every record of a stage is terminal, Explain says in
-// words why pods do not become ready, and Crashes which containers have a log that
-// tells more.
+// Wait evaluates the records of a stage until all are terminal. External finds rollouts that
+// no deployment of the agent started, and Scale detects scalings. Explain describes why pods
+// do not become ready, and Crashes finds the containers whose logs show the cause.
 //
-// The package reads no cluster (its Observer does), stores nothing (its Save
-// does), starts no goroutine and imports nothing of this module but package
-// deploy. Tests: one file per case in testdata, driven through Evaluate.
+// The package accesses a cluster only through Observer and stores records only through
+// Request.Save. It starts no goroutine and imports only package deploy of this module. The
+// tests evaluate one file per case in testdata.
 package rollout

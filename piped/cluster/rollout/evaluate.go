@@ -7,63 +7,64 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Snapshot is what was observed of one workload.
+// Snapshot is the observed state of one workload.
 type Snapshot struct {
 	Workload  *Workload  // nil: not found
-	Revisions []Revision // the ReplicaSets a Deployment controls; others are ignored
+	Revisions []Revision // the ReplicaSets of a Deployment; those that it does not control are ignored
 	Confirmed bool       // read from the API server, not from a cache
-	// NamespaceGone: the workload is not found, or being deleted, and so is its namespace.
+	// NamespaceGone reports that the workload is missing or being deleted, and so is its
+	// namespace.
 	NamespaceGone bool
 	// Skew is how far the cluster's clock is ahead of the caller's.
 	Skew time.Duration
 
-	// Troubles are those of the workload's pods; PodsRead tells none from not
-	// asked.
+	// Troubles are those of the workload's pods. Without PodsRead they are unknown.
 	Troubles []Trouble
 	PodsRead bool
-	// Stopping is how many of the pods are stopping, and StoppingUntil when the grace
-	// period of the last of them ends, by the caller's clock.
+	// Stopping is the number of terminating pods. StoppingUntil is when the last of them
+	// should be gone by the caller's clock: its grace period plus slowStop.
 	Stopping      int32
 	StoppingUntil time.Time
 }
 
-// Policy holds the rules an application may set and the times of the rules; zero
-// values mean the defaults.
+// Policy holds the rules that an application can configure and the time limits of the rules.
+// A zero value means the default.
 type Policy struct {
 	// ReadyThreshold is the percentage of the wanted pods that must be available,
 	// rounded up and at least one. Default 100.
 	ReadyThreshold int
-	// Strict asks for the Deployment controller's own rule: every pod wanted at
-	// that moment is new and available.
+	// Strict applies the Deployment controller's own rule: all pods that are wanted at
+	// present are new and available.
 	Strict bool
-	// NoFailFast turns off failing early on image, configuration and crash errors.
+	// NoFailFast disables failing early on image, configuration and crash errors.
 	NoFailFast bool
-	// WaitTermination waits until old pods are gone, not only told to go.
+	// WaitTermination waits until the old pods of a Deployment are gone, not only
+	// terminating.
 	WaitTermination bool
 
-	// FieldManager is the agent's own. Default "piped".
+	// FieldManager is the agent's field manager. Default "piped".
 	FieldManager string
-	// DefaultDeadline is how long a workload without a progress deadline may make
-	// no progress. Default 600 s.
+	// DefaultDeadline is the longest time without progress for a workload without a progress
+	// deadline. Default 600 s.
 	DefaultDeadline time.Duration
-	// WatchdogGrace is granted on top of the progress deadline. Default 10 s.
+	// WatchdogGrace is added to the progress deadline. Default 10 s.
 	WatchdogGrace time.Duration
-	// FailureGrace is how long pods or ReplicaSets may be refused. Default 60 s.
+	// FailureGrace is how long the creation of pods or ReplicaSets may fail before the
+	// rollout fails. Default 60 s.
 	FailureGrace time.Duration
-	// FailFastAfter is how long pods may fail on image, configuration or crash
-	// errors without progress. Default 90 s.
+	// FailFastAfter is how long pods may have image, configuration or crash errors without
+	// progress before the rollout fails. Default 90 s.
 	FailFastAfter time.Duration
-	// PodsAfter is how long there must be no progress before pods are read, to
-	// say why. Default 5 s.
+	// PodsAfter is the time without progress after which pods are read, to explain the
+	// reason. Default 5 s.
 	PodsAfter time.Duration
 	// OutageGrace is how long controllers and nodes have to act after an outage before a
 	// rollout may fail. Default 30 s.
 	OutageGrace time.Duration
 
-	// Since is when watching began, or the cluster was back after an outage, and Returned
-	// says that it was the latter: no deadline fails a rollout before a grace from then.
-	// Away says why the controllers do not act; then no rollout fails at all. Wait sets
-	// all three.
+	// Since is when watching began or, if Returned, when the last outage ended. No deadline
+	// fails a rollout until a grace period after Since. Away, if set, explains why the
+	// controllers do not act at present; no rollout fails then. Wait sets all three.
 	Since    time.Time
 	Returned bool
 	Away     string
@@ -90,29 +91,30 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Verdict is what Evaluate found.
+// Verdict is the result of Evaluate.
 type Verdict struct {
-	Record  deploy.Rollout // the record as it should be stored
-	Changed bool           // whether Record differs from the one given
-	Mark    bool           // whether the record became terminal by this verdict
+	Record  deploy.Rollout // the record to store
+	Changed bool           // whether Record differs from the given one
+	Mark    bool           // whether this verdict made the record terminal
 
-	// NeedConfirm: the answer could be final on a confirmed snapshot. Ends is the phase in
-	// which the rollout ends if that snapshot says the same; "" where it does not end.
+	// NeedConfirm requests a confirmed snapshot, on which the verdict can become final. Ends
+	// is the phase in which the rollout ends if that snapshot agrees, "" if it does not end.
 	NeedConfirm bool
 	Ends        deploy.RolloutPhase
-	// NeedPods: the answer could be another, or say more, with the pods read.
+	// NeedPods requests a snapshot with pods, which can change or explain the verdict.
 	NeedPods bool
-	// WakeAfter is when time alone can change the answer; 0: never.
+	// WakeAfter is the time after which the verdict can change without a new snapshot; 0
+	// means never.
 	WakeAfter time.Duration
-	// Progress says in one line where the rollout is; "" when s does not tell.
+	// Progress describes the state of the rollout in one line; "" if s does not show it.
 	Progress string
-	// Note is a line to be logged once, before Progress; "" for none.
+	// Note is a line to log once, before Progress; "" for none.
 	Note string
 }
 
-// EndedAt returns when the end that v marks was shown first: at the time of the cached
-// snapshot, if its verdict was that end, else at that of the confirmed one. A cache that
-// does not hold a new workload yet shows another end than the cluster.
+// EndedAt returns when the end in v was first observed: at cachedAt if the verdict on the
+// cached snapshot was the same end, otherwise at confirmedAt. The verdicts differ, for
+// example, while the cache does not contain a new workload yet.
 func (v Verdict) EndedAt(cached Verdict, cachedAt, confirmedAt time.Time) time.Time {
 	if cached.Ends == v.Record.Phase {
 		return cachedAt
@@ -120,9 +122,9 @@ func (v Verdict) EndedAt(cached Verdict, cachedAt, confirmedAt time.Time) time.T
 	return confirmedAt
 }
 
-// Evaluate decides what s means for the rollout rec at the time now. It is pure.
-// Terminal records are returned as they are. A record becomes terminal only on
-// a confirmed snapshot.
+// Evaluate returns the verdict on rollout rec for snapshot s at time now. It is a pure
+// function. A terminal record is returned unchanged. A record becomes terminal only on a
+// confirmed snapshot.
 func Evaluate(rec deploy.Rollout, s Snapshot, p Policy, now time.Time) Verdict {
 	if rec.Phase.Terminal() {
 		return Verdict{Record: rec, Progress: rec.Reason}
@@ -140,7 +142,7 @@ func Evaluate(rec deploy.Rollout, s Snapshot, p Policy, now time.Time) Verdict {
 	return e.v
 }
 
-// evaluation is one run of Evaluate.
+// evaluation is the state of one call of Evaluate.
 type evaluation struct {
 	rec deploy.Rollout
 	s   Snapshot
@@ -149,12 +151,12 @@ type evaluation struct {
 	w   *Workload
 	v   Verdict
 
-	undecided bool   // whether anything rolls cannot be said yet
-	line      string // where the rollout is, with what hinders it
+	undecided bool   // it is not known yet whether the apply causes a rollout
+	line      string // the progress of the rollout and the problems that delay it
 }
 
-// decide goes through the rules in order; the first that ends the rollout, or
-// forbids to look further, wins.
+// decide applies the rules in order, until one ends the rollout or excludes the rules after
+// it.
 func (e *evaluation) decide() {
 	switch {
 	case e.gone(), e.unapplied(), e.older():
@@ -168,7 +170,7 @@ func (e *evaluation) decide() {
 	state := e.state()
 	if t := state.target; t != nil {
 		e.rec.TargetUID, e.rec.TargetName = t.UID, t.Name
-		if state.newest { // one that is used again keeps its old number for a moment
+		if state.newest { // a reused ReplicaSet keeps its old number for a moment
 			e.rec.Revision = t.Number
 		}
 	}
@@ -188,7 +190,8 @@ func (e *evaluation) decide() {
 	e.failures(state)
 }
 
-// end makes the record terminal, if the snapshot is confirmed.
+// end makes the record terminal on a confirmed snapshot, and otherwise requests one. It
+// always returns true.
 func (e *evaluation) end(phase deploy.RolloutPhase, format string, args ...any) bool {
 	reason := fmt.Sprintf(format, args...)
 	e.v.Progress = reason
@@ -203,7 +206,7 @@ func (e *evaluation) end(phase deploy.RolloutPhase, format string, args ...any) 
 	return true
 }
 
-// wait says where the rollout is, and enters phase.
+// wait sets the progress line, and enters a phase that is not terminal.
 func (e *evaluation) wait(phase deploy.RolloutPhase, line string) {
 	e.v.Progress = e.name() + ": " + line
 	if e.rec.Phase != phase {
@@ -211,7 +214,8 @@ func (e *evaluation) wait(phase deploy.RolloutPhase, line string) {
 	}
 }
 
-// gone ends a rollout whose workload was deleted, or deleted and made anew.
+// gone ends a rollout whose workload was deleted, or deleted and created again. It returns
+// true if no further rule applies, also when the workload does not exist before the apply.
 func (e *evaluation) gone() bool {
 	switch {
 	case e.w == nil && e.rec.Phase == deploy.RolloutIntent:
@@ -229,7 +233,7 @@ func (e *evaluation) gone() bool {
 	return false
 }
 
-// because says why the workload is gone, if that is known.
+// because returns the cause of a deletion as the end of a message, "" if unknown.
 func (e *evaluation) because() string {
 	if e.s.NamespaceGone {
 		return ": its namespace was deleted"
@@ -237,9 +241,10 @@ func (e *evaluation) because() string {
 	return ""
 }
 
-// unapplied stops at a record whose apply is not known to have happened. If the
-// live template is the intended one and was not there before, it did happen:
-// the agent died between apply and record, and the apply is adopted.
+// unapplied returns true, so that no further rule applies, while the apply is not known to
+// have happened. If the live template is the intended one and was not live before, the apply
+// did happen and the agent stopped before it stored that. unapplied then turns the record
+// into an applied one, on a confirmed snapshot.
 func (e *evaluation) unapplied() bool {
 	if e.rec.Phase != deploy.RolloutIntent {
 		return false
@@ -259,7 +264,8 @@ func (e *evaluation) unapplied() bool {
 	return false
 }
 
-// older reports whether the snapshot shows the workload before our apply.
+// older reports whether the snapshot is from before the apply. It requests another
+// evaluation after 1 s.
 func (e *evaluation) older() bool {
 	if e.w.Generation >= e.rec.Generation {
 		return false
@@ -268,8 +274,8 @@ func (e *evaluation) older() bool {
 	return true
 }
 
-// nothingRolls ends the rollout of a workload that replaces pods only when
-// someone deletes them.
+// nothingRolls ends the rollout of a workload with update strategy OnDelete, whose
+// controller replaces no pod on its own.
 func (e *evaluation) nothingRolls() bool {
 	if e.w.Strategy != "OnDelete" {
 		return false
@@ -277,9 +283,9 @@ func (e *evaluation) nothingRolls() bool {
 	return e.end(deploy.RolloutNoRollout, "%s: update strategy OnDelete, pods change only when they are deleted", e.name())
 }
 
-// unchanged decides, once after the apply, whether the template was the live one
-// already: then there is nothing to wait for, unless the live rollout had not
-// ended, which is then joined.
+// unchanged decides once after the apply what to do if the template was live before. If the
+// earlier rollout of the template has completed, the record ends as NoRollout. Otherwise the
+// record joins that rollout. unchanged returns true if no further rule applies.
 func (e *evaluation) unchanged(state state) bool {
 	if e.rec.Phase != deploy.RolloutApplied {
 		return false
@@ -303,14 +309,16 @@ func (e *evaluation) unchanged(state state) bool {
 	return false
 }
 
-// adopted reports whether a Deployment that the apply created found its ReplicaSet: the
-// one from before was deleted without its pods. Times have a grain of 1 s.
+// adopted reports whether a Deployment that the apply created took over an existing
+// ReplicaSet: an earlier Deployment was deleted without its ReplicaSet and pods. The margin
+// of 2 s covers the resolution of the timestamps, which is 1 s.
 func (e *evaluation) adopted(target *Revision) bool {
 	return target != nil && e.rec.LiveBefore == "" && !target.Created.IsZero() && target.Created.Add(2*time.Second).Before(e.w.Created)
 }
 
-// held keeps a Deployment that somebody paused waiting with its clocks stopped. One that
-// Git pauses is as the commit wants it.
+// held suspends the rollout of a paused Deployment: no deadline runs until it is resumed. If
+// Git sets spec.paused, the rollout ends as NoRollout. held returns true if no further rule
+// applies.
 func (e *evaluation) held(state state) bool {
 	if !e.w.Paused {
 		at := e.w.resumedAt()
@@ -332,8 +340,10 @@ func (e *evaluation) held(state state) bool {
 	return true
 }
 
+// restartClock restarts the deadlines now and forgets the counts of progress.
 func (e *evaluation) restartClock() { e.restartClockAt(e.now) }
 
+// restartClockAt is restartClock with deadlines that count from t.
 func (e *evaluation) restartClockAt(t time.Time) {
 	e.rec.LastProgress = t
 	reset(&e.rec.FailingSince)
@@ -341,12 +351,13 @@ func (e *evaluation) restartClockAt(t time.Time) {
 	e.rec.SeenReady, e.rec.SeenAvailable, e.rec.SeenOld = 0, 0, unseen
 }
 
-// reset clears t, and leaves a stored zero time as it is.
+// reset clears t. It leaves a time that is zero already unchanged: replacing it could change
+// its location, and the record would compare as changed.
 func reset(t *time.Time) {
 	if !t.IsZero() {
 		*t = time.Time{}
 	}
 }
 
-// name is how a person calls the workload.
+// name returns the workload's name for messages.
 func (e *evaluation) name() string { return e.rec.Workload.Name }

@@ -12,18 +12,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Trouble is one reason why a pod does not become ready, or does not stop.
+// Trouble is one reason why a pod does not become ready, does not stop or cannot be created.
 type Trouble struct {
-	Pod       string `json:"pod,omitempty"` // "" when there is no pod: it cannot be created
+	Pod       string `json:"pod,omitempty"` // "" if the pod cannot be created
 	Container string `json:"container,omitempty"`
 	Text      string `json:"text"`
-	// Hard: it does not heal by waiting (image, configuration, crash loop).
+	// Hard reports that waiting does not fix it (image, configuration, crash loop).
 	Hard bool `json:"hard,omitempty"`
-	// Refused: pods cannot be created.
+	// Refused reports that pods cannot be created.
 	Refused bool `json:"refused,omitempty"`
 }
 
-// String says the trouble in one line.
+// String returns the trouble in one line.
 func (t Trouble) String() string {
 	switch {
 	case t.Pod == "":
@@ -34,7 +34,7 @@ func (t Trouble) String() string {
 	return "pod " + t.Pod + ", container " + t.Container + ": " + t.Text
 }
 
-// describe joins the first few troubles.
+// describe joins the first two troubles and the number of the others.
 func describe(troubles []Trouble) string {
 	const shown = 2
 	var lines []string
@@ -47,16 +47,16 @@ func describe(troubles []Trouble) string {
 	return strings.Join(lines, "; ")
 }
 
-// crashLoop is how many restarts make a crash loop one that does not heal.
+// crashLoop is the number of restarts from which a crash is Hard.
 const crashLoop = 3
 
-// slowStop is how long past its grace period a pod may take to stop.
+// slowStop is how long a pod may take to stop after its grace period.
 const slowStop = 5 * time.Second
 
-// Explain says why pods do not become ready or do not stop, in words: the most
-// telling reason of each pod, those that do not heal first. Events are those of
-// the pods, and of what creates them since the rollout began, in any order;
-// without them some reasons are less precise.
+// Explain describes why pods do not become ready or do not stop: the most specific reason
+// for each pod, Hard ones first. Events are those of the pods, and those since the rollout
+// began of the object that creates the pods, in any order. Without events some reasons are
+// less precise.
 func Explain(pods []corev1.Pod, events []corev1.Event, now time.Time) []Trouble {
 	troubles := refusals(events)
 	for i := range pods {
@@ -76,8 +76,8 @@ func Explain(pods []corev1.Pod, events []corev1.Event, now time.Time) []Trouble 
 	return troubles
 }
 
-// refusals reads from the events of what creates the pods that the last attempt
-// to create one failed.
+// refusals returns a trouble if the last attempt to create a pod failed, according to the
+// events of the object that creates pods.
 func refusals(events []corev1.Event) []Trouble {
 	var last *corev1.Event
 	for i := range events {
@@ -96,6 +96,8 @@ func refusals(events []corev1.Event) []Trouble {
 	return []Trouble{{Text: join("pods cannot be created", last.Message), Refused: true}}
 }
 
+// explainPod returns the most specific reason why a pod is not ready or does not stop, and
+// whether there is one.
 func explainPod(pod *corev1.Pod, events []corev1.Event, now time.Time) (Trouble, bool) {
 	if pod.DeletionTimestamp != nil {
 		return stopping(pod, now)
@@ -114,7 +116,7 @@ func explainPod(pod *corev1.Pod, events []corev1.Event, now time.Time) (Trouble,
 	return Trouble{}, false
 }
 
-// Ready reports whether a pod is ready to serve.
+// Ready reports whether the condition Ready of a pod is true.
 func Ready(pod *corev1.Pod) bool {
 	c := podCondition(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
@@ -129,8 +131,8 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 	return nil
 }
 
-// stopping explains a pod that takes longer to stop than it may. The deletion
-// timestamp is the moment at which its grace period ends.
+// stopping explains a pod that is still running slowStop after its grace period. The
+// deletion timestamp is the end of that period.
 func stopping(pod *corev1.Pod, now time.Time) (Trouble, bool) {
 	late := now.Sub(pod.DeletionTimestamp.Time)
 	if late < slowStop {
@@ -143,8 +145,8 @@ func stopping(pod *corev1.Pod, now time.Time) (Trouble, bool) {
 	return Trouble{Pod: pod.Name, Text: text}, true
 }
 
-// stoppingPods returns how many pods are stopping, and when the grace period of the last
-// of them ends, with the time that stopping may take on top.
+// stoppingPods returns the number of terminating pods, and when the last of them should be
+// gone by the cluster's clock: its grace period plus slowStop.
 func stoppingPods(pods []corev1.Pod) (n int32, until time.Time) {
 	for i := range pods {
 		if at := pods[i].DeletionTimestamp; at != nil {
@@ -154,13 +156,13 @@ func stoppingPods(pods []corev1.Pod) (n int32, until time.Time) {
 	return n, until
 }
 
-// containers returns the statuses of init containers first: they must end
+// containers returns the statuses of all containers, init containers first: they must end
 // before the others start.
 func containers(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// imageReasons are the kubelet's waiting reasons about images.
+// imageReasons describes the waiting reasons of the kubelet that concern images.
 var imageReasons = map[string]string{
 	"ErrImagePull":              "the image cannot be pulled",
 	"ImagePullBackOff":          "the image cannot be pulled",
@@ -171,8 +173,8 @@ var imageReasons = map[string]string{
 	"RegistryUnavailable":       "the image registry cannot be reached",
 }
 
-// configReasons are those about the container's configuration: the message
-// names the missing ConfigMap, Secret or key, or the command that is not there.
+// configReasons describes the waiting reasons that concern the configuration of a container.
+// The status message names the missing ConfigMap, Secret, key or command.
 var configReasons = map[string]string{
 	"CreateContainerConfigError": "its configuration cannot be made",
 	"CreateContainerError":       "the container cannot be created",
@@ -181,7 +183,8 @@ var configReasons = map[string]string{
 	"PostStartHookError":         "the postStart hook fails",
 }
 
-// waiting explains a container that the kubelet cannot start.
+// waiting explains a container that the kubelet cannot start because of its image or
+// configuration.
 func waiting(pod *corev1.Pod, events []corev1.Event) (Trouble, bool) {
 	for _, c := range containers(pod) {
 		w := c.State.Waiting
@@ -205,8 +208,8 @@ func waiting(pod *corev1.Pod, events []corev1.Event) (Trouble, bool) {
 	return Trouble{}, false
 }
 
-// accessHint says where to look when a registry refuses to give an image. Many
-// refuse what does not exist with the same words.
+// accessHint returns a hint at imagePullSecrets if the registry denied access, otherwise "".
+// Many registries return the same error for an image that does not exist.
 func accessHint(message string) string {
 	message = strings.ToLower(message)
 	for _, words := range []string{"unauthorized", "forbidden", "denied", "no basic auth credentials", "authentication required"} {
@@ -217,8 +220,8 @@ func accessHint(message string) string {
 	return ""
 }
 
-// pullMessage prefers the kubelet's event about the pull, which says why, to
-// the status, which in a back-off only says that there is one.
+// pullMessage returns why the kubelet cannot pull an image. During a back-off the status
+// often contains only that fact, while the kubelet's event contains the cause.
 func pullMessage(pod *corev1.Pod, message string, events []corev1.Event) string {
 	if message != "" && !strings.HasPrefix(message, "Back-off pulling image") {
 		return message
@@ -235,7 +238,7 @@ func pullMessage(pod *corev1.Pod, message string, events []corev1.Event) string 
 	return e.Message
 }
 
-// unscheduled gives the scheduler's reason.
+// unscheduled explains a pod without a node by the message of the scheduler.
 func unscheduled(pod *corev1.Pod, _ []corev1.Event) (Trouble, bool) {
 	c := podCondition(pod, corev1.PodScheduled)
 	switch {
@@ -247,8 +250,8 @@ func unscheduled(pod *corev1.Pod, _ []corev1.Event) (Trouble, bool) {
 	return Trouble{Text: join("cannot be scheduled", c.Message)}, true
 }
 
-// unmounted explains a pod whose volumes or sandbox are not ready: only events
-// say so.
+// unmounted explains a pod without a started container by the events about its volumes and
+// sandbox. The status does not contain these problems.
 func unmounted(pod *corev1.Pod, events []corev1.Event) (Trouble, bool) {
 	reasons := map[string]string{
 		"FailedMount":            "a volume cannot be mounted",
@@ -269,7 +272,7 @@ func unmounted(pod *corev1.Pod, events []corev1.Event) (Trouble, bool) {
 	return Trouble{Text: join(reasons[e.Reason], e.Message)}, true
 }
 
-// evicted explains a pod that has ended as a whole.
+// evicted explains a pod in phase Failed, such as an evicted one.
 func evicted(pod *corev1.Pod, _ []corev1.Event) (Trouble, bool) {
 	if pod.Status.Phase != corev1.PodFailed {
 		return Trouble{}, false
@@ -281,8 +284,8 @@ func evicted(pod *corev1.Pod, _ []corev1.Event) (Trouble, bool) {
 	return Trouble{Text: join(what, pod.Status.Message)}, true
 }
 
-// unready explains a container that runs but is not ready, with what its probe
-// said last.
+// unready explains a container that runs but is not ready by the last failure of its probe.
+// If all are ready, it explains a readiness gate.
 func unready(pod *corev1.Pod, events []corev1.Event) (Trouble, bool) {
 	for _, c := range containers(pod) {
 		if c.State.Running == nil || c.Ready {
@@ -316,14 +319,14 @@ func unmetGate(pod *corev1.Pod) (Trouble, bool) {
 	return Trouble{}, false
 }
 
-// aboutContainer reports whether e names no container or the given one; the
-// kubelet writes spec.containers{name}.
+// aboutContainer reports whether an event concerns the named container or no specific one.
+// The kubelet writes the field path spec.containers{name}.
 func aboutContainer(e corev1.Event, name string) bool {
 	path := e.InvolvedObject.FieldPath
 	return path == "" || strings.HasSuffix(path, "{"+name+"}")
 }
 
-// newest returns the latest of the pod's events that match, or nil.
+// newest returns the latest event of the pod that match accepts, or nil.
 func newest(pod *corev1.Pod, events []corev1.Event, match func(corev1.Event) bool) *corev1.Event {
 	var found *corev1.Event
 	for i := range events {
@@ -338,11 +341,13 @@ func newest(pod *corev1.Pod, events []corev1.Event, match func(corev1.Event) boo
 	return found
 }
 
+// eventTime returns the latest timestamp of an event. Which timestamps are set depends on
+// the client that created the event.
 func eventTime(e *corev1.Event) time.Time {
 	return latest(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
 }
 
-// join appends the cluster's own words, on one line.
+// join appends a message of the cluster to text, on one line and limited to 400 characters.
 func join(text, message string) string {
 	const longest = 400
 	message = strings.Join(strings.Fields(message), " ")
@@ -355,8 +360,9 @@ func join(text, message string) string {
 	return text + ": " + message
 }
 
-// PodOwners returns the UIDs of the objects that own pods of the workload, and
-// which of them the pods that roll out belong to.
+// PodOwners returns the UIDs of all owners of the workload's pods, and as target the owner
+// of the pods that roll out. For a Deployment the owners are its ReplicaSets, and target is
+// "" until the new ReplicaSet exists. For other kinds the workload itself is the only owner.
 func PodOwners(rec deploy.Rollout, s Snapshot) (target string, owners map[string]bool) {
 	if s.Workload.Kind != KindDeployment {
 		return s.Workload.UID, map[string]bool{s.Workload.UID: true}

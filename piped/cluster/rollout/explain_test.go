@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestExplain reads one file per reason: a pod and events as a kubelet and a
-// scheduler write them, what is said of them, and
-// which containers crashed.
+// TestExplain reads one file per reason: a pod and events as a kubelet and a scheduler
+// write them, the explanation, and the crashed containers.
 func TestExplain(t *testing.T) {
 	files, err := filepath.Glob("testdata/explain/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -30,7 +29,7 @@ func TestExplain(t *testing.T) {
 				Events []corev1.Event `json:"events"`
 				Want   []string       `json:"want"` // hard ones begin with "!"
 
-				Crashes []string `json:"crashes"` // containers whose logs tell more
+				Crashes []string `json:"crashes"` // containers whose logs contain more
 			}
 			if err := yaml.UnmarshalStrict(data, &c); err != nil {
 				t.Fatal(err)
@@ -67,6 +66,6 @@ func TestDescribeNamesTheFirstFew(t *testing.T) {
 		t.Errorf("described as %q, want %q", got, want)
 	}
 	if got := describe(nil); got != "" {
-		t.Errorf("nothing is described as %q", got)
+		t.Errorf("an empty list is described as %q", got)
 	}
 }

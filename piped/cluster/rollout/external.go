@@ -8,19 +8,20 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// External returns records of the rollouts of a Deployment that are not among
-// those recorded, the oldest revision first: each ReplicaSet with a revision
-// above all recorded ones that no deployment of this agent made. Its last one is
-// Progressing if it is the live revision, whether it has ended or not; earlier
-// ones were overtaken before they were seen, and are Superseded.
+// External returns new records for the rollouts of a Deployment that no deployment of this
+// agent started, the oldest first: one for each ReplicaSet with a revision above all
+// recorded ones. The record of the live revision is Progressing, even if its rollout has
+// already ended. Earlier revisions were replaced before the agent saw them, so their records
+// are Superseded.
 //
-// App gives the application, cluster and workload of the records; recorded are
-// those of the workload, external ones included. Without one of the same UID and
-// of a known revision nothing is known of the workload, and nothing is returned. S
-// must be confirmed to be acted on, and recorded be read after s was. Settled is false
-// while it cannot be known yet: the ReplicaSet of the live template is not there or not
-// the newest, or the agent is about to apply and does not know which template the API
-// server makes of it.
+// app provides the application, cluster and workload of the records. recorded contains the
+// stored records of the workload, including external ones. If none of them has the
+// Deployment's UID and a known revision, External returns no records. The caller must read
+// recorded after s, and may store the result only if s is confirmed.
+//
+// settled is false while the result is not final: the ReplicaSet of the live template does
+// not exist or is not the newest one, or an apply of this agent is in progress and its
+// template is unknown.
 func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldManager string, now time.Time) (found []deploy.Rollout, settled bool) {
 	w := s.Workload
 	if w == nil || w.Deleting || w.Kind != KindDeployment {
@@ -48,13 +49,13 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldMa
 	return found, true
 }
 
-// beingApplied reports whether a record is one of this agent's whose apply may have
-// happened without an answer.
+// beingApplied reports whether rec is a record of this agent whose apply may have happened
+// without a stored result.
 func beingApplied(rec deploy.Rollout) bool {
 	return !rec.External() && rec.Phase == deploy.RolloutIntent
 }
 
-// external is one call of External.
+// external holds the arguments of one call of External.
 type external struct {
 	app          deploy.Rollout
 	w            *Workload
@@ -64,9 +65,10 @@ type external struct {
 	now          time.Time
 }
 
-// last returns the highest revision there is a record of, 0 if there is none. The
-// agent's first record of a Deployment has no number for a moment, or never learned
-// it, but its ReplicaSet has one: what is below was there before the agent came.
+// last returns the highest recorded revision, 0 if none is known. The agent's first record
+// of a Deployment may not have its revision yet, or never get it; then last returns the
+// revision of the ReplicaSet that matches the record. Lower revisions existed before the
+// agent managed the Deployment.
 func (x external) last(revisions []Revision) int64 {
 	var last, first int64
 	for _, rec := range x.recorded {
@@ -83,9 +85,10 @@ func (x external) last(revisions []Revision) int64 {
 	return cmp.Or(last, first)
 }
 
-// ours reports whether the live revision is one of this agent's rollouts, whose
-// record may not have its number yet: it is stored before the apply and
-// completed after it, and a restart by hand while it is open is followed by it.
+// ours reports whether the live revision r belongs to the agent or to a recorded rollout.
+// The record of the agent may not have its revision yet, because it is stored before the
+// apply and completed after it. A restart by a user during an open rollout belongs to that
+// rollout.
 func (x external) ours(r Revision) bool {
 	if x.w.TemplateManager == x.fieldManager {
 		return true
@@ -98,28 +101,29 @@ func (x external) ours(r Revision) bool {
 	})
 }
 
-// burst reports whether a revision may belong to a rollout that goes on, because it
-// differs in annotations of the template only. An external rollout goes on with changes
-// of its own field manager.
+// burst reports whether revision r continues the open rollout rec, because their templates
+// differ only in annotations. An external rollout is continued only by its own field
+// manager.
 func (x external) burst(rec deploy.Rollout, r Revision) bool {
 	return !rec.Phase.Terminal() && rec.UID == x.w.UID && rec.TemplateBase != "" && rec.TemplateBase == r.Template.Base &&
 		(!rec.External() || rec.ChangedBy == x.w.TemplateManager)
 }
 
-// passed reports whether an earlier revision is that of a rollout of this agent
-// whose record did not learn its number.
+// passed reports whether an earlier revision r belongs to a recorded rollout: to one of this
+// agent that is open or has no revision yet, or to an open one that r continues.
 func (x external) passed(r Revision) bool {
 	return slices.ContainsFunc(x.recorded, func(rec deploy.Rollout) bool {
 		return !rec.External() && isOf(rec, r) && (rec.Revision == 0 || !rec.Phase.Terminal()) || x.burst(rec, r)
 	})
 }
 
+// isOf reports whether r has the applied, followed or intended template of rec.
 func isOf(rec deploy.Rollout, r Revision) bool {
 	digest := r.Template.Digest
 	return digest == rec.TemplateDigest || digest == rec.FollowedDigest || digest == rec.IntentDigest
 }
 
-// begun is the record of the live revision.
+// begun returns the Progressing record of the live revision.
 func (x external) begun(r Revision) deploy.Rollout {
 	rec := x.record(r)
 	rec.Phase, rec.Reason = deploy.RolloutProgressing, x.w.Name+": somebody changed the pod template"
@@ -138,8 +142,8 @@ func (x external) begun(r Revision) deploy.Rollout {
 	return rec
 }
 
-// overtaken is the record of an earlier revision. When it began is known only
-// if its ReplicaSet was made for it.
+// overtaken returns the Superseded record of an earlier revision. Its start is known only if
+// the ReplicaSet was created for it; a ReplicaSet with another record was reused.
 func (x external) overtaken(r Revision) deploy.Rollout {
 	rec := x.record(r)
 	rec.Phase, rec.Reason = deploy.RolloutSuperseded, x.w.Name+": a newer revision followed before this one was seen"
@@ -149,6 +153,7 @@ func (x external) overtaken(r Revision) deploy.Rollout {
 	return rec
 }
 
+// record returns the record of a revision without phase and times.
 func (x external) record(r Revision) deploy.Rollout {
 	rec := x.app
 	rec.ID = deploy.ExternalRolloutID(rec.Cluster, x.w.UID, r.Number)

@@ -11,9 +11,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestExternal: which rollouts of a Deployment nobody has recorded yet. A template
-// is named by a letter, which is the digest of its ReplicaSet; "B+r" is template B
-// with another annotation.
+// TestExternal: finds rollouts of a Deployment that have no record yet. A letter names a
+// template and is the digest of its ReplicaSet; "B+r" is template B with another
+// annotation.
 func TestExternal(t *testing.T) {
 	revision := func(template string, number int64) Revision {
 		return Revision{UID: "set-" + template, Name: "web-" + template, OwnerUID: "d1", Number: number,
@@ -102,7 +102,7 @@ func TestExternal(t *testing.T) {
 				t.Errorf("found (-want +got):\n%s", diff)
 			}
 			if settled == c.unsettled {
-				t.Errorf("settled is %t", settled)
+				t.Errorf("settled = %t", settled)
 			}
 			if diff := cmp.Diff(given, c.recorded); diff != "" {
 				t.Errorf("the records were changed (-before +after):\n%s", diff)

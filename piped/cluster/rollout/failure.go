@@ -8,11 +8,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// progress records whatever moved forward since the last progress. Counts are
-// held against the best seen, so that pods which become ready and crash in turn
-// are no progress, but scaling corrects what can be reached. Old pods count as
-// long as they are wanted, so that those a quota keeps away are not taken for
-// stopped ones.
+// progress updates the phase and the progress line, and records progress since the last
+// evaluation. It compares counts with the best ones seen, so that pods that become ready and
+// crash in turn are not progress. After a scale-down it lowers the best counts to what can
+// still be reached. It counts old pods that are wanted but missing, for example because of a
+// quota, as present.
 func (e *evaluation) progress(s state) {
 	if e.w.Kind == KindDaemonSet && s.observed && e.rec.DesiredAtStart == 0 {
 		e.rec.DesiredAtStart = e.w.Replicas
@@ -33,16 +33,16 @@ func (e *evaluation) progress(s state) {
 	if moved && !e.stuckWhileFollowed() {
 		e.rec.LastProgress, e.rec.Progress = e.now, e.v.Progress
 	}
-	if old < seenOld { // the pod in its place has still to become ready, which is progress then
+	if old < seenOld { // its replacement has yet to become ready, which will be progress
 		seenReady, seenAvailable = 0, 0
 	}
 	e.rec.SeenReady, e.rec.SeenAvailable = max(seenReady, s.ready), max(seenAvailable, s.available)
 	e.rec.SeenOld = min(seenOld, old)
 }
 
-// stopped reports whether old pods that a Recreate waits for have stopped, or are
-// stopping within their grace period. They are not wanted any more, so they do not count
-// as old pods.
+// stopped reports whether an old pod that a Recreate waits for has stopped since the last
+// evaluation, or is stopping within its grace period. The counts of old pods do not show
+// this, because they exclude terminating pods.
 func (e *evaluation) stopped(s state) bool {
 	if !e.awaitsStop(s) {
 		e.rec.SeenStopping = 0
@@ -53,8 +53,8 @@ func (e *evaluation) stopped(s state) bool {
 	return fewer || e.s.PodsRead && e.now.Before(e.s.StoppingUntil)
 }
 
-// failures applies the rules by which a rollout fails, and finds when the next
-// of them could.
+// failures applies the rules by which a rollout fails, and schedules the next evaluation.
+// While the controllers are away, no rule applies.
 func (e *evaluation) failures(s state) {
 	e.line = s.line + e.restarts()
 	for _, detail := range []string{s.refused, describe(e.s.Troubles)} {
@@ -78,21 +78,24 @@ func (e *evaluation) failures(s state) {
 	}
 }
 
-// deadlineExceeded reports whether the Deployment controller's verdict is about
-// this rollout. The controller does not take it back when an old ReplicaSet is
-// used again, and may even issue it then, so it counts only if the whole
-// deadline has passed since our apply. Its clock runs on in an outage: what it finds
-// afterwards counts only when our own, which does not, agrees.
+// deadlineExceeded reports whether the reason ProgressDeadlineExceeded is about this
+// rollout. The Deployment controller leaves the reason in place when an old ReplicaSet is
+// reused, and may even set it then. It therefore counts only if it was set a whole deadline
+// after the apply (or the followed restart). For a joined rollout it counts if it was set
+// after the apply.
+//
+// The controller's clock runs on during an outage. After an outage the reason therefore
+// counts only if the agent's own clock, which is suspended, has expired too.
 func (e *evaluation) deadlineExceeded(s state) bool {
 	c := e.w.Progressing
 	if c.Reason != "ProgressDeadlineExceeded" || c.Status == "True" || !s.observed {
 		return false
 	}
-	if s.target == nil && e.w.Strategy == "Recreate" { // to stop is no progress for the controller
+	if s.target == nil && e.w.Strategy == "Recreate" { // stopping pods are no progress for the controller
 		return false
 	}
 	since := latest(serverAppliedAt(e.rec), e.rec.FollowedAt)
-	about := c.Updated.Unix() >= since.Add(e.w.Deadline).Unix()-1 // times have a grain of 1 s
+	about := c.Updated.Unix() >= since.Add(e.w.Deadline).Unix()-1 // times have a resolution of 1 s
 	if e.joined() {
 		about = c.Updated.Unix() > since.Unix()
 	}
@@ -102,7 +105,8 @@ func (e *evaluation) deadlineExceeded(s state) bool {
 	return !e.p.Returned || e.due(e.rec.LastProgress.Add(e.w.Deadline))
 }
 
-// calm returns when what the controllers say may fail a rollout at the earliest.
+// calm returns the earliest time at which a status set by the controllers may fail a
+// rollout.
 func (e *evaluation) calm() time.Time {
 	if e.p.Returned {
 		return e.p.Since.Add(e.p.OutageGrace)
@@ -110,7 +114,7 @@ func (e *evaluation) calm() time.Time {
 	return e.p.Since.Add(e.p.WatchdogGrace)
 }
 
-// afterOutage is calm where only an outage matters.
+// afterOutage returns calm if there was an outage, otherwise the zero time.
 func (e *evaluation) afterOutage() time.Time {
 	if e.p.Returned {
 		return e.calm()
@@ -118,12 +122,15 @@ func (e *evaluation) afterOutage() time.Time {
 	return time.Time{}
 }
 
-// joined reports whether the rollout had begun before our apply.
+// joined reports whether the apply did not change the template: its rollout had begun
+// before.
 func (e *evaluation) joined() bool {
 	return e.rec.LiveBefore != "" && e.rec.LiveBefore == e.rec.TemplateDigest && e.rec.FollowedDigest == ""
 }
 
-// stalled is our own watchdog: no progress for the deadline and a grace.
+// stalled fails a rollout without progress for the deadline and WatchdogGrace, independently
+// of the controller's conditions. The phase is TimedOut if the controller has not observed
+// the change, otherwise Failed.
 func (e *evaluation) stalled(s state) bool {
 	deadline := e.w.Deadline
 	if deadline == 0 {
@@ -134,7 +141,7 @@ func (e *evaluation) stalled(s state) bool {
 	if !e.due(due) {
 		return false
 	}
-	changed := latest(since, e.rec.FollowedAt.Add(-e.s.Skew)) // what has not been acted on
+	changed := latest(since, e.rec.FollowedAt.Add(-e.s.Skew)) // the time of the unobserved change
 	if !s.observed && !e.now.Before(changed.Add(e.p.WatchdogGrace)) {
 		return e.fail(deploy.RolloutTimedOut, "the %s controller has not acted on the change for %s (is kube-controller-manager running?)",
 			e.w.Kind, e.now.Sub(changed).Round(time.Second))
@@ -142,11 +149,11 @@ func (e *evaluation) stalled(s state) bool {
 	return e.fail(deploy.RolloutFailed, "no progress for %s", e.now.Sub(since).Round(time.Second))
 }
 
-// beingRefused fails a rollout whose pods or ReplicaSet have been refused for
-// the grace, without progress in that time.
+// beingRefused fails a rollout whose pods or ReplicaSet could not be created for
+// FailureGrace, without progress in that time.
 func (e *evaluation) beingRefused(s state) bool {
 	refused := s.refused != ""
-	if e.w.Kind != KindDeployment { // no condition says so, only events do
+	if e.w.Kind != KindDeployment { // only events show it, there is no condition
 		if !e.s.PodsRead {
 			return false
 		}
@@ -165,8 +172,8 @@ func (e *evaluation) beingRefused(s state) bool {
 	return e.fail(deploy.RolloutFailed, "nothing new can be created")
 }
 
-// failingFast fails a rollout without progress whose new pods fail in a way
-// that does not heal, and have done so for a while.
+// failingFast fails a rollout without progress for FailFastAfter if its new pods have had
+// Hard troubles for at least a third of that time.
 func (e *evaluation) failingFast() bool {
 	if e.p.NoFailFast || !e.s.PodsRead {
 		return false
@@ -185,22 +192,24 @@ func (e *evaluation) failingFast() bool {
 	return e.fail(deploy.RolloutFailed, "new pods do not start")
 }
 
-// askForPods asks for the pods while there is no progress.
+// askForPods requests the pods if there was no progress for PodsAfter, and again after each
+// further PodsAfter.
 func (e *evaluation) askForPods() {
 	if e.s.PodsRead {
-		e.wakeAt(e.now.Add(e.p.PodsAfter)) // look again
+		e.wakeAt(e.now.Add(e.p.PodsAfter)) // read them again
 		return
 	}
 	e.v.NeedPods = e.due(e.rec.LastProgress.Add(e.p.PodsAfter))
 }
 
-// fail ends the rollout with where it stood and what its pods say.
+// fail ends the rollout with a reason that includes its progress and the troubles of its
+// pods. It requests the pods if they were not read. It always returns true.
 func (e *evaluation) fail(phase deploy.RolloutPhase, format string, args ...any) bool {
 	e.v.NeedPods = !e.s.PodsRead
 	return e.end(phase, "%s: %s: %s", e.name(), fmt.Sprintf(format, args...), e.line)
 }
 
-// due reports whether t has come, and has the caller woken when it does.
+// due reports whether t has come, and otherwise schedules an evaluation at t.
 func (e *evaluation) due(t time.Time) bool {
 	if !e.now.Before(t) {
 		return true
@@ -209,6 +218,7 @@ func (e *evaluation) due(t time.Time) bool {
 	return false
 }
 
+// wakeAt schedules the next evaluation at t, unless an earlier one is scheduled.
 func (e *evaluation) wakeAt(t time.Time) {
 	if after := t.Sub(e.now); e.v.WakeAfter == 0 || after < e.v.WakeAfter {
 		e.v.WakeAfter = after

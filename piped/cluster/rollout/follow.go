@@ -8,12 +8,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// keepsChanging is how many followed restarts make a template one that keeps changing.
+// keepsChanging is the number of followed restarts from which a template counts as
+// constantly changing.
 const keepsChanging = 3
 
-// otherTemplate handles a template that is not ours: a restart is followed, anything
-// else supersedes the rollout. An external rollout follows those restarts only that its
-// own field manager makes.
+// otherTemplate handles a live template that is not the awaited one. It follows a restart;
+// any other template supersedes the rollout. An external rollout follows only restarts by
+// its own field manager. otherTemplate returns true if the rollout has ended.
 func (e *evaluation) otherTemplate() bool {
 	if e.w.Template.Digest == e.waitsFor() {
 		return false
@@ -32,9 +33,9 @@ func (e *evaluation) otherTemplate() bool {
 	return e.end(deploy.RolloutSuperseded, "%s changed %s of %s before the rollout ended", called(manager), e.changed(), e.rec.Workload)
 }
 
-// manager returns the field manager that wrote the template last, "" if it is unknown. A
-// manager that only removes annotations is not in the managed fields: the agent's entry
-// stays the newest, as old as its apply.
+// manager returns the field manager that last wrote the template, "" if unknown. A manager
+// that only removes annotations leaves no trace in managedFields: the newest entry is then
+// still the agent's, with the time of its apply.
 func (e *evaluation) manager() string {
 	gone := slices.DeleteFunc(changedAnnotations(e.rec, e.w), func(name string) bool { return e.w.Annotations[name] != "" })
 	if len(gone) > 0 && e.w.Template.Base == e.rec.TemplateBase && !e.w.TemplateManagedAt.After(e.rec.ServerAppliedAt) &&
@@ -44,8 +45,8 @@ func (e *evaluation) manager() string {
 	return e.w.TemplateManager
 }
 
-// changed says what of the template differs from the applied one. Annotations are named
-// where nothing else does.
+// changed describes which part of the template differs from the applied one. It names
+// annotations if nothing else differs.
 func (e *evaluation) changed() string {
 	if names := changedAnnotations(e.rec, e.w); len(names) > 0 && e.w.Template.Base == e.rec.TemplateBase {
 		return "annotation " + strings.Join(names, ", ") + " of the pod template"
@@ -53,7 +54,7 @@ func (e *evaluation) changed() string {
 	return "the pod template"
 }
 
-// called is how a person calls a field manager.
+// called returns the description of a field manager for messages.
 func called(manager string) string {
 	if manager == "" {
 		return "someone else"
@@ -61,7 +62,8 @@ func called(manager string) string {
 	return fmt.Sprintf("field manager %q", manager)
 }
 
-// waitsFor returns the digest of the template whose rollout is waited for.
+// waitsFor returns the digest of the awaited template: the followed one if there is one,
+// otherwise the applied one.
 func (e *evaluation) waitsFor() string {
 	if e.rec.FollowedDigest != "" {
 		return e.rec.FollowedDigest
@@ -69,10 +71,10 @@ func (e *evaluation) waitsFor() string {
 	return e.rec.TemplateDigest
 }
 
-// follow waits for the template that a restart made of ours. Its rollout begins anew,
-// unless no pod has been available since the first apply, or, of a template that keeps
-// changing, since the clocks began last: then they run on, so that it ends as any other
-// that does not start.
+// follow awaits the template of a restart instead of the current one. The deadlines restart
+// if a pod has been available since the first apply; for a constantly changing template,
+// since the deadlines last restarted. Otherwise they run on, so that a rollout whose pods
+// never start fails in time.
 func (e *evaluation) follow() {
 	e.rec.FollowedDigest, e.rec.FollowedBy = e.w.Template.Digest, e.w.TemplateManager
 	e.rec.FollowedAt = e.w.TemplateManagedAt
@@ -81,7 +83,7 @@ func (e *evaluation) follow() {
 	}
 	e.rec.Followed++
 	e.rec.TargetUID, e.rec.TargetName, e.rec.Revision = "", "", 0
-	e.rec.Generation = e.w.Generation // older snapshots no longer count
+	e.rec.Generation = e.w.Generation // ignore snapshots from before the restart
 	e.rec.Phase = deploy.RolloutProgressing
 	e.rec.Reason = fmt.Sprintf("%s: %s restarted it, following the restart", e.name(), called(e.rec.FollowedBy))
 	if e.rec.Followed <= keepsChanging {
@@ -95,14 +97,15 @@ func (e *evaluation) follow() {
 	e.rec.SeenReady, e.rec.SeenAvailable, e.rec.SeenOld = 0, 0, unseen
 }
 
-// stuckWhileFollowed reports whether the template changed and no pod of it or of those
-// before has been available since the clocks began.
+// stuckWhileFollowed reports whether a restart was followed and no pod has been available
+// since the deadlines last restarted.
 func (e *evaluation) stuckWhileFollowed() bool { return e.rec.Followed > 0 && !e.rec.Served }
 
-// keepsChanging reports whether restarts were followed as often as no person restarts.
+// keepsChanging reports whether the template is constantly changing: it was restarted more
+// often than a user would do it.
 func (e *evaluation) keepsChanging() bool { return e.rec.Followed >= keepsChanging }
 
-// restarts says at the end of a line that the rollout is one of a restart.
+// restarts returns the end of a message that names the followed restart, "" without one.
 func (e *evaluation) restarts() string {
 	switch n := e.rec.Followed; {
 	case n == 0:

@@ -7,12 +7,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// leaseLimit is how long reading the controllers' Lease may take.
+// leaseLimit bounds the time to read the controllers' Lease.
 const leaseLimit = 5 * time.Second
 
-// checkPresence finds out whether the cluster is there, when it is time to. When it is
-// back, the clocks of all records are moved by the time it was away. So are those of
-// records that the agent resumes when its controllers have begun anew meanwhile.
+// checkPresence reads the controllers' Lease if that is due. When an outage has ended, it
+// postpones the deadlines of all open records by its duration. The first read does the same
+// for resumed records if the controllers acquired the Lease after the record was last
+// updated.
 func (w *waiter) checkPresence(ctx context.Context) error {
 	if !w.presence.Due(w.now()) {
 		return nil
@@ -33,7 +34,7 @@ func (w *waiter) checkPresence(ctx context.Context) error {
 		if t.rec.Phase.Terminal() {
 			continue
 		}
-		if first { // the agent may have been away with the cluster
+		if first { // there may have been an outage while the agent was not running
 			was = w.presence.MissedSince(t.rec.UpdatedAt, now, lease)
 		}
 		if was > 0 {
@@ -44,11 +45,12 @@ func (w *waiter) checkPresence(ctx context.Context) error {
 	return nil
 }
 
-// policy is the request's with what the presence of the cluster means for it.
+// policy returns the policy of the request with Since, Returned and Away of the cluster's
+// presence.
 func (w *waiter) policy() Policy { return w.presence.Policy(w.req.Policy, w.started.Round(0)) }
 
-// Postponed returns rec with its clocks moved by the time that the cluster was away, none
-// of them beyond now.
+// Postponed returns rec with its deadlines postponed by the duration of an outage: the times
+// from which they count move forward, at most to now.
 func Postponed(rec deploy.Rollout, was time.Duration, now time.Time) deploy.Rollout {
 	for _, t := range []*time.Time{&rec.LastProgress, &rec.FailingSince, &rec.TroubleSince} {
 		if !t.IsZero() {

@@ -34,13 +34,13 @@ func (s *stand) outage(lasts time.Duration) {
 }
 
 // TestDeadlineOfAnOutageIsNotBelieved: the controller's first write after an outage says
-// that the progress deadline is exceeded, by a clock that ran on.
+// that the progress deadline is exceeded, because its clock continued.
 func TestDeadlineOfAnOutageIsNotBelieved(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		comes time.Duration // the last pod, after the outage; 0: never
+		comes time.Duration // when the last pod comes, after the outage; 0: never
 		phase deploy.RolloutPhase
-		after time.Duration // how long after the outage it ends, at most presenceInterval more
+		after time.Duration // when the rollout ends after the outage, at most presenceInterval later
 	}{
 		{"the pods come soon", 20 * time.Second, deploy.RolloutComplete, 20 * time.Second},
 		{"the pods come late", 35 * time.Second, deploy.RolloutComplete, 35 * time.Second},
@@ -73,7 +73,7 @@ func TestDeadlineOfAnOutageIsNotBelieved(t *testing.T) {
 }
 
 // TestClocksWaitForTheControllers: the API server answers, but the controllers do not
-// renew their Lease. No clock runs before they do, and then they have time to act.
+// renew their Lease. No clock may run until they do, and then they must have time to act.
 func TestClocksWaitForTheControllers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand()
@@ -92,7 +92,7 @@ func TestClocksWaitForTheControllers(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		s.set(func() { stopped = true })
 		s.outage(10 * time.Minute)
-		time.Sleep(10 * time.Minute) // the API server is back alone
+		time.Sleep(10 * time.Minute) // only the API server is back
 		var phase deploy.RolloutPhase
 		s.set(func() { phase = s.stored["web"].Phase })
 		if phase != deploy.RolloutProgressing {
@@ -114,8 +114,9 @@ func TestClocksWaitForTheControllers(t *testing.T) {
 	})
 }
 
-// TestAgentAwayWithTheCluster: a node on which everything runs was off for an hour, and the
-// agent resumes the rollout. The controllers find the deadline exceeded by their clock.
+// TestAgentAwayWithTheCluster: the node that runs the cluster and the agent was off for
+// an hour, and the agent resumes the rollout. By their clock, the controllers find the
+// deadline exceeded.
 func TestAgentAwayWithTheCluster(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -181,7 +182,7 @@ func TestControllersAwayAlone(t *testing.T) {
 		s.show("web", 1, 2)
 		result := startWait(t.Context(), s.request(rec))
 		time.Sleep(time.Hour)
-		s.show("web", 3, 0) // an end is an end
+		s.show("web", 3, 0) // an observed end is valid
 		ended, err := result()
 		if err != nil || ended[0].Phase != deploy.RolloutComplete {
 			t.Fatalf("%+v, %v", ended, err)
@@ -189,8 +190,8 @@ func TestControllersAwayAlone(t *testing.T) {
 	})
 }
 
-// TestPresence: what readings of the Lease mean. Each is a second and a renewal; "-" is
-// an API server that does not answer, "." one without the Lease.
+// TestPresence: the meaning of readings of the Lease. Each reading is a second and a
+// renewal; "-" is an API server that does not answer, "." one without the Lease.
 func TestPresence(t *testing.T) {
 	type reading struct {
 		at      int

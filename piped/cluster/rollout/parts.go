@@ -10,11 +10,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// measureLimit is how long the end of a rollout waits for what its pods tell.
+// measureLimit bounds the time to read the pods of a rollout that has ended.
 const measureLimit = 2 * time.Second
 
-// Measured returns rec, which has just ended by s, with the parts that its pods tell.
-// One that ended without its pods, and one whose pods cannot be read soon, has none.
+// Measured returns rec, which has just ended on s, with Parts computed from the new pods. It
+// returns rec without Parts in phases other than Complete, Failed and TimedOut, and if the
+// pods cannot be read within measureLimit.
 func Measured(ctx context.Context, o Observer, rec deploy.Rollout, s Snapshot) deploy.Rollout {
 	switch rec.Phase {
 	case deploy.RolloutComplete, deploy.RolloutFailed, deploy.RolloutTimedOut:
@@ -32,10 +33,10 @@ func Measured(ctx context.Context, o Observer, rec deploy.Rollout, s Snapshot) d
 	return rec
 }
 
-// Parts says how long the slowest of pods took for each part of becoming ready. Pods
-// that were there before since, when the template was written, are of an earlier
-// rollout of the same template and do not count. What a pod does not tell, or tells
-// by clocks that differ, is left out.
+// Parts returns the longest time that any pod spent in each step of becoming ready. Pods
+// created before since, when the template was written, belong to an earlier rollout of the
+// same template and are ignored. A step without start or end, or with an end before its
+// start (clocks differ), is not measured.
 func Parts(pods []corev1.Pod, since time.Time) (slowest deploy.RolloutParts) {
 	for i := range pods {
 		pod := &pods[i]
@@ -50,7 +51,7 @@ func Parts(pods []corev1.Pod, since time.Time) (slowest deploy.RolloutParts) {
 	return slowest
 }
 
-// raise has t be no less than the time between two moments, if both are known.
+// raise sets t to the time between two moments if that is longer and both are known.
 func raise(t *deploy.Took, from, to time.Time) {
 	if from.IsZero() || to.IsZero() || to.Before(from) {
 		return
@@ -58,8 +59,9 @@ func raise(t *deploy.Took, from, to time.Time) {
 	*t = deploy.Took{Measured: true, Time: max(t.Time, to.Sub(from))}
 }
 
-// scheduledAt returns when a node was chosen. A scheduler that got no answer to its binding
-// marks the pod as not scheduled although it is: then it is when the node took the pod over.
+// scheduledAt returns when the scheduler chose a node. If the scheduler got no response to
+// its binding, it marks a bound pod as not scheduled; scheduledAt then returns when the
+// kubelet accepted the pod.
 func scheduledAt(pod *corev1.Pod) time.Time {
 	if at := becameTrue(pod, corev1.PodScheduled); !at.IsZero() || pod.Status.StartTime == nil {
 		return at
@@ -67,7 +69,7 @@ func scheduledAt(pod *corev1.Pod) time.Time {
 	return pod.Status.StartTime.Time
 }
 
-// becameTrue returns when a condition became true, the zero time if it is not.
+// becameTrue returns when a condition became true, the zero time if it is not true.
 func becameTrue(pod *corev1.Pod, condition corev1.PodConditionType) time.Time {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == condition && c.Status == corev1.ConditionTrue {
@@ -77,10 +79,9 @@ func becameTrue(pod *corev1.Pod, condition corev1.PodConditionType) time.Time {
 	return time.Time{}
 }
 
-// lastStart returns when the last of a pod's containers had started first: then all
-// images were there, and init containers had run. It is the zero time as long as one
-// has not, and for one that was restarted more than once, whose first start nobody
-// knows any more.
+// lastStart returns the latest of the first starts of a pod's containers. By then all images
+// were pulled and the init containers had run. It returns the zero time if a container has
+// not started or was restarted more than once, because its first start is then unknown.
 func lastStart(pod *corev1.Pod) (last time.Time) {
 	if len(pod.Status.ContainerStatuses) < len(pod.Spec.Containers) {
 		return time.Time{}
@@ -95,6 +96,8 @@ func lastStart(pod *corev1.Pod) (last time.Time) {
 	return last
 }
 
+// firstStart returns when a container first started, the zero time if unknown. The status
+// contains only the last two starts.
 func firstStart(c corev1.ContainerStatus) time.Time {
 	state := c.State
 	switch {
@@ -112,8 +115,7 @@ func firstStart(c corev1.ContainerStatus) time.Time {
 	return time.Time{}
 }
 
-// NewPods returns those of a workload's pods that the template of s has made and that
-// are not stopping.
+// NewPods returns the pods that have the template of s and are not being deleted.
 func NewPods(pods []corev1.Pod, rec deploy.Rollout, s Snapshot) []corev1.Pod {
 	target, _ := PodOwners(rec, s)
 	var found []corev1.Pod
@@ -126,8 +128,8 @@ func NewPods(pods []corev1.Pod, rec deploy.Rollout, s Snapshot) []corev1.Pod {
 	return found
 }
 
-// current reports whether a pod of w is of its newest revision. All pods of a
-// ReplicaSet are of one.
+// current reports whether a pod of w has the newest revision. For a Deployment it returns
+// true, because the ReplicaSet determines the revision.
 func current(pod *corev1.Pod, w *Workload) bool {
 	return w.Kind == KindDeployment || pod.Labels[revisionLabel(w)] == w.UpdateRevision
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestParts measures pods as clusters leave them, one file per case.
+// TestParts measures recorded pods, one file per case.
 func TestParts(t *testing.T) {
 	files, err := filepath.Glob("testdata/parts/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -51,8 +51,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestNewPods: pods count that the template of the snapshot has made, whatever the
-// selector matches beside them.
+// TestNewPods: only pods of the snapshot's template count, even if the selector matches
+// others.
 func TestNewPods(t *testing.T) {
 	pod := func(name, owner string, labels map[string]string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{{UID: types.UID(owner), Controller: new(true)}}}}
@@ -106,7 +106,8 @@ func (m *measured) NewPods(context.Context, deploy.Rollout, Snapshot) ([]corev1.
 	return m.pods, m.err
 }
 
-// TestMeasured: pods are read once at an end that they can tell of, and otherwise not.
+// TestMeasured: pods are read once at an end for which they contain measurements, and
+// otherwise not.
 func TestMeasured(t *testing.T) {
 	at := metav1.NewTime(epoch)
 	pods := []corev1.Pod{{
@@ -125,6 +126,6 @@ func TestMeasured(t *testing.T) {
 	}
 	m := &measured{pods: pods, err: deploy.Errorf(deploy.Unavailable, "away")}
 	if rec := Measured(t.Context(), m, deploy.Rollout{Phase: deploy.RolloutComplete}, Snapshot{Workload: &Workload{}}); rec.Parts != (deploy.RolloutParts{}) {
-		t.Errorf("parts that nobody told: %+v", rec.Parts)
+		t.Errorf("unexpected parts: %+v", rec.Parts)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 var templates = []Template{{"A", "a"}, {"B", "b"}, {"B+restart", "b"}, {"C", "c"}}
 
-// anySnapshot draws a snapshot without any sense: stale, impossible, missing.
+// anySnapshot draws a random snapshot: stale, impossible or missing.
 func anySnapshot(t *rapid.T) Snapshot {
 	var s Snapshot
 	if rapid.IntRange(0, 19).Draw(t, "found") > 0 {
@@ -66,8 +66,8 @@ func anySeconds(t *rapid.T, name string) time.Duration {
 	return time.Duration(rapid.IntRange(-100, 900).Draw(t, name)) * time.Second
 }
 
-// proven is the rule by which a Deployment's rollout is complete, written a
-// second time and naively.
+// proven is a second, naive implementation of the completion rule of a Deployment's
+// rollout.
 func proven(rec deploy.Rollout, s Snapshot, p Policy) bool {
 	w := s.Workload
 	if !s.Confirmed || w == nil || w.UID != rec.UID || w.Deleting || w.Paused || w.ObservedGeneration < rec.Generation {
@@ -103,8 +103,9 @@ func proven(rec deploy.Rollout, s Snapshot, p Policy) bool {
 	return true
 }
 
-// TestAnySequenceGivesAtMostOneJustifiedMark shows the engine whatever there is,
-// in any order, doubled and through restarts.
+// TestAnySequenceGivesAtMostOneJustifiedMark shows the engine random snapshots in any
+// order, repeated and across restarts. At most one terminal mark may result, and only
+// with proof.
 func TestAnySequenceGivesAtMostOneJustifiedMark(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{ReadyThreshold: rapid.IntRange(1, 100).Draw(t, "threshold"), NoFailFast: rapid.Bool().Draw(t, "noFailFast")}
@@ -117,7 +118,7 @@ func TestAnySequenceGivesAtMostOneJustifiedMark(t *testing.T) {
 			s := anySnapshot(t)
 			v := Evaluate(rec, s, p, now)
 			if again := Evaluate(rec, s, p, now); !cmp.Equal(v, again) {
-				t.Fatalf("not a function:\n%s", cmp.Diff(v, again))
+				t.Fatalf("a second evaluation of the same input differs:\n%s", cmp.Diff(v, again))
 			}
 			checkVerdict(t, rec, s, p, v)
 			if v.Mark {
@@ -141,7 +142,7 @@ func checkVerdict(t *rapid.T, rec deploy.Rollout, s Snapshot, p Policy, v Verdic
 	case ended && !s.Confirmed:
 		t.Fatalf("%s from the cache alone", v.Record.Phase)
 	case v.NeedConfirm && s.Confirmed:
-		t.Fatal("asks to confirm what is confirmed")
+		t.Fatal("asks to confirm a confirmed snapshot")
 	case v.WakeAfter < 0:
 		t.Fatalf("wake after %s", v.WakeAfter)
 	case !v.Record.Phase.Terminal() && v.Changed != (v.Record != rec):
@@ -155,9 +156,8 @@ func checkVerdict(t *rapid.T, rec deploy.Rollout, s Snapshot, p Policy, v Verdic
 	}
 }
 
-// TestScalingNeverFailsOrLosesARollout lets a rollout go on slowly while an
-// autoscaler scales at random; every step either makes a new pod available or
-// stops an old one.
+// TestScalingNeverFailsOrLosesARollout advances a rollout slowly while an autoscaler
+// scales at random. Every step either makes a new pod available or stops an old one.
 func TestScalingNeverFailsOrLosesARollout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := rapid.Int32Range(1, 20)

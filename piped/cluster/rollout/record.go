@@ -8,14 +8,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// unseen is SeenOld before old pods were counted: any count is fewer.
+// unseen is the value of SeenOld before old pods were counted: any count is lower.
 const unseen = math.MaxInt32
 
-// Intended returns rec as it must be stored before its workload is applied for
-// the first time: before is the live workload (nil if there is none), intent the
-// digest of the template about to be applied as the API server would return it
-// ("" if unknown). A record that was stored before must not be given again: what
-// was live before the first apply is what tells a rollout from none.
+// Intended returns rec as the caller must store it before it applies the workload for the
+// first time. before is the live workload, nil if there is none. intent is the digest of the
+// template to apply as the API server would return it, "" if unknown. The caller must not
+// pass a record that was already stored: LiveBefore must be from before the first apply,
+// because it distinguishes a rollout from an unchanged template.
 func Intended(rec deploy.Rollout, before *Workload, intent string) deploy.Rollout {
 	rec.Phase = deploy.RolloutIntent
 	rec.IntentDigest = intent
@@ -25,11 +25,11 @@ func Intended(rec deploy.Rollout, before *Workload, intent string) deploy.Rollou
 	return rec
 }
 
-// Applied returns rec after its workload was applied: w is the API server's
-// answer, now the time it came. Applying again after a restart gives the same
-// record again, and if that changed what somebody else had made of the workload
-// meanwhile, one whose rollout begins anew. It never moves the time of the first apply.
-// A terminal record is returned as it is.
+// Applied returns rec as the caller must store it after an apply: w is the response of the
+// API server, received at now. For a repeated apply, for example after a restart, it returns
+// rec unchanged if the workload did not change. If the repeated apply reverted a change by
+// another manager, the rollout begins again. AppliedAt remains the time of the first apply.
+// A terminal record is returned unchanged.
 func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 	begun := rec.Phase == deploy.RolloutProgressing || rec.Phase == deploy.RolloutHeld
 	same := rec.UID == w.UID && rec.Generation == w.Generation
@@ -37,7 +37,7 @@ func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 		return rec
 	}
 	rec.Phase, rec.Reason = deploy.RolloutApplied, ""
-	if begun { // whether anything rolls has been decided
+	if begun { // an earlier evaluation has decided that there is a rollout
 		rec.Phase, rec.Reason = deploy.RolloutProgressing, rec.Workload.Name+": applied again"
 	}
 	rec.UID, rec.Generation = w.UID, w.Generation
@@ -49,8 +49,7 @@ func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 	if rec.AppliedAt.IsZero() {
 		rec.AppliedAt = now
 	}
-	// The latest of all that is known to have been before: a condition with an
-	// older time is not about this rollout.
+	// The latest time known to precede the rollout: an older condition does not concern it.
 	rec.ServerAppliedAt = latest(w.ManagedAt, w.Progressing.Updated)
 	if w.ManagedAt.IsZero() { // unknown
 		rec.ServerAppliedAt = latest(now, rec.ServerAppliedAt)
@@ -63,9 +62,9 @@ func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 	return rec
 }
 
-// GivenUp returns rec as it ends when nobody waits for its rollout any longer.
-// It is for phases TimedOut and Superseded, and NoRollout of what was not
-// applied; a terminal record stays as it is.
+// GivenUp returns rec as ended in phase because no stage waits for the rollout any longer.
+// phase is TimedOut, Superseded or, if the template was not applied, NoRollout. A terminal
+// record is returned unchanged.
 func GivenUp(rec deploy.Rollout, phase deploy.RolloutPhase, now time.Time, format string, args ...any) deploy.Rollout {
 	if rec.Phase.Terminal() {
 		return rec
@@ -75,8 +74,8 @@ func GivenUp(rec deploy.Rollout, phase deploy.RolloutPhase, now time.Time, forma
 	return rec
 }
 
-// serverAppliedAt is the cluster's time of the last apply; records of older agents have
-// only one time.
+// serverAppliedAt returns the cluster's time of the last apply. Records of older agents
+// contain only AppliedAt.
 func serverAppliedAt(rec deploy.Rollout) time.Time {
 	if rec.ServerAppliedAt.IsZero() {
 		return rec.AppliedAt
@@ -84,7 +83,8 @@ func serverAppliedAt(rec deploy.Rollout) time.Time {
 	return rec.ServerAppliedAt
 }
 
-// resumedAt returns when a Deployment was resumed, if that is the last that happened to it.
+// resumedAt returns when a Deployment was resumed, the zero time if its condition
+// Progressing has another reason.
 func (w *Workload) resumedAt() time.Time {
 	if w.Progressing.Reason != "DeploymentResumed" {
 		return time.Time{}

@@ -9,7 +9,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestAppliedAgain: a stage that is run again applies its workload again.
+// TestAppliedAgain: a repeated stage applies its workload again.
 func TestAppliedAgain(t *testing.T) {
 	later := epoch.Add(time.Hour)
 	first := Applied(deploy.Rollout{Phase: deploy.RolloutIntent, LiveBefore: "A"}, Workload{UID: "u", Generation: 2, Template: templates[1], Replicas: 3}, epoch)

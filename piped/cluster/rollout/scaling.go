@@ -7,13 +7,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// ScalePolicy holds the times of scalings; zero values mean the defaults.
+// ScalePolicy holds the time limits of scalings. A zero value means the default.
 type ScalePolicy struct {
-	// Quiet is how long the number of pods has to stay what it is for a scaling to be
-	// over. Changes until then are one scaling. Default 30 s.
+	// Quiet is how long the number of replicas must stay the same after the pods are ready,
+	// before the scaling is complete. Changes until then belong to the same scaling. Default
+	// 30 s.
 	Quiet time.Duration
-	// Longest is how long a scaling may go on. One that is not over then has timed
-	// out, unless its pods are ready, and a further change is the next one. Default 30 min.
+	// Longest is the maximum duration of a scaling. It then ends as Complete if its pods are
+	// ready, otherwise as TimedOut. A later change begins a new scaling. Default 30 min.
 	Longest time.Duration
 }
 
@@ -27,36 +28,35 @@ func (p ScalePolicy) withDefaults() ScalePolicy {
 	return p
 }
 
-// Scale is what is remembered of a Deployment or StatefulSet to tell by when the
-// number of its pods is changed and nothing else. Its zero value remembers nothing.
+// Scale is the remembered state of a Deployment or StatefulSet by which Look detects a
+// change of its replicas without a change of its template. The zero value remembers nothing.
 type Scale struct {
 	UID      string
 	Template string // digest of the pod template
-	Replicas int32  // wanted
-	Rolling  bool   // pods of an earlier template may be left
+	Replicas int32  // desired
+	Rolling  bool   // pods of an earlier template may remain
 
-	// Open is the record of the scaling that goes on, as stored; nil when none does.
+	// Open is the stored record of the current scaling, nil without one.
 	Open      *deploy.Rollout
-	Steps     int       // changes of the number, as far as they were seen
-	SettledAt time.Time // when as many pods as wanted were ready after the last change; zero: not yet
-	Unseen    bool      // taken up from the store, and not looked at since
+	Steps     int       // observed changes of the number of replicas
+	SettledAt time.Time // when all wanted pods were ready after the last change; zero: not yet
+	Unseen    bool      // resumed from the store and not evaluated since
 }
 
-// Resumed returns what is remembered of a workload of which the store has a scaling
-// that has not ended.
+// Resumed returns the Scale of a workload with an open scaling in the store.
 func Resumed(open deploy.Rollout) Scale {
 	return Scale{UID: open.UID, Template: open.TemplateDigest, Replicas: open.ReplicasAfter, Open: &open, Unseen: true}
 }
 
-// Look returns what to remember after a look at the workload w, nil when it is gone,
-// and the record that has to be stored for that, if one has: of a scaling that has
-// begun, or of one that has ended. App gives the application, cluster and workload of
-// a new record. It is pure: who cannot store the record remembers what he did, and
-// looks again.
+// Look evaluates the workload w, nil if it was deleted. It returns the state to remember,
+// and the record of a scaling that has begun or ended, otherwise nil. The state is the zero
+// Scale for a deleted or recreated workload. app provides the application, cluster and
+// workload of a new record. Look is a pure function: a caller that cannot store the record
+// retains s and calls Look again.
 //
-// The number of pods that comes with a new template, or while a rollout goes on, is
-// the rollout's: no scaling is begun before all pods are of the new template, and one
-// that goes on is superseded.
+// A change of replicas together with a new template, or during a rollout, belongs to the
+// rollout. No scaling begins before all pods have the new template, and an open one is
+// superseded.
 func (s Scale) Look(app deploy.Rollout, w *Workload, p ScalePolicy, now time.Time) (Scale, *deploy.Rollout) {
 	p = p.withDefaults()
 	name := app.Workload.Name
@@ -83,7 +83,7 @@ func (s Scale) Look(app deploy.Rollout, w *Workload, p ScalePolicy, now time.Tim
 	return s, nil
 }
 
-// begin begins a scaling. What is remembered with it must hold the record as stored.
+// begin starts a scaling. The caller must replace Open by the record as stored.
 func (s Scale) begin(app deploy.Rollout, w *Workload, now time.Time) (Scale, *deploy.Rollout) {
 	rec := app
 	rec.Kind, rec.ID = deploy.RolloutKindScaling, deploy.ScalingID(app.Cluster, w.UID, w.Generation)
@@ -98,7 +98,7 @@ func (s Scale) begin(app deploy.Rollout, w *Workload, now time.Time) (Scale, *de
 	return s, &rec
 }
 
-// goOn takes a scaling on.
+// goOn updates the open scaling, and ends it when it is due.
 func (s Scale) goOn(w *Workload, p ScalePolicy, now time.Time) (Scale, *deploy.Rollout) {
 	unseen := s.Unseen
 	s.Unseen = false
@@ -111,7 +111,7 @@ func (s Scale) goOn(w *Workload, p ScalePolicy, now time.Time) (Scale, *deploy.R
 	ready := w.ObservedGeneration >= w.Generation && w.Ready == w.Replicas && w.Total == w.Replicas
 	if ready && s.SettledAt.IsZero() {
 		s.SettledAt = now
-		if rec.Reason = s.told(w); unseen {
+		if rec.Reason = s.summary(w); unseen {
 			rec.Reason += "; its pods were ready when the agent began to watch again"
 		}
 	}
@@ -123,8 +123,8 @@ func (s Scale) goOn(w *Workload, p ScalePolicy, now time.Time) (Scale, *deploy.R
 	return s, ended
 }
 
-// told says what a scaling that has settled did.
-func (s Scale) told(w *Workload) string {
+// summary describes a scaling whose pods are ready.
+func (s Scale) summary(w *Workload) string {
 	text := fmt.Sprintf("%s: scaled from %d to %d", w.Name, s.Open.ReplicasBefore, w.Replicas)
 	if s.Steps > 1 {
 		text += fmt.Sprintf(" in %d steps", s.Steps)
@@ -132,8 +132,8 @@ func (s Scale) told(w *Workload) string {
 	return text
 }
 
-// end returns the record of the scaling that goes on as it has ended, nil if none
-// does: complete if its pods were ready, else as phase because of why.
+// end returns the ended record of the open scaling, nil without one. Its phase is Complete
+// if the pods were ready, otherwise phase with the reason why.
 func (s Scale) end(phase deploy.RolloutPhase, now time.Time, why string) *deploy.Rollout {
 	if s.Open == nil {
 		return nil
@@ -147,8 +147,8 @@ func (s Scale) end(phase deploy.RolloutPhase, now time.Time, why string) *deploy
 	return &rec
 }
 
-// Settled returns the record of a scaling whose pods are ready as it ends when nobody
-// waits for further changes, nil if there is none.
+// Settled returns the Complete record of an open scaling whose pods are ready, for a caller
+// that does not wait until Quiet has passed. It returns nil if there is none.
 func (s Scale) Settled() *deploy.Rollout {
 	if s.SettledAt.IsZero() {
 		return nil
@@ -156,8 +156,8 @@ func (s Scale) Settled() *deploy.Rollout {
 	return s.end(deploy.RolloutComplete, s.SettledAt, "")
 }
 
-// Due returns when time alone ends the scaling that goes on; the zero time when none
-// does.
+// Due returns when the open scaling ends without a further change, the zero time without
+// one.
 func (s Scale) Due(p ScalePolicy) time.Time {
 	p = p.withDefaults()
 	if s.Open == nil {
@@ -170,8 +170,8 @@ func (s Scale) Due(p ScalePolicy) time.Time {
 	return due
 }
 
-// rolled reports whether all pods of w are of its template, those aside that its
-// partition keeps back.
+// rolled reports whether all pods of w have its template, except those that its partition
+// excludes. It always returns true for an observed workload with strategy OnDelete.
 func rolled(w *Workload) bool {
 	if w.ObservedGeneration < w.Generation {
 		return false

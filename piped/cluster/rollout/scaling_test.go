@@ -11,7 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// scaled plays looks at a workload against a Scale, storing what comes out.
+// scaled evaluates a workload against a Scale repeatedly and stores the results.
 type scaled struct {
 	scale  Scale
 	now    time.Time
@@ -19,7 +19,7 @@ type scaled struct {
 	stored deploy.Rollout // last
 }
 
-// look looks d after the look before, again and again until nothing has to be stored.
+// look evaluates w at a time d after the last evaluation, until nothing has to be stored.
 func (s *scaled) look(d time.Duration, w *Workload) {
 	s.now = s.now.Add(d)
 	app := deploy.Rollout{Cluster: "c", ApplicationID: "a", Workload: deploy.ObjectRef{Group: "apps", Kind: KindDeployment, Namespace: "shop", Name: "web"}}
@@ -45,7 +45,7 @@ func (s *scaled) look(d time.Duration, w *Workload) {
 	}
 }
 
-// pods is a Deployment that wants some pods, of which some are there and ready.
+// pods is a Deployment that wants some replicas, some of which exist and are ready.
 func pods(wanted, total, ready int32, change ...func(*Workload)) *Workload {
 	w := &Workload{
 		Kind: KindDeployment, Name: "web", UID: "u", Generation: 1, ObservedGeneration: 1, Template: Template{"A", "a"},
@@ -75,7 +75,7 @@ func TestScalings(t *testing.T) {
 			x.look(s, pods(5, 2, 2, at(1), unseen))
 			x.look(s, pods(5, 5, 2, at(1)))
 			x.look(2*s, pods(5, 5, 5, at(1)))
-			x.look(29*s, pods(5, 5, 4, at(1))) // a pod that crashes later takes nothing back
+			x.look(29*s, pods(5, 5, 4, at(1))) // a pod that crashes later changes no result
 			x.look(s, pods(5, 5, 5, at(1)))
 		}, []string{"2 to 5 by kube-controller-manager: Progressing", "2 to 5 by kube-controller-manager: Complete after 3s"}},
 		"down to nothing, seen at once": {func(x *scaled) {
@@ -153,7 +153,8 @@ func TestScalings(t *testing.T) {
 	}
 }
 
-// TestScalingGoesOnAfterARestart: what is taken up from the store ends as it would have.
+// TestScalingGoesOnAfterARestart: a scaling that is resumed from the store must end as it
+// would have without the restart.
 func TestScalingGoesOnAfterARestart(t *testing.T) {
 	x := &scaled{now: epoch}
 	x.look(0, pods(2, 2, 2))
@@ -175,15 +176,15 @@ func TestScalingGoesOnAfterARestart(t *testing.T) {
 	x.look(time.Second, pods(5, 5, 5))
 	x.look(30*time.Second, pods(5, 5, 5))
 	if r := x.stored; !strings.Contains(r.Reason, "began to watch again") {
-		t.Errorf("what nobody saw end: %q", r.Reason)
+		t.Errorf("a scaling that ended unobserved: %q", r.Reason)
 	}
 
 	x.scale = Resumed(begun)
 	x.look(time.Second, nil)
 	if x.stored.Phase != deploy.RolloutGone || x.scale != (Scale{}) {
-		t.Errorf("what is gone: %+v", x.stored)
+		t.Errorf("a deleted workload: %+v", x.stored)
 	}
 	if idle := (Scale{UID: "u"}); !idle.Due(ScalePolicy{}).IsZero() || idle.Settled() != nil {
-		t.Errorf("nothing goes on: %+v", idle)
+		t.Errorf("no scaling is in progress: %+v", idle)
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// simulation is a Deployment with its controllers, each of which lags behind as it
-// likes: what the API shows is late, and what the agent's cache shows later still.
+// simulation is a Deployment with its controllers. Each controller lags at random: the
+// API shows a late state, and the agent's cache a later one still.
 type simulation struct {
 	t      *rapid.T
 	w      Workload
 	sets   []*simulatedSet
 	number int64
 	surge  int32
-	shown  []Snapshot // what the API has shown, the newest last
-	ended  int64      // the last revision whose rollout ended, whatever scaling did since
+	shown  []Snapshot // states that the API has shown, the newest last
+	ended  int64      // the last revision whose rollout ended, regardless of later scaling
 }
 
-// simulatedSet is a ReplicaSet and the pods there really are of it.
+// simulatedSet is a ReplicaSet and the number of pods that really exist.
 type simulatedSet struct {
 	Revision
 	pods, up int32
@@ -37,7 +37,7 @@ func newSimulation(t *rapid.T) *simulation {
 	return s
 }
 
-// settle lets everything happen that is to happen.
+// settle runs the controllers until nothing changes any more.
 func (s *simulation) settle() {
 	for range 60 {
 		s.control()
@@ -65,7 +65,7 @@ func (s *simulation) scaleTo(replicas int32) {
 	}
 }
 
-// control is one look of the Deployment controller: it finds or makes the
+// control is one reconciliation of the Deployment controller: it finds or creates the
 // ReplicaSet of the template, scales, and writes the status last.
 func (s *simulation) control() {
 	target := s.target()
@@ -95,9 +95,9 @@ func (s *simulation) control() {
 	s.report(target, total, fresh)
 }
 
-// report writes the Deployment's status. The controller judges no progress while
-// only pods of the template are counted and the condition is that of an end, even
-// of another template's; and a condition with the same reason keeps its message.
+// report writes the Deployment's status. The controller does not evaluate progress while
+// only pods of the template are counted and the condition says complete, even if that was
+// for another template. A condition with the same reason keeps its message.
 func (s *simulation) report(target *simulatedSet, total, available int32) {
 	was, c := s.w, &s.w.Progressing
 	s.w.ObservedGeneration = s.w.Generation
@@ -114,8 +114,8 @@ func (s *simulation) report(target *simulatedSet, total, available int32) {
 	}
 }
 
-// target returns the ReplicaSet of the template with the highest revision, new or
-// used again.
+// target returns the ReplicaSet of the template with the highest revision, whether new or
+// reused.
 func (s *simulation) target() *simulatedSet {
 	for _, set := range s.sets {
 		if set.Template == s.w.Template {
@@ -143,7 +143,7 @@ func (s *simulation) want(set *simulatedSet, pods int32) {
 	}
 }
 
-// replicate makes or deletes pods; their number is told later, by count.
+// replicate creates or deletes pods; count publishes their number later.
 func (s *simulation) replicate(set *simulatedSet) {
 	set.pods = set.Desired
 	set.up = min(set.up, set.pods)
@@ -158,7 +158,7 @@ func (s *simulation) count(set *simulatedSet) {
 	set.Total, set.Ready, set.Available = set.pods, set.up, set.up
 }
 
-// show is what the API shows now.
+// show returns what the API shows now.
 func (s *simulation) show() Snapshot {
 	w := s.w
 	now := Snapshot{Workload: &w}
@@ -169,7 +169,7 @@ func (s *simulation) show() Snapshot {
 	return now
 }
 
-// anything lets something happen.
+// anything runs one random step.
 func (s *simulation) anything() {
 	switch action := rapid.IntRange(0, 9).Draw(s.t, "action"); {
 	case action < 3:
@@ -203,8 +203,8 @@ func (s *simulation) alone() error {
 	return nil
 }
 
-// proven reports whether enough pods of the template are available, and none runs when
-// none is wanted.
+// proven checks that enough pods of the template are available, and that no pod runs when
+// zero replicas are wanted.
 func (s *simulation) proven(rec deploy.Rollout) error {
 	need := min(rec.DesiredAtStart, s.w.Replicas)
 	for _, set := range s.sets {
@@ -218,16 +218,16 @@ func (s *simulation) proven(rec deploy.Rollout) error {
 	return nil
 }
 
-// TestLaggingControllersEndNothingTooEarly: templates go to and fro before their
-// rollouts have ended, controllers and caches lag, and replicas change. The
-// rollout of the last template ends, once, and not while other pods run.
+// TestLaggingControllersEndNothingTooEarly: the template changes back and forth before
+// its rollouts end, controllers and caches lag, and replicas change. The rollout of the
+// last template must end once, and not while pods of other templates run.
 func TestLaggingControllersEndNothingTooEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSimulation(t)
 		if rapid.Bool().Draw(t, "live") {
 			s.settle()
 		}
-		for range rapid.IntRange(0, 2).Draw(t, "earlier") { // by others, and unfinished
+		for range rapid.IntRange(0, 2).Draw(t, "earlier") { // earlier rollouts, which have not finished
 			s.apply(rapid.SampledFrom([]Template{templates[0], templates[1], templates[3]}).Draw(t, "template"))
 			for range rapid.IntRange(0, 8).Draw(t, "steps") {
 				s.anything()
@@ -242,7 +242,7 @@ func TestLaggingControllersEndNothingTooEarly(t *testing.T) {
 			s.anything()
 			now = now.Add(time.Second)
 			seen := s.show()
-			if stale := rapid.IntRange(0, 3).Draw(t, "stale"); stale > 0 { // a cache's
+			if stale := rapid.IntRange(0, 3).Draw(t, "stale"); stale > 0 { // a stale cache
 				seen = s.shown[max(0, len(s.shown)-1-stale)]
 			} else {
 				seen.Confirmed = true
@@ -255,12 +255,12 @@ func TestLaggingControllersEndNothingTooEarly(t *testing.T) {
 		seen := s.show()
 		seen.Confirmed = true
 		if !s.look(&rec, seen, now) {
-			t.Fatalf("not ended when everything has settled: %s: %s", rec.Phase, rec.Reason)
+			t.Fatalf("the rollout has not ended although the controllers have finished: %s: %s", rec.Phase, rec.Reason)
 		}
 	})
 }
 
-// look evaluates once, and checks an end.
+// look evaluates the rollout once and checks an end.
 func (s *simulation) look(rec *deploy.Rollout, seen Snapshot, now time.Time) (ended bool) {
 	*rec = Evaluate(*rec, seen, Policy{NoFailFast: true}, now).Record
 	if !rec.Phase.Terminal() {

@@ -8,26 +8,27 @@ import (
 	"strings"
 )
 
-// state is what a snapshot says about the rollout of the awaited template.
+// state is the progress of the awaited template's rollout in a snapshot.
 type state struct {
-	observed bool // the workload's controller has seen the change
+	observed bool // the controller has observed the change
 	complete bool
-	reason   string // why complete
-	settled  bool   // the template's rollout had ended before, whatever scaling and crashes did since
-	unsure   bool   // whether it had cannot be said before the controllers have seen the change
-	line     string // where the rollout is
+	reason   string // why it is complete
+	settled  bool   // the template's rollout has completed once, whatever scaling and crashes did since
+	unsure   bool   // settled is unknown until the controllers have observed the change
+	line     string // a description of the progress
 
 	target    *Revision // Deployments only: the ReplicaSet of the awaited template
-	newest    bool      // whether it carries the highest revision
-	wanted    int32     // new pods wanted at this moment
+	newest    bool      // target carries the highest revision
+	wanted    int32     // new pods wanted at present
 	ready     int32     // pods of the template
 	available int32
-	served    int32 // pods of the template that are surely available
+	served    int32 // pods of the template that are certainly available
 	old       int32 // pods of other templates
-	oldWanted int32 // of those, how many are still wanted
+	oldWanted int32 // old pods that are still wanted
 	refused   string
 }
 
+// state returns the state that the snapshot shows for the kind of the workload.
 func (e *evaluation) state() state {
 	switch e.w.Kind {
 	case KindStatefulSet:
@@ -39,7 +40,8 @@ func (e *evaluation) state() state {
 	}
 }
 
-// need returns how many of the wanted pods must be available.
+// need returns how many of the wanted pods must be available: ReadyThreshold percent,
+// rounded up.
 func (e *evaluation) need(wanted int32) int32 {
 	if wanted == 0 {
 		return 0
@@ -47,10 +49,10 @@ func (e *evaluation) need(wanted int32) int32 {
 	return max(1, int32((int64(wanted)*int64(e.p.ReadyThreshold)+99)/100))
 }
 
-// needScaled is need of a Deployment, of the fewer of two wanted counts: an autoscaler
-// that scales up neither delays nor fails a template already proven. Only ReplicaSets
-// tell new pods from old ones whatever their number, so other kinds need what is
-// wanted now: a smaller number would be reached with a pod missing.
+// needScaled is need of the smaller of atStart and the replicas wanted at present: an
+// autoscaler that scales up neither delays nor fails a template that has proven itself. It
+// applies to Deployments only, whose ReplicaSets count new pods separately. For other kinds
+// a smaller need could be met while a pod is missing.
 func (e *evaluation) needScaled(atStart int32) int32 {
 	if e.w.Replicas == 0 {
 		return 0
@@ -58,7 +60,7 @@ func (e *evaluation) needScaled(atStart int32) int32 {
 	return max(1, e.need(min(atStart, e.w.Replicas)))
 }
 
-// deployment reads the state from the ReplicaSets the Deployment controls.
+// deployment derives the state from the ReplicaSets that the Deployment controls.
 func (e *evaluation) deployment() state {
 	s := state{observed: e.w.ObservedGeneration >= e.rec.Generation}
 	target, others, newest := e.split()
@@ -72,7 +74,7 @@ func (e *evaluation) deployment() state {
 	}
 	alone := target != nil && newest && s.old == 0 && s.oldWanted == 0
 	seen := alone && !slices.ContainsFunc(e.s.Revisions, func(r Revision) bool { return r.OwnerUID == e.w.UID && r.ObservedGeneration < r.Generation })
-	ended := alone && e.saysEnded(target)
+	ended := alone && e.conditionEnded(target)
 	current := e.w.ObservedGeneration >= e.w.Generation
 	s.settled = seen && (s.available >= e.needScaled(e.rec.ReplicasBefore) || e.rec.ProvenBefore || ended && current)
 	s.unsure = alone && !s.settled && (!seen || ended && !current)
@@ -90,7 +92,7 @@ func (e *evaluation) deployment() state {
 	return s
 }
 
-// oldPods says at the end what is left of the old pods. None is wanted then.
+// oldPods describes the remaining old pods of a complete rollout, none of which is wanted.
 func (e *evaluation) oldPods() string {
 	switch {
 	case e.w.Terminating > 0:
@@ -101,16 +103,17 @@ func (e *evaluation) oldPods() string {
 	return "no old pod left"
 }
 
-// scaledDown reports whether a Deployment of which no pod is wanted has none left. The
-// ReplicaSet follows the Deployment later, and its status later still. Of a Deployment
-// with pods, those that are too many prove the template as well as the others.
+// scaledDown reports whether no pod of a Deployment with 0 replicas is left. The ReplicaSet
+// is scaled after the Deployment, and its status follows later still. It returns true for
+// other Deployments: surplus pods of the template do not delay a rollout.
 func (e *evaluation) scaledDown(target *Revision) bool {
 	return e.w.Replicas > 0 || target.Desired == 0 && target.Total == 0
 }
 
-// split finds the ReplicaSet of the awaited template as the Deployment
-// controller does (the oldest of those with an equal template), the others, and
-// whether it carries the highest revision.
+// split returns the ReplicaSet of the awaited template, the other ReplicaSets of the
+// Deployment, and whether target carries the highest revision. Like the Deployment
+// controller, it takes the oldest ReplicaSet with an equal template. target is nil if there
+// is none.
 func (e *evaluation) split() (target *Revision, others []Revision, newest bool) {
 	owned := make([]Revision, 0, len(e.s.Revisions))
 	for _, r := range e.s.Revisions {
@@ -133,21 +136,22 @@ func (e *evaluation) split() (target *Revision, others []Revision, newest bool) 
 	return target, others, target != nil && target.Number == highest
 }
 
-// saysEnded reports whether the Deployment's condition tells that the rollout of
-// the target ended once. Without progress it is left as the rollout before made
-// it, but its message names that one's ReplicaSet.
-func (e *evaluation) saysEnded(target *Revision) bool {
+// conditionEnded reports whether the condition Progressing shows that the rollout of target
+// has completed once. A rollout without progress leaves the condition of the previous one,
+// but its message names the previous ReplicaSet.
+func (e *evaluation) conditionEnded(target *Revision) bool {
 	c := e.w.Progressing
 	return c.Reason == "NewReplicaSetAvailable" && e.w.Updated == e.w.Total && strings.Contains(c.Message, strconv.Quote(target.Name))
 }
 
-// strictlyComplete is the Deployment controller's own rule.
+// strictlyComplete reports whether the rollout is complete by the Deployment controller's
+// own rule.
 func (e *evaluation) strictlyComplete() bool {
 	w := e.w
 	return w.ObservedGeneration >= w.Generation && w.Updated == w.Replicas && w.Total == w.Replicas && w.Available == w.Replicas
 }
 
-// refused says why pods or the ReplicaSet cannot be created; "" when they can.
+// refused returns why pods or the ReplicaSet cannot be created, "" if they can.
 func (e *evaluation) refused(target *Revision) string {
 	switch {
 	case target == nil && e.w.Progressing.Reason == "ReplicaSetCreateError" && e.w.ObservedGeneration >= e.rec.Generation:
@@ -158,20 +162,21 @@ func (e *evaluation) refused(target *Revision) string {
 	return ""
 }
 
-// awaitsController reports whether the workload's controller has still to act on the
-// change. On a template that keeps changing it acts again and again.
+// awaitsController reports whether the controller has not observed the change yet. It
+// returns false for a constantly changing template, which always has an unobserved change.
 func (e *evaluation) awaitsController(s state) bool { return !s.observed && !e.keepsChanging() }
 
-// awaitsStop reports whether a Recreate has not made its new ReplicaSet because old pods
-// run or are stopping.
+// awaitsStop reports whether a Recreate has no new ReplicaSet yet because old pods run or
+// are terminating.
 func (e *evaluation) awaitsStop(s state) bool {
 	return e.w.Kind == KindDeployment && s.observed && s.target == nil && e.w.Strategy == "Recreate" && e.stopping(s) > 0
 }
 
-// stopping returns how many old pods run or are stopping. Older clusters do not count the
-// latter; then only the pods tell.
+// stopping returns how many old pods run or are terminating. The status of older clusters
+// does not count terminating pods; then the pods that were read count.
 func (e *evaluation) stopping(s state) int32 { return max(s.old+e.w.Terminating, e.s.Stopping) }
 
+// deploymentLine describes the progress of a Deployment's rollout.
 func (e *evaluation) deploymentLine(s state) string {
 	switch {
 	case e.awaitsController(s):
@@ -197,8 +202,8 @@ func (e *evaluation) deploymentLine(s state) string {
 	return line
 }
 
-// statefulSet reads the state from the status alone: generation rises on spec
-// changes only, so an observed status is about this template.
+// statefulSet derives the state from the status alone. The generation changes only with the
+// spec, so an observed status concerns this template.
 func (e *evaluation) statefulSet() state {
 	w := e.w
 	s := state{
@@ -210,7 +215,7 @@ func (e *evaluation) statefulSet() state {
 		s.served = min(w.Updated, w.Available-s.old) // of the available pods at most s.old are old
 	}
 	s.complete = s.observed && e.statefulSetRolled(w.Replicas) && w.Available >= e.need(w.Replicas)
-	before := min(e.rec.ReplicasBefore, w.Replicas) // pods that the apply added are not those of a rollout
+	before := min(e.rec.ReplicasBefore, w.Replicas) // pods that the apply added belong to a scaling
 	s.settled = s.complete || s.observed && e.statefulSetRolled(before) && w.Total >= before && (w.Available >= e.need(w.Total) || e.rec.ProvenBefore)
 	s.unsure = !s.observed
 	fresh := max(0, w.Replicas-w.Partition)
@@ -227,8 +232,8 @@ func (e *evaluation) statefulSet() state {
 	return s
 }
 
-// statefulSetRolled reports whether all of the wanted pods that the partition does not
-// keep back are of the newest revision.
+// statefulSetRolled reports whether all wanted pods, except those that the partition
+// excludes, have the newest revision.
 func (e *evaluation) statefulSetRolled(wanted int32) bool {
 	w := e.w
 	if e.p.Strict && (w.Available < w.Replicas || w.Total != w.Replicas) {
@@ -237,11 +242,11 @@ func (e *evaluation) statefulSetRolled(wanted int32) bool {
 	if w.Updated < wanted-w.Partition || w.Total-w.Updated > w.Partition {
 		return false
 	}
-	// With every pod wanted ready, the controller itself calls the update ended.
+	// If all pods must be available, the controller itself marks the end of the update.
 	return w.Partition > 0 || e.p.ReadyThreshold < 100 || w.CurrentRevision == w.UpdateRevision
 }
 
-// daemonSet reads the state from the status alone, as statefulSet.
+// daemonSet derives the state from the status alone, like statefulSet.
 func (e *evaluation) daemonSet() state {
 	w := e.w
 	s := state{
@@ -266,7 +271,7 @@ func (e *evaluation) daemonSet() state {
 	return s
 }
 
-// count says n things.
+// count returns n with its noun, such as "1 pod" or "2 pods".
 func count(n int32, thing string) string {
 	if n == 1 {
 		return "1 " + thing

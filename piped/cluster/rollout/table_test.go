@@ -18,19 +18,17 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// epoch is the moment of the apply in every case; times in the files count from
-// it.
+// epoch is the time of the apply in every case; times in the files are relative to it.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// tableCase is one file in testdata: what was live, what was applied, and then
-// what the API shows step by step. A step writes only the fields that changed
-// since the step before. Template "B" differs from "A"; "A+x" differs from "A"
-// in annotations only.
+// tableCase is one file in testdata: the live state before, the apply, and then what the
+// API shows step by step. A step contains only the fields that changed since the previous
+// one. Template "B" differs from "A"; "A+x" differs from "A" only in annotations.
 type tableCase struct {
 	Case    string         `json:"case"`
 	Policy  tablePolicy    `json:"policy"`
 	Before  map[string]any `json:"before"`  // live before the apply; absent: nothing
-	Proven  bool           `json:"proven"`  // an earlier rollout of what is live had ended well
+	Proven  bool           `json:"proven"`  // an earlier rollout of the live template had completed
 	Intent  string         `json:"intent"`  // the intended template; with it the apply is not recorded
 	Applied map[string]any `json:"applied"` // what the apply returned
 	Steps   []tableStep    `json:"steps"`
@@ -132,7 +130,7 @@ func runTableCase(t *testing.T, c tableCase) {
 
 		again := Evaluate(rec, snapshot, policy, now)
 		if again.Mark || again.Changed {
-			t.Errorf("%s: seen again it changes: %s", name, cmp.Diff(rec, again.Record))
+			t.Errorf("%s: a second evaluation changes the record: %s", name, cmp.Diff(rec, again.Record))
 		}
 	}
 	if marks > 1 {
@@ -159,8 +157,8 @@ func checkStep(t *testing.T, name string, want tableWant, v Verdict) {
 	}
 }
 
-// reloaded returns rec without what is not in its exported fields, as a store would. The
-// form of the store, which keeps a part in columns, is tested there.
+// reloaded returns rec without unexported data, as a store would. The store's own format,
+// which has some fields in columns, is tested in its package.
 func reloaded(t *testing.T, rec deploy.Rollout) (read deploy.Rollout) {
 	t.Helper()
 	var stored bytes.Buffer
@@ -173,7 +171,7 @@ func reloaded(t *testing.T, rec deploy.Rollout) (read deploy.Rollout) {
 	return read
 }
 
-// tableWorld accumulates what a case's steps say.
+// tableWorld accumulates the state from a case's steps.
 type tableWorld struct {
 	t        *testing.T
 	workload map[string]any
@@ -189,7 +187,7 @@ func newTableWorld(t *testing.T) *tableWorld {
 	}
 }
 
-// record is the stored record after the apply.
+// record returns the stored record after the apply.
 func (w *tableWorld) record(c tableCase) deploy.Rollout {
 	rec := deploy.Rollout{ID: "r", DeploymentID: "d", Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: KindDeployment, Namespace: "shop", Name: "web"}}
 	var before *Workload

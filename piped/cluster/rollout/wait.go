@@ -12,73 +12,77 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Observer reads one cluster. Its errors carry a deploy kind: Invalid ends the
-// wait, any other means that the cluster cannot be asked now.
+// Observer reads one cluster. Its errors have a kind of package deploy: Invalid ends the
+// wait, any other kind means that the cluster does not answer at present.
 type Observer interface {
-	// Cached returns what the caches show. It may block until they are filled.
+	// Cached returns a snapshot from the caches. It may block until they are filled.
 	Cached(ctx context.Context, rec deploy.Rollout) (Snapshot, error)
-	// Confirm reads from the API server: first the workload, then its ReplicaSets.
+	// Confirm reads a snapshot from the API server: first the workload, then its
+	// ReplicaSets.
 	Confirm(ctx context.Context, rec deploy.Rollout) (Snapshot, error)
-	// Pods reads the pods that s is about, and their events.
+	// Pods reads the pods that roll out in s and the terminating pods of the workload, and
+	// the events that explain them.
 	Pods(ctx context.Context, rec deploy.Rollout, s Snapshot) ([]corev1.Pod, []corev1.Event, error)
-	// NewPods reads the pods of the workload that the template of s has made, without
-	// those that are stopping. It fails when there are too many to read at once.
+	// NewPods reads the pods of the workload that have the template of s and are not being
+	// deleted. It returns an error if there are too many to read at once.
 	NewPods(ctx context.Context, rec deploy.Rollout, s Snapshot) ([]corev1.Pod, error)
-	// Controllers reads the Lease of the cluster's controllers; its Renewal is "" where
-	// there is none or the agent may not read it.
+	// Controllers reads the Lease of the cluster's controllers. Its Renewal is "" if there
+	// is no Lease or the agent may not read it.
 	Controllers(ctx context.Context) (Lease, error)
-	// Subscribe has wake called after each change of the workload or one of its
-	// ReplicaSets, until cancel is called. wake never blocks and may be called
-	// too often and from any goroutine.
+	// Subscribe calls wake after each change of the workload or one of its ReplicaSets,
+	// until cancel is called. wake never blocks. It may be called without a change and from
+	// any goroutine.
 	Subscribe(ref deploy.ObjectRef, wake func()) (cancel func(), err error)
 }
 
-// Request says what to wait for.
+// Request contains the records that Wait waits for, and how to read and store them.
 type Request struct {
-	// Records of workloads that were applied, as stored.
+	// Records are the stored records of the workloads. Wait requires that they were applied,
+	// Conclude does not.
 	Records  []deploy.Rollout
 	Observer Observer
 	Policy   Policy
 
-	// Save stores a record if its Version is the stored one's, and returns it
-	// with its new Version. If it is not, Save returns the stored record with an
-	// error of kind Conflict. An error of kind Unavailable is retried.
+	// Save stores a record if its Version equals the stored one (compare-and-swap), and
+	// returns it with its new Version. Otherwise it returns the stored record and an error
+	// of kind Conflict. An error of kind Unavailable is retried.
 	Save func(ctx context.Context, rec deploy.Rollout) (deploy.Rollout, error)
 
-	// Progress is given a line whenever what there is to say of a rollout changed.
+	// Progress, when set, receives a line whenever the progress of a rollout has changed.
 	Progress func(line string)
 
-	// Abandon, when set, ends the wait with what is received from it, the name of
-	// what failed: the records still going are given up as if one of them had failed.
+	// Abandon, when set, ends the wait when it receives the name of a component that has
+	// failed. Open records are then given up as if one of them had failed.
 	Abandon <-chan string
 
-	// Marked, when set, is told of each rollout whose completion was stored how long that
-	// took, from when the first change was heard of that had not been looked at before.
+	// Marked, when set, receives the latency of each completion that followed a change
+	// event: the time from the first event not evaluated before until the completion was
+	// stored.
 	Marked func(after time.Duration)
 
-	// Now defaults to time.Now. A wall clock that is set does not disturb a wait.
+	// Now defaults to time.Now. A change of the wall clock does not affect a wait.
 	Now func() time.Time
 }
 
-// Times of the wait itself.
+// Intervals and time limits of a wait.
 const (
-	pollInterval  = 30 * time.Second // without an event, the API server is asked this often
-	saveInterval  = 5 * time.Second  // counts of progress are stored at most this often
+	pollInterval  = 30 * time.Second // between confirmed snapshots without an event
+	saveInterval  = 5 * time.Second  // minimum between stores of progress counts
 	firstRetry    = 250 * time.Millisecond
 	longestRetry  = 5 * time.Second
-	lastSaveLimit = 5 * time.Second // for the marks when the context has ended
+	lastSaveLimit = 5 * time.Second // for storing records after the context has ended
 )
 
-// Wait blocks until every record is terminal, and returns them as stored. One
-// that ends Failed or TimedOut ends the wait: the others are looked at once
-// more, and those still going are given up (Superseded), so that a rollback
-// need not wait for them.
+// Wait blocks until every record is terminal, and returns the records as stored. A record
+// that ends as Failed or TimedOut ends the wait: the others are evaluated once more, and
+// those still open are given up (Superseded), so that a rollback need not wait for them.
 //
-// While the cluster cannot be asked nothing is decided and no clock runs. When
-// ctx ends, Wait returns its cause and where the rollouts stood; records still going then become TimedOut if
-// it is StopTimedOut, Superseded if it is StopCancelled, and otherwise stay as
-// they are, to be waited for again after the next start. Any other error means
-// that a record could not be stored or that the cluster refuses to be asked.
+// While the cluster does not answer, no record changes and no deadline runs. When ctx ends,
+// Wait returns its cause with the progress of the open rollouts. Open records become
+// TimedOut if the cause is StopTimedOut, and Superseded if it is StopCancelled. Otherwise
+// they stay open, and the next start of the agent resumes them. Any other error means that a
+// record could not be stored or was not applied, or that the cluster rejects a request
+// permanently.
 //
 // Wait starts no goroutine.
 func Wait(ctx context.Context, req Request) ([]deploy.Rollout, error) {
@@ -101,36 +105,36 @@ func Wait(ctx context.Context, req Request) ([]deploy.Rollout, error) {
 	return w.records(), err
 }
 
-// waiter is one call of Wait.
+// waiter is the state of one call of Wait or Conclude.
 type waiter struct {
 	req     Request
 	started time.Time
 	wake    chan struct{}
 	tracks  []*track
-	because string // what failed beside the records
+	because string // the failed component, from Abandon
 
 	presence Presence // of the cluster
 }
 
-// track is one record while it is waited for.
+// track is the state of one record during a wait.
 type track struct {
 	rec    deploy.Rollout
-	heard  atomic.Int64  // when a change was heard of first that was not looked at, in nanoseconds of the wait; 0 if there is none
-	woken  time.Duration // what heard was at the last look
+	heard  atomic.Int64  // the first event not evaluated yet, in nanoseconds since the wait began; 0: none
+	woken  time.Duration // the value of heard at the last round
 	cancel func()
-	line   string // said last
+	line   string // the last progress line
 
-	next      time.Time // when to look even without an event
-	confirmBy time.Time // when to ask the API server even if the cache is content
-	savedAt   time.Time
+	next      time.Time // the next evaluation without an event
+	confirmBy time.Time // the next confirmed snapshot
+	savedAt   time.Time // the last store
 
-	podsAt   time.Time // when pods were read
-	troubles []Trouble
+	podsAt   time.Time // the last read of the pods
+	troubles []Trouble // of that read
 	stopping int32     // as Snapshot.Stopping
-	stopped  time.Time // and StoppingUntil
+	stopped  time.Time // as Snapshot.StoppingUntil
 
-	blind bool // the cluster could not be asked
-	retry time.Duration
+	blind bool          // the cluster did not answer the last request
+	retry time.Duration // the current backoff delay
 }
 
 func newWaiter(req Request) *waiter {
@@ -146,7 +150,8 @@ func newWaiter(req Request) *waiter {
 	return w
 }
 
-// now advances with the monotonic clock from the moment the wait began.
+// now returns the time at which the wait began plus the time elapsed since by the monotonic
+// clock.
 func (w *waiter) now() time.Time {
 	return w.started.Round(0).Add(w.req.Now().Sub(w.started))
 }
@@ -187,8 +192,8 @@ func (w *waiter) records() []deploy.Rollout {
 	return records
 }
 
-// decided reports whether the wait is over: all ended, one failed, or something
-// else that counts as much.
+// decided reports whether the wait is over: all records are terminal, one has failed, or
+// Abandon has received a component.
 func (w *waiter) decided() bool {
 	all := true
 	if w.because != "" {
@@ -203,11 +208,12 @@ func (w *waiter) decided() bool {
 	return all
 }
 
+// failed reports whether a record in phase p ends the wait for all records.
 func failed(p deploy.RolloutPhase) bool {
 	return p == deploy.RolloutFailed || p == deploy.RolloutTimedOut
 }
 
-// round looks at every record for which there is a reason to.
+// round evaluates each open record that has an event or is due.
 func (w *waiter) round(ctx context.Context) error {
 	if err := w.checkPresence(ctx); err != nil {
 		return err
@@ -224,7 +230,8 @@ func (w *waiter) round(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits for an event, the next time to look, or the end of ctx.
+// sleep blocks until an event, the next due evaluation or Lease read, or the failure of
+// another component. It returns an error when ctx ends.
 func (w *waiter) sleep(ctx context.Context) error {
 	next := w.presence.Next()
 	for _, t := range w.tracks {
@@ -244,7 +251,8 @@ func (w *waiter) sleep(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// giveUpRest ends the records that are still going when one has failed.
+// giveUpRest evaluates the open records once more on confirmed snapshots, and gives up those
+// that stay open.
 func (w *waiter) giveUpRest(ctx context.Context) error {
 	because := w.because
 	for _, t := range w.tracks {
@@ -272,7 +280,7 @@ func (w *waiter) giveUpRest(ctx context.Context) error {
 	return nil
 }
 
-// stopped is the cause of ctx's end, with where the rollouts stood.
+// stopped returns the cause of ctx's end with the progress of the open rollouts.
 func (w *waiter) stopped(ctx context.Context) error {
 	var lines []string
 	for _, t := range w.tracks {
@@ -286,7 +294,8 @@ func (w *waiter) stopped(ctx context.Context) error {
 	return fmt.Errorf("%w while waiting for %s", context.Cause(ctx), strings.Join(lines, "; "))
 }
 
-// markStopped ends the records of a stage that was stopped for good.
+// markStopped ends the open records of a stage that timed out or was cancelled. If the agent
+// stops for another reason, they stay open.
 func (w *waiter) markStopped(ctx context.Context) {
 	var phase deploy.RolloutPhase
 	var why string
@@ -302,7 +311,7 @@ func (w *waiter) markStopped(ctx context.Context) {
 	defer cancel()
 	for _, t := range w.tracks {
 		if !t.rec.Phase.Terminal() {
-			// A record that cannot be stored now is ended by whoever resumes it.
+			// A record that cannot be stored now stays open until the stage is resumed.
 			_ = w.store(ctx, t, GivenUp(t.rec, phase, w.now(), "%s; it stood at: %s", why, t.line))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// slowlyConfirmed is a stand whose API server takes a while to answer.
+// slowlyConfirmed is a stand whose API server answers slowly.
 type slowlyConfirmed struct {
 	*stand
 	takes time.Duration
@@ -21,13 +21,13 @@ func (s slowlyConfirmed) Confirm(ctx context.Context, rec deploy.Rollout) (Snaps
 }
 
 // TestAMarkIsNoEarlierThanItsEvidence: an old pod stops while the API server is asked
-// whether a template that Git did not change has rolled out. The mark is not from before
-// that answer.
+// whether a template that Git did not change has rolled out. The mark must not be earlier
+// than that response.
 func TestAMarkIsNoEarlierThanItsEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand()
 		s.show("web", 2, 1)
-		s.stale = true // the watch tells later
+		s.stale = true // the watch reports it later
 		rec := deploy.Rollout{ID: "web", DeploymentID: "d", Workload: deploy.ObjectRef{Group: "apps", Kind: KindDeployment, Namespace: "shop", Name: "web"}}
 		rec = Intended(rec, &Workload{Template: Template{"B", "b"}, Replicas: 3}, "")
 		rec = Applied(rec, Workload{UID: "u", Generation: 2, Template: Template{"B", "b"}, Replicas: 3}, time.Now())

@@ -16,8 +16,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// stand is a cluster and a store as Wait sees them. Its cache follows the live
-// state unless it is stale.
+// stand provides the cluster and the store to Wait. Its cache follows the live state
+// unless it is stale.
 type stand struct {
 	mu       sync.Mutex
 	live     map[string]Snapshot // by workload name
@@ -26,8 +26,8 @@ type stand struct {
 	down     error
 	pods     []corev1.Pod
 	podReads int
-	lease    func() Lease  // nil: there is none
-	slow     time.Duration // what Confirm takes
+	lease    func() Lease  // nil if there is no lease
+	slow     time.Duration // how long Confirm takes
 	wakes    map[string]func()
 	lines    []string
 
@@ -66,7 +66,7 @@ func (s *stand) Pods(context.Context, deploy.Rollout, Snapshot) ([]corev1.Pod, [
 	return s.pods, nil, s.down
 }
 
-// NewPods does not ask whose pods they are.
+// NewPods ignores which workload the pods belong to.
 func (s *stand) NewPods(context.Context, deploy.Rollout, Snapshot) ([]corev1.Pod, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,8 +208,9 @@ func TestWaitEndsAtTheEvent(t *testing.T) {
 	})
 }
 
-// TestTheEndIsNotBeforeWhatShowsIt: the cache does not hold a new workload yet, which looks
-// like one that is gone. While the API server is asked, its pods become available.
+// TestTheEndIsNotBeforeWhatShowsIt: the cache does not contain a new workload yet, as if
+// it were deleted. Its pods become available while the API server is asked. The end must
+// not be before that.
 func TestTheEndIsNotBeforeWhatShowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand()
@@ -226,7 +227,8 @@ func TestTheEndIsNotBeforeWhatShowsIt(t *testing.T) {
 	})
 }
 
-// TestWaitTellsHowLongAMarkTook: from the event that completed the rollout, once.
+// TestWaitTellsHowLongAMarkTook: the latency from the event that completed the rollout to
+// the mark is reported once.
 func TestWaitTellsHowLongAMarkTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand()
@@ -288,7 +290,8 @@ func TestWaitReadsPodsOnlyWithoutProgress(t *testing.T) {
 		if err != nil || ended[0].Phase != deploy.RolloutFailed || !strings.Contains(ended[0].Reason, "no such tag") {
 			t.Fatalf("%+v, %v", ended, err)
 		}
-		// The watchdog of this Deployment (60 s + 10 s) comes before fail-fast (90 s).
+		// The progress deadline of this Deployment (60 s + 10 s) comes before fail-fast
+		// (90 s).
 		if took := time.Since(began); took < 70*time.Second || took > 71*time.Second {
 			t.Errorf("failed after %s", took)
 		}
@@ -318,8 +321,8 @@ func TestWaitDecidesNothingWhileTheClusterCannotBeAsked(t *testing.T) {
 		if err != nil || ended[0].Phase != deploy.RolloutFailed {
 			t.Fatalf("%+v, %v", ended, err)
 		}
-		// The clock stood still for the whole hour, and no more than one interval of
-		// asking before it; 70 s of clock are the deadline and its grace.
+		// The clock stopped for the whole hour, except for at most one polling interval
+		// before it. 70 s of this clock are the deadline and its grace period.
 		took := time.Since(began)
 		if min, max := time.Hour+70*time.Second, time.Hour+70*time.Second+presenceInterval+2*time.Second; took < min || took > max {
 			t.Errorf("failed after %s, want %s to %s", took, min, max)
@@ -441,7 +444,7 @@ func TestWaitGivesUpTheRestWhenOneFails(t *testing.T) {
 		s.show("db", 2, 1)
 		time.Sleep(time.Second)
 		s.set(func() { s.stale = true })
-		s.show("db", 3, 0) // seen only when asked
+		s.show("db", 3, 0) // visible only in a poll
 		time.Sleep(20 * time.Second)
 		s.set(func() { s.stale = false })
 		s.show("web", 2, 1)

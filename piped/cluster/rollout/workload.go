@@ -15,27 +15,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The kinds of workload this package knows.
+// The supported kinds of workload.
 const (
 	KindDeployment  = "Deployment"
 	KindStatefulSet = "StatefulSet"
 	KindDaemonSet   = "DaemonSet"
 )
 
-// RevisionAnnotation holds a ReplicaSet's revision number.
+// RevisionAnnotation is the annotation of a ReplicaSet with its revision number.
 const RevisionAnnotation = "deployment.kubernetes.io/revision"
 
-// Condition is one condition of a workload or ReplicaSet; the zero value means
-// the object does not have it.
+// Condition is one condition of a workload or ReplicaSet. The zero value means that the
+// object has no such condition.
 type Condition struct {
 	Status  string    `json:"status,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
 	Message string    `json:"message,omitempty"`
-	Updated time.Time `json:"updated,omitzero"` // last update where the kind has it, else last transition
+	Updated time.Time `json:"updated,omitzero"` // lastUpdateTime, else lastTransitionTime
 }
 
-// Workload is what rollout detection needs of a Deployment, StatefulSet or
-// DaemonSet. The counts are those of its status.
+// Workload contains what rollout detection needs of a Deployment, StatefulSet or DaemonSet.
+// The counts are those of its status.
 type Workload struct {
 	Kind               string    `json:"kind"`
 	Name               string    `json:"name"`
@@ -50,24 +50,26 @@ type Workload struct {
 	Images             string    `json:"images,omitempty"` // see deploy.Rollout
 	Selector           string    `json:"selector,omitempty"`
 
-	// Annotations are those of the template with a hash of each value, and
-	// OwnAnnotations the names of those that the agent applied.
+	// Annotations contains the annotations of the template with a hash of each value.
+	// OwnAnnotations names those that the agent applied.
 	Annotations    map[string]string `json:"annotations,omitempty"`
 	OwnAnnotations []string          `json:"ownAnnotations,omitempty"`
 
-	// TemplateManager is the field manager that wrote the template last, at
-	// TemplateManagedAt (server's time); ManagedAt is the newest time of any.
+	// TemplateManager is the field manager that last wrote the template, at
+	// TemplateManagedAt (cluster's time). ManagedAt is the time of the last write by any
+	// manager.
 	TemplateManager   string    `json:"templateManager,omitempty"`
 	TemplateManagedAt time.Time `json:"templateManagedAt,omitzero"`
 	ManagedAt         time.Time `json:"managedAt,omitzero"`
-	// ScaledBy is the field manager that wrote the number of replicas last, at ScaledAt.
+	// ScaledBy is the field manager that last wrote the number of replicas, at ScaledAt
+	// (cluster's time; zero if unknown).
 	ScaledBy string    `json:"scaledBy,omitempty"`
 	ScaledAt time.Time `json:"scaledAt,omitzero"`
 
-	Replicas  int32         `json:"replicas"` // desired; for a DaemonSet the nodes it should run on
+	Replicas  int32         `json:"replicas"` // desired; for a DaemonSet desiredNumberScheduled
 	Strategy  string        `json:"strategy,omitempty"`
 	Partition int32         `json:"partition,omitempty"`
-	Ordered   bool          `json:"ordered,omitempty"`  // a StatefulSet that waits for each pod before it replaces another
+	Ordered   bool          `json:"ordered,omitempty"`  // a StatefulSet that replaces one pod at a time
 	Deadline  time.Duration `json:"deadline,omitempty"` // 0: the workload has none
 	MinReady  time.Duration `json:"minReady,omitempty"`
 
@@ -76,19 +78,22 @@ type Workload struct {
 	Ready       int32 `json:"ready,omitempty"`
 	Available   int32 `json:"available,omitempty"`
 	Terminating int32 `json:"terminating,omitempty"`
-	// Uncounted: the cluster does not say how many pods are terminating.
+	// Uncounted reports that the cluster does not count terminating pods.
 	Uncounted bool `json:"uncounted,omitempty"`
 
+	// CurrentRevision and UpdateRevision are the names of a StatefulSet's revisions. For a
+	// DaemonSet UpdateRevision is its template generation. They are "" for a Deployment.
 	CurrentRevision string `json:"currentRevision,omitempty"`
 	UpdateRevision  string `json:"updateRevision,omitempty"`
 
 	Progressing Condition `json:"progressing,omitzero"`
 	Failure     Condition `json:"failure,omitzero"` // ReplicaFailure
-	// Unavailable: a Deployment says that fewer pods are available than it may do with.
+	// Unavailable reports that the condition Available of a Deployment is false: fewer pods
+	// are available than its strategy requires.
 	Unavailable bool `json:"unavailable,omitempty"`
 }
 
-// Revision is what rollout detection needs of a ReplicaSet.
+// Revision contains what rollout detection needs of a ReplicaSet.
 type Revision struct {
 	UID                string    `json:"uid"`
 	Name               string    `json:"name"`
@@ -100,7 +105,7 @@ type Revision struct {
 	ObservedGeneration int64     `json:"observedGeneration"`
 	Deleting           bool      `json:"deleting,omitempty"`
 
-	Images    string    `json:"images,omitempty"` // as those of a Workload; "" in what a cache keeps
+	Images    string    `json:"images,omitempty"` // as Workload.Images; set only by RevisionFrom
 	Desired   int32     `json:"desired"`          // spec.replicas
 	Total     int32     `json:"total,omitempty"`
 	Ready     int32     `json:"ready,omitempty"`
@@ -108,11 +113,11 @@ type Revision struct {
 	Failure   Condition `json:"failure,omitzero"` // ReplicaFailure
 }
 
-// FromDeployment reads a Deployment.
+// FromDeployment converts a Deployment.
 func FromDeployment(d *appsv1.Deployment) Workload { return FromDeploymentAfter(d, Workload{}) }
 
-// FromDeploymentAfter is FromDeployment for who has read an older state of d,
-// before: a template that is still the same is not identified again.
+// FromDeploymentAfter is FromDeployment for a caller that has converted an older state of d
+// before. It computes no digests if UID and generation are unchanged.
 func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 	w := fromMeta(KindDeployment, &d.ObjectMeta, d.Spec.Selector)
 	w.Template, w.Images, w.Annotations = before.Template, before.Images, before.Annotations
@@ -147,7 +152,7 @@ func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 	return w
 }
 
-// FromStatefulSet reads a StatefulSet.
+// FromStatefulSet converts a StatefulSet.
 func FromStatefulSet(s *appsv1.StatefulSet) Workload {
 	w := fromMeta(KindStatefulSet, &s.ObjectMeta, s.Spec.Selector)
 	w.readTemplate(&s.Spec.Template)
@@ -165,7 +170,7 @@ func FromStatefulSet(s *appsv1.StatefulSet) Workload {
 	return w
 }
 
-// FromDaemonSet reads a DaemonSet.
+// FromDaemonSet converts a DaemonSet.
 func FromDaemonSet(d *appsv1.DaemonSet) Workload {
 	w := fromMeta(KindDaemonSet, &d.ObjectMeta, d.Spec.Selector)
 	w.readTemplate(&d.Spec.Template)
@@ -179,11 +184,11 @@ func FromDaemonSet(d *appsv1.DaemonSet) Workload {
 	return w
 }
 
-// FromReplicaSet reads a ReplicaSet.
+// FromReplicaSet converts a ReplicaSet.
 func FromReplicaSet(rs *appsv1.ReplicaSet) Revision { return FromReplicaSetAfter(rs, Revision{}) }
 
-// FromReplicaSetAfter is FromReplicaSet for who has read an older state of rs,
-// before: a template that is still the same is not identified again.
+// FromReplicaSetAfter is FromReplicaSet for a caller that has converted an older state of rs
+// before. It computes no digests if UID and generation are unchanged.
 func FromReplicaSetAfter(rs *appsv1.ReplicaSet, before Revision) Revision {
 	template := before.Template
 	if before.UID != string(rs.UID) || before.Generation != rs.Generation {
@@ -209,9 +214,9 @@ func FromReplicaSetAfter(rs *appsv1.ReplicaSet, before Revision) Revision {
 	return r
 }
 
-// WorkloadFrom reads a Deployment, StatefulSet or DaemonSet as the API server
-// returned it. Template fields this module's API version does not know count in
-// the template's identity.
+// WorkloadFrom converts a Deployment, StatefulSet or DaemonSet as the API server returned
+// it. The template's identity includes fields that are unknown to the Go types. Any other
+// kind is an error.
 func WorkloadFrom(u *unstructured.Unstructured) (Workload, error) {
 	var w Workload
 	var err error
@@ -231,14 +236,16 @@ func WorkloadFrom(u *unstructured.Unstructured) (Workload, error) {
 	return w, err
 }
 
-// RevisionFrom reads a ReplicaSet as the API server returned it.
+// RevisionFrom converts a ReplicaSet as the API server returned it. The template's identity
+// includes fields that are unknown to the Go types.
 func RevisionFrom(u *unstructured.Unstructured) (Revision, error) {
 	r, err := convert(u, FromReplicaSet)
 	r.Template, r.Images = ObjectTemplate(u), imagesIn(u)
 	return r, err
 }
 
-// convert reads u without its pod template, which would be most of the work.
+// convert decodes u into T and applies read. It omits the pod template, which would be most
+// of the work.
 func convert[T, V any](u *unstructured.Unstructured, read func(*T) V) (V, error) {
 	object := make(map[string]any, len(u.Object))
 	for k, v := range u.Object {
@@ -261,13 +268,14 @@ func convert[T, V any](u *unstructured.Unstructured, read func(*T) V) (V, error)
 	return read(&typed), nil
 }
 
+// fromMeta returns a Workload with the fields that are in an object's metadata and selector.
 func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector) Workload {
 	w := Workload{
 		Kind: kind, Name: m.Name, UID: string(m.UID), Generation: m.Generation, Created: m.CreationTimestamp.Time,
 		Deleting: m.DeletionTimestamp != nil, Selector: metav1.FormatLabelSelector(selector),
 	}
 	for _, entry := range m.ManagedFields {
-		var at time.Time // what was written through the scale subresource may have none
+		var at time.Time // an entry of the scale subresource may have no time
 		if entry.Time != nil {
 			at = entry.Time.Time
 		}
@@ -288,7 +296,8 @@ func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector)
 	return w
 }
 
-// owns reports whether the pod template, and the number of replicas, are among fields.
+// owns reports whether a managed fields set contains the pod template and the number of
+// replicas.
 func owns(fields *metav1.FieldsV1) (template, replicas bool) {
 	if fields == nil {
 		return false, false
@@ -305,6 +314,7 @@ func owns(fields *metav1.FieldsV1) (template, replicas bool) {
 	return owned.Spec.Template != nil, owned.Spec.Replicas != nil
 }
 
+// imagesOf returns the images of the template's containers in order, separated by spaces.
 func imagesOf(t *corev1.PodTemplateSpec) string {
 	images := make([]string, len(t.Spec.Containers))
 	for i, c := range t.Spec.Containers {
@@ -313,6 +323,7 @@ func imagesOf(t *corev1.PodTemplateSpec) string {
 	return strings.Join(images, " ")
 }
 
+// imagesIn is imagesOf for a workload or ReplicaSet as the API server returned it.
 func imagesIn(u *unstructured.Unstructured) string {
 	containers, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "template", "spec", "containers")
 	list, _ := containers.([]any)
@@ -324,6 +335,7 @@ func imagesIn(u *unstructured.Unstructured) string {
 	return strings.Join(images, " ")
 }
 
+// orOne returns *n, or the default of spec.replicas if n is nil.
 func orOne(n *int32) int32 {
 	if n == nil {
 		return 1

@@ -11,23 +11,22 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// GatewayGroup is the API group of routes and of what they are attached to.
+// GatewayGroup is the API group of Gateways and their routes.
 const GatewayGroup = "gateway.networking.k8s.io"
 
-// What the Gateway API permits in a route.
+// Limits of the Gateway API for a route.
 const (
 	maxWeight      = 1_000_000
 	maxRules       = 16
-	maxBackends    = 16  // of a rule
-	maxRuleMatches = 64  // of a rule
-	maxMatches     = 128 // of a route
+	maxBackends    = 16  // per rule
+	maxRuleMatches = 64  // per rule
+	maxMatches     = 128 // per route
 )
 
-// gateway shares traffic by the weights of the backends of HTTPRoutes or
-// GRPCRoutes, which are Services.
+// gateway shares traffic by the weights of the Service backends of HTTPRoutes or GRPCRoutes.
 type gateway struct{ Routing }
 
-// Kind is the kind of the routes that methods httproute and grpcroute edit.
+// Kind returns the kind of route to edit: GRPCRoute for method grpcroute, else HTTPRoute.
 func (r Routing) Kind() string {
 	if r.Method == kubernetes.GRPCRouteMethod {
 		return "GRPCRoute"
@@ -68,7 +67,7 @@ func (g gateway) findNamed(objects []manifest.Object) ([]int, error) {
 	return at, nil
 }
 
-// sharesAny reports whether a rule of the route has the stable Service as a backend.
+// sharesAny reports whether any rule of the route has the stable Service as a backend.
 func (g gateway) sharesAny(u *unstructured.Unstructured) bool {
 	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
 	return slices.ContainsFunc(rules, func(rule any) bool {
@@ -77,7 +76,8 @@ func (g gateway) sharesAny(u *unstructured.Unstructured) bool {
 	})
 }
 
-// stable returns the backends of a rule that are the stable Service.
+// stable returns the backends of a rule that refer to the stable Service. They are not
+// copies.
 func (g gateway) stable(namespace string, rule map[string]any) (refs []map[string]any) {
 	backends, _ := rule["backendRefs"].([]any)
 	for _, b := range backends {
@@ -89,8 +89,9 @@ func (g gateway) stable(namespace string, rule map[string]any) (refs []map[strin
 	return refs
 }
 
-// role tells which variant a backend of a route is. One in another namespace than
-// the route's is never one: its variants may not be reached from there.
+// role returns the variant whose Service a backend refers to, and false for other backends.
+// A backend outside the route's namespace belongs to no variant, because the route may lack
+// the permission (ReferenceGrant) to reach the variants' Services there.
 func (g gateway) role(namespace string, ref map[string]any) (kubernetes.Variant, bool) {
 	if text(ref, "group") != "" || !slices.Contains([]string{"", "Service"}, text(ref, "kind")) ||
 		!slices.Contains([]string{"", namespace}, text(ref, "namespace")) {
@@ -155,8 +156,8 @@ func (g gateway) edit(u *unstructured.Unstructured, s Shares) error {
 	return unstructured.SetNestedSlice(u.Object, rules, "spec", "rules")
 }
 
-// editRule shares the traffic of one rule and returns the rules of our own that
-// stand before it; false when none of its traffic goes to the stable Service.
+// editRule writes the shares into one rule. It returns the rules to insert before it, and
+// false if none of the rule's traffic goes to the stable Service.
 func (g gateway) editRule(namespace string, rule map[string]any, s Shares) (own []any, ok bool, err error) {
 	backends, _ := rule["backendRefs"].([]any)
 	shared, err := g.dialect(namespace).split(backends, s)
@@ -184,7 +185,7 @@ func (g gateway) dialect(namespace string) dialect {
 	}
 }
 
-// checkLimits refuses what the Gateway API does not permit.
+// checkLimits returns an error if the rules exceed a limit of the Gateway API.
 func (g gateway) checkLimits(rules []any) error {
 	if len(rules) > maxRules {
 		return fmt.Errorf("it would have %d rules, and at most %d are possible; use fewer abMatches, or fewer editableRules", len(rules), maxRules)
@@ -208,8 +209,8 @@ func (g gateway) checkLimits(rules []any) error {
 	return nil
 }
 
-// countMatches returns how many matches a rule has. An HTTPRoute's without any gets
-// one for every path.
+// countMatches returns the number of a rule's matches. A rule of an HTTPRoute without
+// matches counts as one, because the API server adds a default match for every path.
 func (g gateway) countMatches(rule map[string]any) int {
 	matches, _ := rule["matches"].([]any)
 	if len(matches) == 0 && g.Method == kubernetes.HTTPRouteMethod {
@@ -218,7 +219,7 @@ func (g gateway) countMatches(rule map[string]any) int {
 	return len(matches)
 }
 
-// text returns a field that is a text, "" if it is not there.
+// text returns a string field, "" if it is missing or not a string.
 func text(fields map[string]any, key string) string {
 	s, _ := fields[key].(string)
 	return s

@@ -13,11 +13,11 @@ import (
 	"github.com/c785c783/piped/piped/config/kubernetes"
 )
 
-// RulePrefix begins the names of the rules that are added to routes.
+// RulePrefix is the name prefix of the rules that this package adds to routes.
 const RulePrefix = "piped-"
 
-// abRules returns the rules by which requests that match one of abMatches, beside
-// what the rule itself matches, go to the canary.
+// abRules returns rules that send all stable traffic of a rule to the canary if the request
+// also matches one of abMatches. It returns nil if there is nothing to redirect.
 func (g gateway) abRules(namespace string, rule map[string]any) ([]any, error) {
 	if len(g.Route.ABMatches) == 0 {
 		return nil, nil
@@ -27,7 +27,7 @@ func (g gateway) abRules(namespace string, rule map[string]any) ([]any, error) {
 		return nil, err
 	}
 	groups := [][]any{matches}
-	if rewritesPrefix(rule) { // which is for rules of one match
+	if rewritesPrefix(rule) { // the Gateway API allows this only in rules with one match
 		groups = nil
 		for _, m := range matches {
 			groups = append(groups, []any{m})
@@ -45,7 +45,7 @@ func (g gateway) abRules(namespace string, rule map[string]any) ([]any, error) {
 			canary = append(canary, ref)
 		}
 		if len(canary) == 0 {
-			return nil, nil // all of the stable traffic is what Git gives the canary
+			return nil, nil // in Git, the stable Service has weight 0 in this rule
 		}
 		delete(ours, "name")
 		ours["matches"], ours["backendRefs"] = group, canary
@@ -54,7 +54,8 @@ func (g gateway) abRules(namespace string, rule map[string]any) ([]any, error) {
 	return rules, nil
 }
 
-// abMatches returns each match of a rule together with each of abMatches.
+// abMatches returns the conjunction of each match of a rule with each of abMatches, without
+// those that no request can satisfy.
 func (g gateway) abMatches(rule map[string]any) (out []any, err error) {
 	base, _ := rule["matches"].([]any)
 	if len(base) == 0 {
@@ -78,7 +79,8 @@ func (g gateway) abMatches(rule map[string]any) (out []any, err error) {
 	return out, nil
 }
 
-// both returns what matches a match and an ABMatch, false when nothing can.
+// both returns the conjunction of a match and an ABMatch, and false if no request can
+// satisfy both.
 func (g gateway) both(match map[string]any, ab kubernetes.ABMatch) (map[string]any, bool, error) {
 	if g.Method == kubernetes.GRPCRouteMethod && len(ab.QueryParams) > 0 {
 		return nil, false, fmt.Errorf("a GRPCRoute cannot match queryParams; use headers")
@@ -107,7 +109,7 @@ func (g gateway) both(match map[string]any, ab kubernetes.ABMatch) (map[string]a
 	return both, true, nil
 }
 
-// exact makes matches of values by name.
+// exact returns matches for exact values, sorted by name.
 func exact(values map[string]string) (out []any) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		out = append(out, map[string]any{"name": name, "type": "Exact", "value": values[name]})
@@ -115,8 +117,9 @@ func exact(values map[string]string) (out []any) {
 	return out
 }
 
-// join returns the items of a match's field and more of them. A name can stand there
-// once: two different exact values of it match nothing, and of others nobody knows.
+// join appends items to a list field of a match. The list may contain each name only once.
+// For a name that is already there, equal exact values are merged, different exact values
+// return possible == false, and all other combinations are an error.
 func join(match map[string]any, field string, items []any) (all []any, possible bool, err error) {
 	there, _ := match[field].([]any)
 	all = slices.Clone(there)
@@ -143,7 +146,7 @@ func join(match map[string]any, field string, items []any) (all []any, possible 
 	return all, true, nil
 }
 
-// rewritesPrefix reports whether a rule replaces the prefix of the path.
+// rewritesPrefix reports whether a rule or one of its backends replaces the path prefix.
 func rewritesPrefix(rule map[string]any) bool {
 	replaces := func(fields map[string]any) bool {
 		filters, _ := fields["filters"].([]any)
@@ -160,7 +163,7 @@ func rewritesPrefix(rule map[string]any) bool {
 	})
 }
 
-// mirror copies requests of a rule to the canary.
+// mirror adds a filter to a rule that mirrors Mirror.Percent of its requests to the canary.
 func (g gateway) mirror(namespace string, rule map[string]any) {
 	percent := int64(g.Route.Mirror.Percent)
 	if percent == 0 {
@@ -171,14 +174,15 @@ func (g gateway) mirror(namespace string, rule map[string]any) {
 		to["port"] = port
 	}
 	mirror := map[string]any{"backendRef": to}
-	if percent < 100 { // which needs a gateway that can count
+	if percent < 100 { // percent is an extended feature that not every gateway supports
 		mirror["percent"] = percent
 	}
 	filters, _ := rule["filters"].([]any)
 	rule["filters"] = append(slices.Clone(filters), map[string]any{"type": "RequestMirror", "requestMirror": mirror})
 }
 
-// name names the rules of our own, where rules can have names.
+// name sets the names of the added rules if NameRules is set. It returns an error if a rule
+// in Git already uses RulePrefix.
 func (g gateway) name(own, rules []any) error {
 	if !g.NameRules {
 		return nil

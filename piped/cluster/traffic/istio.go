@@ -11,8 +11,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// istio shares traffic by the weights of a VirtualService's destinations. The
-// variants are subsets of the host, named as the values of the variant label.
+// istio shares traffic by the weights of a VirtualService's destinations. Each variant is a
+// subset of the host; the subset's name is the variant's label value.
 type istio struct{ Routing }
 
 func (i istio) find(objects []manifest.Object) ([]int, error) {
@@ -29,8 +29,8 @@ func (i istio) find(objects []manifest.Object) ([]int, error) {
 		"the application has no VirtualService %q: declare it in Git, or name another one in spec.trafficRouting.istio.virtualService", name)
 }
 
-// edit edits the routes of a VirtualService that have the primary as a destination.
-// Only routes of http have names, so that naming some leaves out those of tcp and tls.
+// edit writes the shares into the routes of a VirtualService that have the primary as a
+// destination. Only http routes have names, so EditableRoutes excludes tcp and tls routes.
 func (i istio) edit(u *unstructured.Unstructured, s Shares) error {
 	edited := 0
 	names := map[string]bool{}

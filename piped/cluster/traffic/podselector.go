@@ -9,8 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// podSelector sends all traffic to the primary or all to the canary, by the
-// variant label in a Service's selector.
+// podSelector sends all traffic to either the primary or the canary, by the variant label
+// in a Service's selector.
 type podSelector struct{ Routing }
 
 func (p podSelector) find(objects []manifest.Object) ([]int, error) {
@@ -40,7 +40,7 @@ func (p podSelector) edit(u *unstructured.Unstructured, s Shares) error {
 	return unstructured.SetNestedField(u.Object, p.Label.CanaryValue, path...)
 }
 
-// isKind reports whether an object is of a kind, in any version.
+// isKind reports whether an object has the group and kind, in any version.
 func isKind(o manifest.Object, group, kind string) bool {
 	gvk := o.GroupVersionKind()
 	return gvk.Group == group && gvk.Kind == kind

@@ -14,12 +14,12 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// dest is one destination of a drawn rule: its name is a Service of a route, or a
-// subset of the host of a VirtualService, but for "other", which is none of them.
+// dest is one destination of a drawn rule. Its name is a Service of a route, or a subset
+// of the host of a VirtualService. "other" is neither.
 type dest struct {
 	Name   string
 	Port   int
-	Weight int // -1: not written
+	Weight int // -1: absent
 }
 
 // drawn is a case: rules with destinations, and shares.
@@ -47,7 +47,7 @@ func draw(rt *rapid.T) drawn {
 	return d
 }
 
-// object writes the case as Git has it.
+// object returns the case as declared in Git.
 func (d drawn) object() manifest.Object {
 	var rules []any
 	for i, r := range d.rules {
@@ -72,7 +72,8 @@ func (d drawn) object() manifest.Object {
 
 func (d drawn) istio() bool { return d.routing.Method == kubernetes.IstioMethod }
 
-// list and field are where the rules, and the destinations of a rule, stand.
+// list and field are the names of the fields that hold the rules, and the destinations of
+// a rule.
 func (d drawn) list() string {
 	if d.istio() {
 		return "http"
@@ -139,8 +140,8 @@ func (d drawn) rulesOf(o manifest.Object) [][]dest {
 	return out
 }
 
-// weights sums up what the destinations of a rule get: the variants by name, and
-// the others together.
+// weights sums up the weights of a rule's destinations: per variant, and together for the
+// others.
 func weights(rule []dest) map[string]int64 {
 	out := map[string]int64{}
 	for _, to := range rule {
@@ -153,9 +154,9 @@ func weights(rule []dest) map[string]int64 {
 	return out
 }
 
-// TestShares: whatever the rules and shares, the variants together get of each rule
-// exactly what they had, each its share of it; everybody else gets what they had; and
-// nothing but weights and the variants' own destinations changes.
+// TestShares: for all rules and shares, the variants together keep their part of each
+// rule, divided by their shares; the other destinations keep theirs; and only weights and
+// the variants' own destinations change.
 func TestShares(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := draw(rt)
@@ -175,7 +176,7 @@ func TestShares(t *testing.T) {
 			return
 		}
 		if d.shares.Whole() {
-			return // what Git has, as it has just been seen
+			return // unchanged from Git, as checked above
 		}
 		for i, was := range d.rulesOf(git[0]) {
 			if err := d.compare(was, d.rulesOf(after[0])[i]); err != nil {
@@ -188,8 +189,8 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// shareable reports whether some of a rule's traffic goes to the primary and the
-// variants beside it.
+// shareable reports whether some of a rule's traffic goes to the primary and the other
+// variants.
 func shareable(rule []dest) bool {
 	w := weights(rule)
 	return w["stable"]+w["canary"]+w["baseline"] > 0 && slices.ContainsFunc(rule, func(to dest) bool { return to.Name == "stable" })
@@ -222,8 +223,8 @@ func (d drawn) compare(was, is []dest) error {
 	return nil
 }
 
-// unweighted is the object without what may change: weights, and the destinations
-// of canary and baseline.
+// unweighted returns the object without the fields that may change: weights, and the
+// destinations of canary and baseline.
 func (d drawn) unweighted(o manifest.Object) map[string]any {
 	u := o.Clone()
 	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", d.list())

@@ -10,31 +10,33 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Routing says how the traffic of an application is shared. It is what
-// spec.trafficRouting says with everything filled in, and holds only what JSON can.
+// Routing describes how the traffic of an application is shared: spec.trafficRouting with
+// all defaults filled in. It can be encoded as JSON without loss.
 type Routing struct {
 	Method kubernetes.Method       `json:"method"`
 	Label  kubernetes.VariantLabel `json:"label"`
-	// Service is the name of the Service of the stable variant: for podselector the
-	// one whose selector is edited ("" is the first one), for httproute and grpcroute
-	// the backend whose traffic is shared.
+	// Service is the name of the stable variant's Service. For podselector it is the Service
+	// whose selector is edited ("" selects the application's first Service), for httproute
+	// and grpcroute the backend whose traffic is shared.
 	Service string `json:"service,omitempty"`
-	// Canary and Baseline are the names of the variants' Services, which httproute and
-	// grpcroute send traffic to; "" when there is no such variant.
+	// Canary and Baseline are the names of the variants' Services, the backends for
+	// httproute and grpcroute; "" if the variant has no Service.
 	Canary   string `json:"canary,omitempty"`
 	Baseline string `json:"baseline,omitempty"`
 
 	Istio *kubernetes.Istio     `json:"istio,omitempty"` // for istio
 	Route *kubernetes.HTTPRoute `json:"route,omitempty"` // for httproute and grpcroute
-	// NameRules: the cluster's routes can have rules with names, so that ours get one.
+	// NameRules is set if the cluster's Gateway API supports rule names. Added rules then
+	// get a name.
 	NameRules bool `json:"nameRules,omitempty"`
 }
 
-// writer is one method.
+// writer implements one routing method.
 type writer interface {
 	// find returns the indexes of the objects that route the traffic, at least one.
 	find(objects []manifest.Object) ([]int, error)
-	// edit puts shares, which are not Stable, into one of them. It may change u.
+	// edit writes the shares into one of these objects. It changes u. The shares are not
+	// Stable.
 	edit(u *unstructured.Unstructured, s Shares) error
 }
 
@@ -50,14 +52,14 @@ func (r Routing) writer() (writer, error) {
 	return nil, deploy.Errorf(deploy.Invalid, "traffic cannot be shared: spec.trafficRouting is incomplete for method %q", r.Method)
 }
 
-// Gateway reports whether the objects that route the traffic are routes of the
-// Gateway API, of which Judge tells whether they are in force.
+// Gateway reports whether the traffic is routed by Gateway API routes. Judge evaluates the
+// status of such routes.
 func (r Routing) Gateway() bool {
 	return r.Method == kubernetes.HTTPRouteMethod || r.Method == kubernetes.GRPCRouteMethod
 }
 
-// Routes returns those of objects that route the traffic, as they are. The error
-// is of kind deploy.Invalid when there is none, or not all that are named.
+// Routes returns the objects that route the traffic, unchanged. It returns an error of kind
+// deploy.Invalid if there is none, or if an object that the configuration names is missing.
 func (r Routing) Routes(objects []manifest.Object) ([]manifest.Object, error) {
 	w, err := r.writer()
 	if err != nil {
@@ -71,8 +73,8 @@ func (r Routing) Routes(objects []manifest.Object) ([]manifest.Object, error) {
 	return out, err
 }
 
-// Apply returns objects with the shares in those that route the traffic; the
-// others are the same, and with Stable shares all of them are. The error is of kind
+// Apply returns objects with the shares written into copies of the routing objects. The
+// other objects are returned as they are; with Stable shares all are. The error is of kind
 // deploy.Invalid and says what to change in Git.
 func (r Routing) Apply(objects []manifest.Object, s Shares) ([]manifest.Object, error) {
 	if s.Whole() {

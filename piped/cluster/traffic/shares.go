@@ -7,15 +7,15 @@ import (
 	"github.com/c785c783/piped/piped/config/kubernetes"
 )
 
-// Shares say how much of the traffic each variant gets, in percent: none is
-// negative, and they make 100.
+// Shares is the percentage of the traffic that each variant gets. Valid shares are not
+// negative and add up to 100.
 type Shares struct {
 	Primary  int `json:"primary"`
 	Canary   int `json:"canary"`
 	Baseline int `json:"baseline"`
 }
 
-// Stable are the shares that Git has: all traffic goes to the primary.
+// Stable returns the shares without a rollout: all traffic goes to the primary.
 func Stable() Shares { return Shares{Primary: 100} }
 
 // Whole reports whether the primary gets all the traffic.
@@ -34,7 +34,7 @@ func (s Shares) Of(v kubernetes.Variant) int {
 	return 0
 }
 
-// String returns the shares that are not 0, such as "canary 20%, primary 80%".
+// String returns the non-zero shares, such as "canary 20%, primary 80%".
 func (s Shares) String() string {
 	var parts []string
 	for _, v := range []kubernetes.Variant{kubernetes.Canary, kubernetes.Baseline, kubernetes.Primary} {
@@ -45,7 +45,7 @@ func (s Shares) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// check returns why the shares make no sense.
+// check returns an error if a share is negative or the shares do not add up to 100.
 func (s Shares) check() error {
 	if s.Primary < 0 || s.Canary < 0 || s.Baseline < 0 || s.Primary+s.Canary+s.Baseline != 100 {
 		return fmt.Errorf("primary %d, canary %d and baseline %d do not make 100", s.Primary, s.Canary, s.Baseline)

@@ -10,20 +10,22 @@ import (
 	"github.com/c785c783/piped/piped/config/kubernetes"
 )
 
-// dialect is how a kind of route writes its weighted destinations.
+// dialect describes how a kind of route represents its weighted destinations.
 type dialect struct {
-	// role tells whose a destination is; false when it is none of the variants'.
+	// role returns the variant that a destination belongs to, and false for destinations of
+	// no variant.
 	role func(destination map[string]any) (kubernetes.Variant, bool)
-	// become makes a destination of the primary one of a variant.
+	// become changes a destination of the primary into one of variant v.
 	become func(destination map[string]any, v kubernetes.Variant)
-	// port returns the destination's port, nil without one.
+	// port returns the destination's port, nil if it has none.
 	port func(destination map[string]any) any
-	// unset is the weight of one of n destinations without weight.
+	// unset returns the default weight of a destination in a rule with n destinations.
 	unset func(n int) int
-	// floor: weights that make 100 still do so afterwards, and what the variants get
-	// is rounded down. Otherwise weights grow where that is needed to be exact.
+	// floor keeps weights that add up to 100 at that sum and rounds down the weights of
+	// canary and baseline. Without it, weights are multiplied by 100 if the shares cannot
+	// be represented exactly otherwise.
 	floor bool
-	// most is the greatest weight there may be, 0 for any.
+	// most is the maximum weight of a destination, 0 for no limit.
 	most int
 }
 
@@ -31,13 +33,13 @@ type dialect struct {
 type part struct {
 	fields  map[string]any
 	weight  int
-	variant kubernetes.Variant // "" for a destination that is nobody's
-	pool    int                // the index of the primary's part whose traffic it shares
+	variant kubernetes.Variant // "" for a destination of no variant
+	pool    int                // canary and baseline: index of the primary's part to share with
 }
 
-// split returns the destinations of one rule with the weight of each of the
-// primary's divided among the variants. It returns nil when nothing of the rule's
-// traffic goes to the primary: then there is nothing to share.
+// split returns copies of a rule's destinations in which the weight of each of the primary's
+// destinations is divided among the variants. It returns nil if none of the rule's traffic
+// goes to a variant.
 func (d dialect) split(destinations []any, s Shares) ([]any, error) {
 	parts, err := d.parts(destinations)
 	if err != nil {
@@ -59,13 +61,13 @@ func (d dialect) split(destinations []any, s Shares) ([]any, error) {
 		case p.variant == kubernetes.Primary:
 			out = append(out, d.divide(parts, i, pools[i]*scale, s)...)
 		default:
-			out = append(out, p.fields) // divide has set its weight
+			out = append(out, p.fields) // divide sets its weight
 		}
 	}
 	return out, d.checkWeights(out)
 }
 
-// parts reads the destinations, with copies of their fields.
+// parts parses the destinations. The parts hold copies of their fields.
 func (d dialect) parts(destinations []any) ([]part, error) {
 	var parts []part
 	for i, v := range destinations {
@@ -92,8 +94,10 @@ func (d dialect) parts(destinations []any) ([]part, error) {
 	return parts, nil
 }
 
-// pool returns for each part of the primary the weight that the variants share, by
-// index: its own, and that of the variants' parts that Git has for the same port.
+// pool returns the weight that the variants share for each part of the primary, by index.
+// It is the part's own weight plus the weights of canary and baseline parts in Git with the
+// same port, which are added to the first part of the primary if none has their port. It
+// sets their field pool, and returns nil if the primary has no part.
 func (d dialect) pool(parts []part) map[int]int {
 	pools := map[int]int{}
 	first := -1
@@ -122,8 +126,8 @@ func (d dialect) pool(parts []part) map[int]int {
 	return pools
 }
 
-// scale returns what all weights are multiplied by. A pool that is all of the
-// rule's traffic gets the weight 100 instead.
+// scale returns the factor for all weights. If a single pool gets all of the rule's traffic,
+// scale sets its weight to 100 and returns 1.
 func (d dialect) scale(parts []part, pools map[int]int, s Shares) int {
 	others := 0
 	for _, p := range parts {
@@ -148,8 +152,9 @@ func (d dialect) scale(parts []part, pools map[int]int, s Shares) int {
 	return 1
 }
 
-// divide returns the destinations that share the weight of the primary's part i.
-// Where Git has one for a variant, that one gets its weight and stays where it is.
+// divide shares weight among the primary's part i and the other variants. It returns the
+// primary's destination and the added ones. A variant's destination that is already in Git
+// gets the share instead and keeps its position; further ones of the pool get weight 0.
 func (d dialect) divide(parts []part, i, weight int, s Shares) []any {
 	primary := parts[i].fields
 	out := []any{primary}
@@ -182,7 +187,8 @@ func (d dialect) divide(parts []part, i, weight int, s Shares) []any {
 
 var errNoWeight = errors.New("its weights would make 0, and all its requests would fail")
 
-// checkWeights refuses weights that the cluster would.
+// checkWeights returns an error for weights that the cluster would reject, and if all
+// weights are 0.
 func (d dialect) checkWeights(destinations []any) error {
 	total := 0
 	for _, v := range destinations {

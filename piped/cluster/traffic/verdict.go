@@ -8,19 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Verdict is what the gateways of a route say of it as it is now.
+// Verdict is the status that gateways report for the current generation of a route. If
+// neither Accepted nor Refused is set, at least one gateway has not processed it yet.
 type Verdict struct {
 	Accepted bool
-	// Refused: a gateway has looked at the route as it is now and will not do all of
-	// what it says. Without Accepted and Refused, one has not looked yet.
+	// Refused is set if a gateway has processed the current generation and does not apply
+	// all of it.
 	Refused bool
-	// Reason says which parent says what, for a person; "" when it is accepted.
+	// Reason is a human-readable text that names the parent and its condition; "" if the
+	// route is accepted.
 	Reason string
 }
 
-// Judge returns the verdict on a live route of the Gateway API. It is accepted when
-// for every parentRef the conditions Accepted and ResolvedRefs are True and none
-// says PartiallyInvalid, each for the generation the route has now.
+// Judge evaluates the status of a live Gateway API route. The route is accepted if for
+// every parentRef the conditions Accepted and ResolvedRefs are True for the route's current
+// generation, and PartiallyInvalid is not True.
 func Judge(route *unstructured.Unstructured) Verdict {
 	refs, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
 	answers, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
@@ -36,7 +38,7 @@ func Judge(route *unstructured.Unstructured) Verdict {
 				continue
 			}
 			answered = true
-			switch v := judgeParent(parent, answer, route.GetGeneration()); {
+			switch v := parentVerdict(parent, answer, route.GetGeneration()); {
 			case v.Refused:
 				return v
 			case !v.Accepted:
@@ -50,7 +52,7 @@ func Judge(route *unstructured.Unstructured) Verdict {
 	return pending
 }
 
-// parent is what a route is attached to.
+// parent identifies the object that a route is attached to, such as a Gateway listener.
 type parent struct {
 	group, kind, namespace, name, section string
 	port                                  int64
@@ -64,7 +66,7 @@ func parentOf(ref map[string]any, namespace string) parent {
 	}
 }
 
-// String names the parent for a person.
+// String returns a human-readable name of the parent.
 func (p parent) String() string {
 	name := p.kind + " " + p.namespace + "/" + p.name
 	if p.section != "" {
@@ -76,8 +78,9 @@ func (p parent) String() string {
 	return name
 }
 
-// judgeParent reads one parent's conditions.
-func judgeParent(p parent, answer map[string]any, generation int64) Verdict {
+// parentVerdict evaluates the conditions that one parent reports for a route of the given
+// generation.
+func parentVerdict(p parent, answer map[string]any, generation int64) Verdict {
 	conditions := map[string]map[string]any{}
 	list, _ := answer["conditions"].([]any)
 	for _, v := range list {

@@ -8,7 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestJudge: a route is in force when every parent says so, of the route as it is now.
+// TestJudge: a route is accepted when every parent reports so for the route's current
+// generation.
 func TestJudge(t *testing.T) {
 	const resolved = `{type: ResolvedRefs, status: "True", observedGeneration: 2, reason: ResolvedRefs, message: ok}`
 	const accepted = `{type: Accepted, status: "True", observedGeneration: 2, reason: Accepted, message: ok}`

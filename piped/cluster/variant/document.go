@@ -14,8 +14,8 @@ import (
 	"github.com/c785c783/piped/piped/config/kubernetes"
 )
 
-// patchDocuments changes the documents in the fields of an object that the patch's
-// root names. They stay texts.
+// patchDocuments applies a patch to documents that are embedded in string fields of an
+// object, for example app.yaml in a ConfigMap. The patch's DocumentRoot selects the fields.
 func patchDocuments(root *yaml.Node, p kubernetes.Patch) error {
 	at, err := parsePath(p.Target.DocumentRoot)
 	if err != nil {
@@ -38,7 +38,8 @@ func patchDocuments(root *yaml.Node, p kubernetes.Patch) error {
 	return nil
 }
 
-// patchText makes one change to a document that is a text.
+// patchText applies one operation to an embedded document and returns the new text. The
+// document must remain valid YAML or JSON.
 func patchText(text string, op kubernetes.PatchOp) (string, error) {
 	if op.Op == kubernetes.TextRegex {
 		return replaceText(text, op)
@@ -64,11 +65,11 @@ func patchText(text string, op kubernetes.PatchOp) (string, error) {
 	return changed, nil
 }
 
-// format is how documents are written.
+// format parses and serializes documents.
 type format interface {
 	read(text string) (*yaml.Node, error)
-	write(doc *yaml.Node) (string, error) // ends with a newline
-	like(text string) format              // with the layout of a text
+	write(doc *yaml.Node) (string, error) // the result ends with a newline
+	like(text string) format              // the format with the indentation of text
 }
 
 func formatOf(op kubernetes.PatchKind) format {
@@ -78,7 +79,7 @@ func formatOf(op kubernetes.PatchKind) format {
 	return yamlFormat{}
 }
 
-// yamlFormat keeps comments and the order of keys.
+// yamlFormat preserves comments and the order of keys.
 type yamlFormat struct{}
 
 func (f yamlFormat) like(string) format { return f }
@@ -95,7 +96,7 @@ func (yamlFormat) read(text string) (*yaml.Node, error) {
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("expected one YAML document, found more")
 	}
-	var content any // finds what the nodes alone do not tell, such as an alias of itself
+	var content any // decoding finds errors that parsing does not, such as a cyclic alias
 	if err := doc.Decode(&content); err != nil {
 		return nil, errors.New("not valid YAML: an alias, a merge or a tag in it cannot be followed")
 	}
@@ -116,8 +117,8 @@ func (yamlFormat) write(doc *yaml.Node) (string, error) {
 	return b.String(), nil
 }
 
-// jsonFormat keeps the order of keys, and how far lines are indented.
-type jsonFormat struct{ indent string } // "": all in one line
+// jsonFormat preserves the order of keys and the indentation.
+type jsonFormat struct{ indent string } // "": everything on one line
 
 var indentation = regexp.MustCompile(`\n([ \t]+)`)
 
@@ -138,7 +139,7 @@ func (jsonFormat) read(text string) (*yaml.Node, error) {
 	return readJSON(dec)
 }
 
-// readJSON reads the next value of valid JSON.
+// readJSON returns the decoder's next value as a node. The input must be valid JSON.
 func readJSON(dec *json.Decoder) (*yaml.Node, error) {
 	token, err := dec.Token()
 	if err != nil {
@@ -190,7 +191,7 @@ func (f jsonFormat) write(doc *yaml.Node) (string, error) {
 	return b.String() + "\n", nil
 }
 
-// writeJSON writes what readJSON has read.
+// writeJSON writes a node from readJSON as JSON on one line.
 func writeJSON(b *bytes.Buffer, n *yaml.Node) error {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -221,7 +222,7 @@ func writeJSON(b *bytes.Buffer, n *yaml.Node) error {
 		b.WriteByte(']')
 	default:
 		if n.Tag != "!!str" {
-			b.WriteString(n.Value) // null, true, false, or a number as it was written
+			b.WriteString(n.Value) // null, true, false, or a number as written in the input
 			return nil
 		}
 		enc := json.NewEncoder(b)

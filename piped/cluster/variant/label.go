@@ -9,11 +9,11 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Label is what tells the pods of a variant from those of the others.
+// Label is the label that distinguishes the pods of a variant from those of other variants.
 type Label struct{ Key, Value string }
 
-// Add puts the label into a workload's selector and pod template; what is no
-// workload stays as it is. It changes o.
+// Add sets the label in the selector and the pod template of o if it is a workload. It does
+// not change other objects.
 func (l Label) Add(o manifest.Object) error {
 	if !isWorkload(o) {
 		return nil
@@ -26,9 +26,9 @@ func (l Label) Add(o manifest.Object) error {
 	return nil
 }
 
-// Has reports whether a workload has the label in its selector and its pod
-// template, so that the selector takes no pods of another variant; and whether a
-// Service selects by it. Of other objects it is true.
+// Has reports whether a workload has the label in its selector and its pod template, so that
+// it does not select pods of another variant, or whether a Service has it in its selector.
+// For other objects it returns true.
 func (l Label) Has(o manifest.Object) bool {
 	has := func(path ...string) bool {
 		value, _, _ := unstructured.NestedString(o.Object, append(path, l.Key)...)
@@ -47,8 +47,8 @@ func labelPaths() [][]string {
 	return [][]string{{"spec", "selector", "matchLabels"}, {"spec", "template", "metadata", "labels"}}
 }
 
-// setField sets a field of an object; where a field on the way is no mapping, the
-// error points at the file.
+// setField sets a field of an object. If a parent field is not a mapping, it returns an error
+// that names the object's file.
 func setField(o manifest.Object, value any, path ...string) error {
 	if err := unstructured.SetNestedField(o.Object, value, path...); err != nil {
 		return deploy.Errorf(deploy.Invalid, "%s: %s %s cannot be made a variant: %w", o.Origin, o.GetKind(), o.GetName(), err)

@@ -13,7 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// nodeOf returns a value of JSON as nodes, keys in their order.
+// nodeOf converts a JSON value to a YAML node. It sorts the keys of mappings.
 func nodeOf(v any) *yaml.Node {
 	scalar := func(tag, value string) *yaml.Node {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}
@@ -48,7 +48,7 @@ func nodeOf(v any) *yaml.Node {
 	return nullNode()
 }
 
-// clone returns a copy that shares nothing with n but what its aliases stand for.
+// clone returns a deep copy of n. Aliases in the copy refer to the original anchors.
 func clone(n *yaml.Node) *yaml.Node {
 	c := *n
 	c.Content = make([]*yaml.Node, len(n.Content))
@@ -58,7 +58,8 @@ func clone(n *yaml.Node) *yaml.Node {
 	return &c
 }
 
-// contentOf returns an object of its nodes, which must hold what JSON holds.
+// contentOf converts a YAML node to the content of an object. It returns an error for values
+// that JSON cannot represent.
 func contentOf(root *yaml.Node) (map[string]any, error) {
 	datesAreTexts(root)
 	var content any
@@ -76,7 +77,7 @@ func contentOf(root *yaml.Node) (map[string]any, error) {
 	return m, nil
 }
 
-// datesAreTexts makes what YAML takes for dates the texts that they are in JSON.
+// datesAreTexts changes YAML timestamps below n to strings, because JSON has no timestamps.
 func datesAreTexts(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!timestamp" {
 		n.Tag = "!!str"
@@ -86,7 +87,8 @@ func datesAreTexts(n *yaml.Node) {
 	}
 }
 
-// likeJSON returns a decoded value as objects hold it.
+// likeJSON converts a decoded YAML value to the types of unstructured objects: int becomes
+// int64. It changes maps and lists in place.
 func likeJSON(v any) (any, error) {
 	switch v := v.(type) {
 	case map[string]any:

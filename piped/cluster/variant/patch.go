@@ -12,9 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// patch returns the objects with patches; those that no patch is for are not
-// copied. A patch without an object to change, and one that finds nothing there to
-// change, is refused.
+// patch returns the objects with the patches applied to copies; objects without a patch are
+// not copied. A patch whose target does not exist or whose path matches nothing is an error.
 func patch(objects []manifest.Object, patches []kubernetes.Patch) ([]manifest.Object, error) {
 	out := append([]manifest.Object(nil), objects...)
 	for i, p := range patches {
@@ -37,7 +36,7 @@ func patch(objects []manifest.Object, patches []kubernetes.Patch) ([]manifest.Ob
 	return out, nil
 }
 
-// checkPatches refuses patches of objects that are no part of the variant.
+// checkPatches returns an error for each patch whose target is not part of the variant.
 func (v Variant) checkPatches(copied []manifest.Object) error {
 	var problems []error
 	for i, p := range v.Patches {
@@ -78,7 +77,8 @@ func patchObject(o manifest.Object, p kubernetes.Patch) (manifest.Object, error)
 	return patched, nil
 }
 
-// patchNode makes the changes of ops to an object.
+// patchNode applies ops to an object and returns its new root. A text-regex operation works
+// on the object's YAML.
 func patchNode(root *yaml.Node, ops []kubernetes.PatchOp) (*yaml.Node, error) {
 	for i, op := range ops {
 		if op.Op != kubernetes.TextRegex {
@@ -107,7 +107,8 @@ func opError(i int, op kubernetes.PatchOp, err error) error {
 
 var errNothing = errors.New("nothing stands there")
 
-// change makes one change at a path to a document.
+// change applies one operation, other than text-regex, to a document. It returns errNothing
+// if the path matches nothing.
 func change(root *yaml.Node, op kubernetes.PatchOp) error {
 	p, err := parsePath(op.Path)
 	if err != nil {
@@ -137,15 +138,16 @@ func change(root *yaml.Node, op kubernetes.PatchOp) error {
 	return nil
 }
 
-// replace puts a value in the place of a node, whose comments stay.
+// replace overwrites a node with a copy of value and keeps the node's comments.
 func replace(n, value *yaml.Node) {
 	made := clone(value)
 	made.HeadComment, made.LineComment, made.FootComment = n.HeadComment, n.LineComment, n.FootComment
 	*n = *made
 }
 
-// add makes a value part of what is there: an item or, if it is a list itself, the
-// last items of a list, fields of a mapping, or the value of what is null.
+// add merges a value into a node. A list gets the value (or the items of a list value)
+// appended, a mapping gets the fields of a mapping value set, and null is replaced. Other
+// combinations are an error.
 func add(n, value *yaml.Node) error {
 	switch n = follow(n); {
 	case isNull(n):
@@ -164,7 +166,8 @@ func add(n, value *yaml.Node) error {
 	return nil
 }
 
-// replaceText replaces every match of a regular expression.
+// replaceText replaces every match of the regular expression op.Path by op.Value. It returns
+// an error if there is no match.
 func replaceText(text string, op kubernetes.PatchOp) (string, error) {
 	expr, err := regexp.Compile(op.Path)
 	if err != nil {

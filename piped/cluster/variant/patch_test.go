@@ -41,7 +41,7 @@ func TestParsePath(t *testing.T) {
 	}
 }
 
-// TestPatchText states what each change makes of a document.
+// TestPatchText: the document after each change.
 func TestPatchText(t *testing.T) {
 	const list = "a: # of all\n  - b: 1 # one\n  - b: 2\n    c: {b: 3}\n"
 	for _, c := range []struct {
@@ -83,8 +83,7 @@ func TestPatchText(t *testing.T) {
 	}
 }
 
-// TestAnchorThatIsRemoved: a document whose aliases would stand for nothing is
-// refused.
+// TestAnchorThatIsRemoved: a patch that leaves aliases without their anchor is refused.
 func TestAnchorThatIsRemoved(t *testing.T) {
 	_, err := patchText("a: &x 1\nb: *x\n", kubernetes.PatchOp{Op: kubernetes.YAMLRemove, Path: "$.a"})
 	if err == nil || !strings.Contains(err.Error(), "no document any more") {
@@ -92,8 +91,8 @@ func TestAnchorThatIsRemoved(t *testing.T) {
 	}
 }
 
-// FuzzPath: no text breaks the parser, and a path says the same however it is
-// written.
+// FuzzPath: no text makes the parser panic, and a parsed path keeps its meaning when
+// written and parsed again.
 func FuzzPath(f *testing.F) {
 	for _, text := range []string{"$", "$.a.'b.c'[0][*]..d", `$["a"]`, "$.'\\'"} {
 		f.Add(text)
@@ -105,7 +104,7 @@ func FuzzPath(f *testing.F) {
 		}
 		again, err := parsePath(written(p))
 		if err != nil || !reflect.DeepEqual(p, again) {
-			t.Errorf("%q is %+v, and written as %q %+v, %v", text, p, written(p), again, err)
+			t.Errorf("%q parses as %+v, but written as %q it parses as %+v, %v", text, p, written(p), again, err)
 		}
 	})
 }
@@ -125,8 +124,8 @@ func written(p path) string {
 	return b.String()
 }
 
-// FuzzPatch: whatever the object, the path and the value, a patch makes an object
-// that JSON holds and that is the same one, or an error.
+// FuzzPatch: for every object, path and value, a patch returns an error, or an object
+// with the same identity that is valid JSON.
 func FuzzPatch(f *testing.F) {
 	f.Add("a: 1", "$.a", "2", "", uint8(0))
 	f.Add(`{"a": [1, {"b": "c"}]}`, "$.a[*].b", `{"x": 1}`, "$.data.text", uint8(3))
@@ -153,6 +152,6 @@ func FuzzPatch(f *testing.F) {
 		if _, err := json.Marshal(made[0].Object); err != nil || manifest.Ref(made[0].Unstructured) != manifest.Ref(before.Unstructured) {
 			t.Errorf("made %v, %v", made[0].Object, err)
 		}
-		made[0].DeepCopy() // panics on what objects do not hold
+		made[0].DeepCopy() // panics on values that an object cannot contain
 	})
 }

@@ -10,16 +10,16 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// path is where in a document something stands, as in PipeCD: $ is the document,
-// .key or .'a key with dots' a field, [0] an item and [*] every item of a list,
-// ..key every field of that name at any depth. ['key'] is a field, too.
+// path selects nodes of a document, in the syntax of PipeCD: $ is the document; .key,
+// .'a key with dots' and ['key'] are fields; [0] is an item and [*] every item of a list;
+// ..key is every field of that name at any depth.
 type path []step
 
 // step is one part of a path.
 type step struct {
 	way   way
-	key   string // of byKey and deep
-	index int    // of byIndex
+	key   string // for byKey and deep
+	index int    // for byIndex
 }
 
 type way int
@@ -33,7 +33,7 @@ const (
 
 var errPath = errors.New("expected a path such as $.spec.template.spec.containers[0].image or $.data.'app.yaml'")
 
-// parsePath reads a path.
+// parsePath parses a path. Its errors wrap errPath.
 func parsePath(text string) (path, error) {
 	rest, ok := strings.CutPrefix(text, "$")
 	if !ok {
@@ -50,7 +50,7 @@ func parsePath(text string) (path, error) {
 	return p, nil
 }
 
-// parseStep reads the first step of a path's rest.
+// parseStep parses the first step of text and returns it with the remaining text.
 func parseStep(text string) (s step, rest string, err error) {
 	switch {
 	case strings.HasPrefix(text, ".."):
@@ -80,7 +80,7 @@ func parseStep(text string) (s step, rest string, err error) {
 	return s, rest, err
 }
 
-// parseKey reads a key, quoted or not.
+// parseKey parses a key, which may be quoted, and returns it with the remaining text.
 func parseKey(text string) (key, rest string, err error) {
 	if strings.HasPrefix(text, "'") || strings.HasPrefix(text, `"`) {
 		return parseQuoted(text)
@@ -95,7 +95,7 @@ func parseKey(text string) (key, rest string, err error) {
 	return text[:end], text[end:], nil
 }
 
-// parseQuoted reads a key between quotes; a backslash keeps what follows it.
+// parseQuoted parses a quoted key, in which a backslash escapes the next character.
 func parseQuoted(text string) (key, rest string, err error) {
 	var b strings.Builder
 	for i := 1; i < len(text); i++ {
@@ -110,8 +110,8 @@ func parseQuoted(text string) (key, rest string, err error) {
 	return "", "", errPath
 }
 
-// find returns what stands there in a document, in its order. With grow, fields
-// that are missing are added, as null.
+// find returns the matching nodes in document order. With grow, it adds missing fields with
+// value null.
 func (p path) find(root *yaml.Node, grow bool) []*yaml.Node {
 	found := []*yaml.Node{root}
 	for _, s := range p {
@@ -124,7 +124,7 @@ func (p path) find(root *yaml.Node, grow bool) []*yaml.Node {
 	return found
 }
 
-// follow returns what an alias stands for: a change of it is one of every alias.
+// follow resolves an alias to its anchor. A change of the result affects all its aliases.
 func follow(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -132,7 +132,8 @@ func follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// children returns where one step leads from a node.
+// children returns the nodes that one step selects below n. With grow, it adds a missing
+// field with value null, and turns null into a mapping.
 func (s step) children(n *yaml.Node, grow bool) (out []*yaml.Node) {
 	if grow && s.way == byKey && isNull(n) {
 		n.Kind, n.Tag, n.Value, n.Style = yaml.MappingNode, "!!map", "", 0
@@ -159,7 +160,7 @@ func (s step) children(n *yaml.Node, grow bool) (out []*yaml.Node) {
 	return out
 }
 
-// remove takes what stands there out of the document, and returns how much it was.
+// remove deletes the matching nodes and returns their number.
 func (p path) remove(root *yaml.Node) (removed int) {
 	if len(p) == 0 {
 		return 0
@@ -194,7 +195,8 @@ func (s step) removeFrom(n *yaml.Node) (removed int) {
 	return removed
 }
 
-// field returns where a mapping's key is, -1 if nowhere; its value follows it.
+// field returns the index of a key in m.Content, -1 if it is missing. The value's index is
+// one higher.
 func field(m *yaml.Node, key string) int {
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		if k := follow(m.Content[i]); k.Kind == yaml.ScalarNode && k.Value == key {
@@ -204,8 +206,7 @@ func field(m *yaml.Node, key string) int {
 	return -1
 }
 
-// mappings returns a node and what is below it, as far as they are mappings, the
-// outer ones first. It follows no alias.
+// mappings returns all mappings at or below n, outer ones first. It does not follow aliases.
 func mappings(n *yaml.Node) (out []*yaml.Node) {
 	if n.Kind == yaml.MappingNode {
 		out = append(out, n)
@@ -216,7 +217,7 @@ func mappings(n *yaml.Node) (out []*yaml.Node) {
 	return out
 }
 
-// setKey sets a field of a mapping, and returns its value.
+// setKey sets a field of a mapping and returns value.
 func setKey(m *yaml.Node, key string, value *yaml.Node) *yaml.Node {
 	if at := field(m, key); at >= 0 {
 		m.Content[at+1] = value

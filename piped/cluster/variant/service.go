@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Services returns the Services that createService makes for pods that are not
-// copied, those of the primary: copies of what Make would copy.
+// Services returns only the Service copies that createService adds for the variant. It is
+// for the primary, whose workloads are not copied.
 func (v Variant) Services(objects []manifest.Object) ([]manifest.Object, error) {
 	services, err := selectServices(objects, selected(objects, v.Workloads), v)
 	if err != nil {
@@ -23,8 +23,8 @@ func (v Variant) Services(objects []manifest.Object) ([]manifest.Object, error) 
 
 func isService(o manifest.Object) bool { return o.GetAPIVersion() == "v1" && o.GetKind() == "Service" }
 
-// selectServices returns the Services that are to be copied: the one that is named,
-// and without a name every one that selects pods of the workloads.
+// selectServices returns the Services to copy: those named v.Service or, if that is "", every
+// Service that selects pods of the workloads. It returns an error if there is none.
 func selectServices(objects, workloads []manifest.Object, v Variant) (out []manifest.Object, err error) {
 	name := v.Service
 	for _, o := range objects {
@@ -44,14 +44,14 @@ func selectServices(objects, workloads []manifest.Object, v Variant) (out []mani
 	return nil, deploy.Errorf(deploy.Invalid, "createService: the application has no Service that selects the pods of its workloads: add one, or leave createService out")
 }
 
-// Reached reports whether a Service selects the pods of one of the workloads among
-// objects, as they are.
+// Reached reports whether a Service selects the pods of a workload among objects. Unlike
+// selectServices, it does not ignore the variant label.
 func Reached(service manifest.Object, objects []manifest.Object) bool {
 	return slices.ContainsFunc(objects, func(o manifest.Object) bool { return isWorkload(o) && selects(service, o, "") })
 }
 
-// selects reports whether a Service selects the pods of a workload, whichever variant
-// of them.
+// selects reports whether a Service selects the pods of a workload in its namespace. It
+// ignores the label variantKey, so the variant of the pods does not matter.
 func selects(service, workload manifest.Object, variantKey string) bool {
 	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 	labels, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "template", "metadata", "labels")
@@ -63,9 +63,9 @@ func selects(service, workload manifest.Object, variantKey string) bool {
 	return len(selector) > 0 && service.GetNamespace() == workload.GetNamespace()
 }
 
-// private makes a copy of a Service one of its own inside the cluster: it asks for
-// no address or port that the first one has, and selects by the label. One without
-// an address (headless) stays so.
+// private turns the copy of a Service into a ClusterIP Service that selects by label. It
+// removes addresses and node ports that belong to the original. A headless Service remains
+// headless.
 func private(made manifest.Object, label Label) error {
 	spec, ok := made.Object["spec"].(map[string]any)
 	if !ok {

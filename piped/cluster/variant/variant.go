@@ -11,31 +11,31 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Variant says what is made of an application's objects.
+// Variant describes how a variant is created from an application's objects.
 type Variant struct {
-	Name   kubernetes.Variant // for messages
-	Suffix string             // behind the names of its objects, after a dash
+	Name   kubernetes.Variant // for error messages
+	Suffix string             // appended to the names of the copies, after a dash
 	Label  Label
 
-	Workloads []kubernetes.Reference // of which it is; empty: every Deployment
+	Workloads []kubernetes.Reference // the workloads to copy; empty: every Deployment
 	Replicas  kubernetes.Replicas
-	// Live are the numbers of pods of workloads on which Git does not decide, by
-	// deploy.ObjectRef.Key: those that an autoscaler scales.
+	// Live is the current number of pods of workloads that an autoscaler scales, by
+	// deploy.ObjectRef.Key. It takes precedence over the number in Git.
 	Live map[string]int32
 
 	CreateService bool
-	Service       string // the Service to copy; "": every one that selects a workload
+	Service       string // the Service to copy; "": every Service that selects a workload
 	Patches       []kubernetes.Patch
 }
 
-// Make returns the variant's objects: ConfigMaps and Secrets, Services, workloads.
-// Objects are all those of the application, resolved.
+// Make returns the variant's objects in the order ConfigMaps and Secrets, Services,
+// workloads. The argument holds all rendered objects of the application.
 func (v Variant) Make(objects []manifest.Object) ([]manifest.Object, error) {
 	declared, err := Workloads(objects, v.Workloads)
 	if err != nil {
 		return nil, err
 	}
-	pods := map[string]int32{} // what is declared, not what is patched, counts
+	pods := map[string]int32{} // by the declared replicas, before patches
 	for _, w := range declared {
 		if pods[manifest.Ref(w.Unstructured).Key()], err = v.pods(w); err != nil {
 			return nil, err
@@ -63,8 +63,8 @@ func (v Variant) Make(objects []manifest.Object) ([]manifest.Object, error) {
 	return made, errors.Join(err, v.checkFree(made, objects))
 }
 
-// checkFree refuses copies whose names the application's own objects have: the one
-// would be made of the other, and removed with the variant.
+// checkFree returns an error for each copy that has the name of an application's object.
+// Such a copy would overwrite the object, and removing the variant would delete it.
 func (v Variant) checkFree(made, objects []manifest.Object) error {
 	own := map[deploy.ObjectRef]manifest.Object{}
 	for _, o := range objects {
@@ -80,7 +80,8 @@ func (v Variant) checkFree(made, objects []manifest.Object) error {
 	return errors.Join(problems...)
 }
 
-// copyAll makes the objects of what they are copies of.
+// copyAll returns renamed copies of the given objects, in this order. The workloads' copies
+// use the copies of configs and services; pods holds their replicas by key of the original.
 func (v Variant) copyAll(configs, services, workloads []manifest.Object, pods map[string]int32) (out []manifest.Object, err error) {
 	var problems []error
 	add := func(o manifest.Object, make func(manifest.Object) error) {
@@ -109,8 +110,8 @@ func (v Variant) copyAll(configs, services, workloads []manifest.Object, pods ma
 	return out, errors.Join(problems...)
 }
 
-// rename returns a copy of an object under the variant's name. What Helm is told to
-// keep is kept once, not its copy as well.
+// rename returns a copy of an object with the variant's name. It removes the annotation
+// helm.sh/resource-policy, so that the copy is deleted even if the original is kept.
 func (v Variant) rename(o manifest.Object) manifest.Object {
 	made := o.Clone()
 	made.SetName(v.name(o.GetName()))
@@ -123,8 +124,8 @@ func (v Variant) rename(o manifest.Object) manifest.Object {
 
 func (v Variant) name(of string) string { return of + "-" + v.Suffix }
 
-// limit returns how long a name of the kind may be: that of a Service is a DNS label,
-// and that of a StatefulSet is, with a hash behind it, a label of its pods.
+// limit returns the maximum length of a name of the kind. The name of a Service is a DNS
+// label. The name of a StatefulSet, followed by a hash, is a label value of its pods.
 func limit(kind string) int {
 	switch kind {
 	case "Service":

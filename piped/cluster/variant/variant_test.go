@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is wanted")
 
-// options is a Variant as a case writes it.
+// options is a Variant in the format of the cases.
 type options struct {
 	Name          kubernetes.Variant     `yaml:"name"`
 	Suffix        string                 `yaml:"suffix"`
@@ -31,7 +31,7 @@ type options struct {
 	Patches       []kubernetes.Patch     `yaml:"patches"`
 }
 
-// variant returns the Variant, with defaults for what a case leaves out.
+// variant returns the Variant, with defaults for omitted fields.
 func (o options) variant() Variant {
 	return Variant{
 		Name: o.Name, Suffix: o.Suffix, Label: Label{Key: "pipecd.dev/variant", Value: string(o.Name)},
@@ -39,8 +39,8 @@ func (o options) variant() Variant {
 	}
 }
 
-// TestMake: each file of testdata/make holds a variant, an application, and the
-// objects or the error that come of it. The application's objects stay as they are.
+// TestMake: each file of testdata/make contains a variant, an application, and the
+// resulting objects or error. The application's objects must not change.
 func TestMake(t *testing.T) {
 	files, err := filepath.Glob("testdata/make/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -77,7 +77,7 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// outcome is what came of a case as the file that it should hold.
+// outcome returns the result of a case in the format of its last file.
 func outcome(t *testing.T, made []manifest.Object, err error) txtar.File {
 	t.Helper()
 	if err != nil {
@@ -97,7 +97,8 @@ func outcome(t *testing.T, made []manifest.Object, err error) txtar.File {
 	return txtar.File{Name: "want.yaml", Data: []byte(b.String())}
 }
 
-// compare compares the last file with what came, which is what it returns then.
+// compare compares the last file with the result, and returns the files with the result
+// in its place.
 func compare(t *testing.T, files []txtar.File, got txtar.File) []txtar.File {
 	t.Helper()
 	var want txtar.File
@@ -146,7 +147,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestPods states how many pods a variant has, by PipeCD's vectors but for one:
+// TestPods: the number of pods of a variant, by PipeCD's test vectors with one exception:
 // without spec.replicas the option counts.
 func TestPods(t *testing.T) {
 	for _, c := range []struct {
@@ -188,10 +189,10 @@ func TestLabel(t *testing.T) {
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
 		o := parse(t, "app.yaml", []byte("{apiVersion: apps/v1, kind: "+kind+", metadata: {name: web}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web, pipecd.dev/variant: primary}}}}}"))[0]
 		if label.Has(o) {
-			t.Errorf("a %s has the label before", kind)
+			t.Errorf("a %s has the label before it is set", kind)
 		}
 		if err := label.Add(o); err != nil || !label.Has(o) {
-			t.Errorf("a %s does not have the label then: %v", kind, err)
+			t.Errorf("a %s does not have the label after it is set: %v", kind, err)
 		}
 		want := map[string]any{"app": "web", "pipecd.dev/variant": "primary"}
 		spec := o.Object["spec"].(map[string]any)

@@ -11,9 +11,9 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Workloads returns those of the objects that the references of spec.workloads
-// name, every Deployment if there are none, in their order. A reference that names
-// nothing, and a kind that can have no variant, is refused.
+// Workloads returns the objects that the references of spec.workloads match, in the order of
+// objects; without references, every Deployment. A reference that matches nothing or has a
+// kind that supports no variants is an error.
 func Workloads(objects []manifest.Object, refs []kubernetes.Reference) ([]manifest.Object, error) {
 	for _, r := range orDeployments(refs) {
 		if !slices.Contains(kubernetes.VariantKinds(), r.Kind) {
@@ -26,7 +26,7 @@ func Workloads(objects []manifest.Object, refs []kubernetes.Reference) ([]manife
 	return selected(objects, refs), nil
 }
 
-// selected is Workloads, whatever the kinds.
+// selected is Workloads without the checks.
 func selected(objects []manifest.Object, refs []kubernetes.Reference) (out []manifest.Object) {
 	for _, o := range objects {
 		if slices.ContainsFunc(orDeployments(refs), func(r kubernetes.Reference) bool { return names(r, o) }) {
@@ -36,7 +36,7 @@ func selected(objects []manifest.Object, refs []kubernetes.Reference) (out []man
 	return out
 }
 
-// orDeployments is what spec.workloads stands for.
+// orDeployments returns refs, or a reference to every Deployment if refs is empty.
 func orDeployments(refs []kubernetes.Reference) []kubernetes.Reference {
 	if len(refs) == 0 {
 		return []kubernetes.Reference{{Kind: "Deployment"}}
@@ -60,7 +60,7 @@ func isWorkload(o manifest.Object) bool {
 	return gvk.Group == "apps" && (gvk.Kind == "Deployment" || gvk.Kind == "StatefulSet" || gvk.Kind == "DaemonSet")
 }
 
-// pods returns how many pods the variant of a workload has.
+// pods returns the number of replicas for the variant's copy of a workload.
 func (v Variant) pods(workload manifest.Object) (int32, error) {
 	if live, ok := v.Live[manifest.Ref(workload.Unstructured).Key()]; ok {
 		return v.Replicas.Of(live), nil
@@ -92,7 +92,8 @@ func usedConfigs(objects, workloads []manifest.Object) (out []manifest.Object) {
 	return out
 }
 
-// renameUsed has a workload's copy use the copies of what it uses.
+// renameUsed changes the references in a workload's copy to the copies of configs and, for a
+// StatefulSet's serviceName, of services.
 func (v Variant) renameUsed(workload manifest.Object, configs, services []manifest.Object) {
 	copied := func(kind, name string) bool {
 		return slices.ContainsFunc(slices.Concat(configs, services), func(o manifest.Object) bool {
@@ -109,12 +110,13 @@ func (v Variant) renameUsed(workload manifest.Object, configs, services []manife
 		return
 	}
 	if name, _, _ := unstructured.NestedString(workload.Object, "spec", "serviceName"); copied("Service", name) {
-		_ = unstructured.SetNestedField(workload.Object, v.name(name), "spec", "serviceName") // spec is a mapping: it was read from it
+		_ = unstructured.SetNestedField(workload.Object, v.name(name), "spec", "serviceName") // cannot fail: spec is a mapping
 	}
 }
 
-// ownVolumes has the volumes of a StatefulSet's copy go with it, unless it says
-// itself what becomes of them: nobody has an interest in a variant's data.
+// ownVolumes makes Kubernetes delete the volumes of a StatefulSet's copy together with it,
+// because a variant's data is not needed afterwards. It does nothing if the StatefulSet has
+// a persistentVolumeClaimRetentionPolicy.
 func ownVolumes(made manifest.Object) error {
 	if made.GetKind() != "StatefulSet" {
 		return nil

@@ -29,17 +29,17 @@ type Resource struct {
 	schema.GroupVersionResource
 	Namespace string // "" watches all, and is the only choice for cluster-scoped resources
 	Selector  string // label selector; "" watches all
-	Metadata  bool   // watch metadata only; objects are then PartialObjectMetadata
+	Metadata  bool   // watch only metadata; objects are then PartialObjectMetadata
 
-	// Typed, when set, is an object of the resource's Go type, which has a
-	// protobuf form. Objects are then of that type, without fields unknown to it, and
-	// cost a fraction of unstructured ones.
+	// Typed, when set, is an object of the resource's Go type, which must have a protobuf
+	// form. Cached objects are then of that type, without fields unknown to it. Decoding
+	// them costs a fraction of decoding unstructured ones.
 	Typed runtime.Object
 
-	// Transform reduces an object before it is cached. The result must have object
-	// metadata with namespace, name and resource version (MetaOf). It must return an
-	// object that it has reduced already as it is. Cached is the cached older state of
-	// the object, nil without one.
+	// Transform reduces an object before it is cached. The result must have object metadata
+	// with namespace, name and resource version (MetaOf). Transform must return an already
+	// reduced object unchanged. cached is the cached older state of the object, nil without
+	// one.
 	Transform func(obj, cached any) (any, error)
 	// Indexes are the index functions of Watch.ByIndex.
 	Indexes cache.Indexers
@@ -48,8 +48,8 @@ type Resource struct {
 	StateChanged func()
 }
 
-// Handler acts on an object by its key, after any event; the object may be gone. It must
-// be idempotent. After an error it is called again with exponential backoff.
+// Handler reconciles the object of a key after any event; the object may no longer exist. It
+// must be idempotent. After an error it is called again with exponential backoff.
 type Handler func(ctx context.Context, key types.NamespacedName) error
 
 // Controller caches resources of a cluster and calls handlers when objects change. There
@@ -65,8 +65,8 @@ type Controller struct {
 
 	mu      sync.Mutex
 	watches map[string]*Watch
-	pending []func(context.Context) // to be started by Run
-	ended   context.Context         // that of Run, when it has ended
+	pending []func(context.Context) // functions that Run starts
+	ended   context.Context         // the context of Run after it has ended, nil before
 	added   chan struct{}
 }
 
@@ -75,8 +75,8 @@ func New(c *cluster.Cluster) *Controller {
 	return &Controller{cluster: c, log: c.Logger(), watches: map[string]*Watch{}, added: make(chan struct{}, 1)}
 }
 
-// Run runs the informers and handlers in use, and those that come into use later, until
-// ctx ends. It returns nil after running handlers have returned; their queues are dropped.
+// Run runs the informers and handlers, including those added later, until ctx ends. It
+// returns nil after all running handlers have returned, and drops the keys in their queues.
 // Call it once.
 func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
@@ -87,7 +87,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			for _, start := range c.end(ctx) { // they release what they hold
+			for _, start := range c.end(ctx) { // they release their resources
 				running.Go(func() { start(ctx) })
 			}
 			return nil
@@ -96,7 +96,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// end returns what Run has not run. Go calls later functions itself, with ctx.
+// end makes Go call later functions with the ended ctx, and returns those that Run has not
+// started.
 func (c *Controller) end(ctx context.Context) []func(context.Context) {
 	c.mu.Lock()
 	c.ended = ctx
@@ -104,8 +105,8 @@ func (c *Controller) end(ctx context.Context) []func(context.Context) {
 	return c.takePending()
 }
 
-// Go adds f to what Run runs. After Run has ended, f is called with a context that has ended,
-// too, so that it releases what it holds.
+// Go makes Run call f in a goroutine. After Run has ended, Go itself calls f in a goroutine
+// with the ended context, so that f can release its resources.
 func (c *Controller) Go(f func(context.Context)) {
 	c.mu.Lock()
 	ended := c.ended
@@ -123,6 +124,7 @@ func (c *Controller) Go(f func(context.Context)) {
 	}
 }
 
+// takePending removes and returns the functions that Run has to start.
 func (c *Controller) takePending() []func(context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,8 +138,8 @@ func (r Resource) id() string {
 	return fmt.Sprintf("%s %q %s metadata=%t typed=%t", r.GroupVersionResource, r.Namespace, r.Selector, r.Metadata, r.Typed != nil)
 }
 
-// Watch returns the watch of a resource, and starts it on first use. The transform and
-// indexes of the first use stay in force.
+// Watch returns the shared watch of a resource, started on first use. The Transform, Indexes
+// and StateChanged of the first use apply.
 func (c *Controller) Watch(r Resource) (*Watch, error) {
 	id := r.id()
 	c.mu.Lock()
@@ -161,6 +163,7 @@ func (c *Controller) Watch(r Resource) (*Watch, error) {
 	return w, nil
 }
 
+// newWatch returns a watch whose informer has not been started.
 func (c *Controller) newWatch(r Resource) (*Watch, error) {
 	w := &Watch{resource: r, controller: c, handlers: map[string]keyQueue{}, badSince: c.cluster.Now(), done: make(chan struct{})}
 	var err error
@@ -178,7 +181,7 @@ func (c *Controller) newWatch(r Resource) (*Watch, error) {
 	return w, nil
 }
 
-// transform calls the resource's Transform.
+// transform calls the Transform of the resource with the cached older state of the object.
 func (w *Watch) transform(obj any) (any, error) {
 	var cached any
 	if name, err := cache.ObjectToName(obj); err == nil {
@@ -187,7 +190,7 @@ func (w *Watch) transform(obj any) (any, error) {
 	return w.resource.Transform(obj, cached)
 }
 
-// keyQueue holds the keys for which a handler is due.
+// keyQueue contains the keys for which a handler has to be called.
 type keyQueue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 // Watch is one watched resource of a cluster.
@@ -247,12 +250,12 @@ func (w *Watch) Enqueue(name string, key types.NamespacedName) {
 
 // work calls h for the keys of q until ctx ends.
 func (w *Watch) work(ctx context.Context, name string, q keyQueue, h Handler) {
-	defer q.ShutDown() // ctx may have ended before AfterFunc is registered
+	defer q.ShutDown() // in case ctx ended before AfterFunc was registered
 	stop := context.AfterFunc(ctx, q.ShutDown)
 	defer stop()
 	for {
 		key, closed := q.Get()
-		if closed || ctx.Err() != nil { // a queue that is shut down still returns its keys
+		if closed || ctx.Err() != nil { // a queue that was shut down still returns its keys
 			return
 		}
 		if err := h(ctx, key); err != nil && ctx.Err() == nil {
@@ -266,7 +269,7 @@ func (w *Watch) work(ctx context.Context, name string, q keyQueue, h Handler) {
 	}
 }
 
-// Filled waits until the cache has held everything that the cluster had. It returns
+// Filled waits until the cache has once contained all objects of the cluster. It returns
 // errEnded after End, and an error of kind Unavailable when ctx ends first.
 func (w *Watch) Filled(ctx context.Context) error {
 	select {

@@ -99,7 +99,7 @@ func (l *env) remove(t *testing.T, name string) {
 	}
 }
 
-// calls records which values a handler saw, "-" for an object that is gone.
+// calls records the values that a handler saw, "-" for a deleted object.
 type calls struct {
 	mu   sync.Mutex
 	seen []string
@@ -185,7 +185,8 @@ func TestASlowHandlerDelaysNoOther(t *testing.T) {
 		clustertest.Eventually(t, "slow is busy", func() bool { return len(begun) == 1 })
 	}
 	close(release)
-	// What came while the handler was busy is one call more, with the last state.
+	// All changes while the handler was busy result in one more call, with the last
+	// state.
 	clustertest.Eventually(t, "slow caught up", func() bool { return len(slow.list()) == 2 })
 	if diff := cmp.Diff([]string{"a=3", "a=3"}, slow.list()); diff != "" {
 		t.Errorf("slow (-want +got):\n%s", diff)
@@ -280,17 +281,17 @@ func TestWatchKeepsWhatItIsTold(t *testing.T) {
 		t.Errorf("found %v, %v", found, err)
 	}
 	if gone := w.Get(types.NamespacedName{Namespace: l.ns, Name: "none"}); gone != nil {
-		t.Errorf("found %v, which is not there", gone)
+		t.Errorf("found %v, which does not exist", gone)
 	}
 	stop()
 	l.put(t, "a", "3")
 	if k, ok := w.Get(types.NamespacedName{Namespace: l.ns, Name: "a"}).(*kept); !ok || k.value != "1" {
-		t.Errorf("a stopped controller still follows: %+v", k)
+		t.Errorf("a stopped controller still watches: %+v", k)
 	}
 }
 
-// TestRunEndsAfterTheHandlersThatRun: a stop tells them, waits for them, and calls
-// none again, whatever is queued and whatever they return.
+// TestRunEndsAfterTheHandlersThatRun: a stop cancels the running handlers, waits for
+// them, and calls no handler again, whatever is queued and whatever they return.
 func TestRunEndsAfterTheHandlersThatRun(t *testing.T) {
 	l := newEnv(t)
 	w, err := l.Watch(Resource{GroupVersionResource: configMaps, Selector: l.selector()})
@@ -347,7 +348,8 @@ func TestAClusterThatCannotBeReachedIsWatchedInVain(t *testing.T) {
 	}
 }
 
-// TestAnEndedWatchIsStartedAnew: what used it may use the resource again.
+// TestAnEndedWatchIsStartedAnew: a component that used an ended watch may watch the
+// resource again.
 func TestAnEndedWatchIsStartedAnew(t *testing.T) {
 	l := newEnv(t)
 	resource := Resource{GroupVersionResource: configMaps, Selector: l.selector(), Namespace: l.ns}
@@ -381,8 +383,8 @@ func TestAnEndedWatchIsStartedAnew(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfAnEndedController: handlers that are added when Run is about to end, or
-// has ended, leave no goroutine.
+// TestNothingIsLeftOfAnEndedController: handlers that are added when Run is about to end,
+// or has ended, must leave no goroutine.
 func TestNothingIsLeftOfAnEndedController(t *testing.T) {
 	l := newEnv(t)
 	w, err := l.Watch(Resource{GroupVersionResource: configMaps, Namespace: l.ns, Metadata: true})

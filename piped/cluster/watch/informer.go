@@ -26,9 +26,9 @@ const (
 	maxReconnectDelay = 5 * time.Second
 )
 
-// newInformer returns an informer that has not been started. It never resyncs: a handler
-// that must run without an event is enqueued. Ended is called with the result of each
-// request.
+// newInformer returns an informer that has not been started. It never resyncs; a caller that
+// needs a handler to run without an event calls Watch.Enqueue. ended is called with the
+// result of each request, and with ErrDisconnected when a watch ends.
 func newInformer(c *cluster.Cluster, r Resource, ended func(context.Context, error)) (cache.SharedIndexInformer, error) {
 	from, err := sourceOf(c, r)
 	if err != nil {
@@ -53,7 +53,8 @@ func newInformer(c *cluster.Cluster, r Resource, ended func(context.Context, err
 }
 
 // retryUnanswered repeats a request while the API server does not answer. The reflector's
-// own backoff grows to a minute, for which the cache would stay stale after an outage.
+// own backoff grows to one minute, and the cache would stay stale for that time after an
+// outage.
 func retryUnanswered[T any](ctx context.Context, ended func(context.Context, error), request func() (T, error)) (T, error) {
 	for delay := minReconnectDelay; ; delay = min(2*delay, maxReconnectDelay) {
 		answer, err := request()
@@ -71,14 +72,15 @@ func retryUnanswered[T any](ctx context.Context, ended func(context.Context, err
 	}
 }
 
-// unanswered reports whether a request failed without an answer of a server.
+// unanswered reports whether a request failed without a response from a server.
 func unanswered(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
 		utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 }
 
-// notifyingWatch is a watch that calls over when it ends.
+// notifyingWatch is a watch that calls over when the reflector stops it, which it also does
+// after the connection has ended.
 type notifyingWatch struct {
 	watch.Interface
 	over func()
@@ -89,7 +91,8 @@ func (f notifyingWatch) Stop() {
 	f.over()
 }
 
-// source is what an informer lists and watches.
+// source lists and watches the objects of a resource for an informer. client shows the
+// informer which list semantics are supported.
 type source struct {
 	client  any
 	example runtime.Object
@@ -97,6 +100,8 @@ type source struct {
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
+// sourceOf returns the source of a resource in the form that r requests: typed, metadata
+// only or unstructured.
 func sourceOf(c *cluster.Cluster, r Resource) (source, error) {
 	switch {
 	case r.Typed != nil:
@@ -113,6 +118,7 @@ func sourceOf(c *cluster.Cluster, r Resource) (source, error) {
 	}, resource.Watch}, nil
 }
 
+// typedSource returns a source of objects of the Go type r.Typed.
 func typedSource(c *cluster.Cluster, r Resource) (source, error) {
 	client, err := c.GroupClient(r.GroupVersion())
 	if err != nil {
@@ -129,9 +135,10 @@ func typedSource(c *cluster.Cluster, r Resource) (source, error) {
 	}}, nil
 }
 
-// untyped hides the type of some errors of a watch that streams the initial state: on a
-// refused connection or too many requests the reflector would sleep for up to a minute
-// and ignore the end of its context. After any other error its sleep can be ended.
+// untyped hides the type of certain errors of a watch that streams the initial state. On a
+// refused connection or too many requests, the reflector would sleep for up to one minute
+// and ignore the end of its context. For an error of any other type it stops sleeping when
+// its context ends.
 func untyped(err error, o metav1.ListOptions) error {
 	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if initial && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {

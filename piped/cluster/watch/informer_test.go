@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAClusterThatWasAwayForLongIsFoundSoon: it is asked again and again, no less often
-// than every few seconds.
+// TestAClusterThatWasAwayForLongIsFoundSoon: an unreachable cluster is retried at least
+// every few seconds, however long the outage lasts.
 func TestAClusterThatWasAwayForLongIsFoundSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back, failures := time.Now().Add(10*time.Minute), 0

@@ -13,18 +13,18 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// lifecyclePrefix, with the name of a life cycle, is its finalizer on an object, and the
-// annotation that records that Create has succeeded.
+// lifecyclePrefix and the name of a life cycle form its finalizer, and the annotation that
+// records the success of Create.
 const lifecyclePrefix = "lifecycle.pipecd.dev/"
 
 // Lifecycle manages something outside of an object from the object's creation to its
-// deletion. Its methods get the cached object, which must have finalizers and annotations.
-// They must be idempotent: they are called again after an error, and after a crash before
-// the success was recorded.
+// deletion. Its methods receive the cached object, which must contain finalizers and
+// annotations. They must be idempotent: they are called again after an error, and after a
+// crash before the success was recorded.
 type Lifecycle interface {
-	// Create is called until it has succeeded, which is recorded on the object: no
-	// later start of the agent calls it again. The finalizer is set before the first
-	// call, so that Remove follows even a Create that failed.
+	// Create is called until it has succeeded. The success is recorded on the object, so no
+	// later start of the agent calls it again. The finalizer is set before the first call,
+	// so that Remove is called even if Create failed.
 	Create(ctx context.Context, obj metav1.Object) error
 	// Update is called after Create, after every change of the object, and once
 	// after each start.
@@ -34,24 +34,25 @@ type Lifecycle interface {
 	Remove(ctx context.Context, obj metav1.Object) error
 }
 
-// HandleLifecycle adds a life cycle as the handler of that name (see Handle). Every object
-// of the watch gets a finalizer, so the watch should have a Selector, and before a name is
-// given up its finalizers must be removed. It is for resources that a program embedding
-// this package manages outside of objects; rollouts are watched by plain handlers.
+// HandleLifecycle adds a life cycle as the handler of that name (see Handle). It sets a
+// finalizer on every object of the watch. The watch should therefore have a Selector, and
+// the finalizers of a name that is no longer used must be removed. It is for resources that
+// a program embedding this package manages outside of objects; rollouts are watched by plain
+// handlers.
 func (w *Watch) HandleLifecycle(name string, l Lifecycle) error {
 	h := &lifecycle{Lifecycle: l, watch: w, mark: lifecyclePrefix + name}
 	return w.Handle(name, h.reconcile)
 }
 
-// lifecycle is a Lifecycle on a watch.
+// lifecycle calls a Lifecycle for the objects of a watch.
 type lifecycle struct {
 	Lifecycle
 	watch *Watch
 	mark  string // finalizer and annotation
 }
 
-// reconcile takes an object one step further. The write to the object triggers the next
-// call.
+// reconcile performs the next step for an object. The step writes to the object, and the
+// event of that write triggers the step after it.
 func (h *lifecycle) reconcile(ctx context.Context, key types.NamespacedName) error {
 	obj, ok := h.watch.Get(key).(metav1.Object)
 	if !ok {
@@ -65,10 +66,10 @@ func (h *lifecycle) reconcile(ctx context.Context, key types.NamespacedName) err
 	case !deleting && held && created:
 		return h.Update(ctx, obj)
 	}
-	// Create and Remove are not decided by a cache, which may be stale.
+	// Create and Remove require the live state, because the cache may be stale.
 	live, err := h.live(ctx, obj)
 	if err != nil || live == nil || live.ResourceVersion != obj.GetResourceVersion() {
-		return err // the event of the newer state follows
+		return err // a newer state has its own event
 	}
 	switch {
 	case deleting:

@@ -18,8 +18,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// life is a Lifecycle that records its calls, without one that says what the
-// call before said.
+// life is a Lifecycle that records its calls, without repetitions of the previous call.
 type life struct {
 	mu   sync.Mutex
 	seen []string
@@ -64,8 +63,8 @@ func (l *life) await(t *testing.T, last string) []string {
 
 func newLife() *life { return &life{fail: map[string]int{}} }
 
-// live has life cycles run on the lab's ConfigMaps as an agent that was started
-// does, until stop is called.
+// live runs life cycles on the environment's ConfigMaps, as an agent does after its
+// start, until stop is called.
 func (l *env) live(t *testing.T, lives map[string]*life) (stop func()) {
 	t.Helper()
 	l.Controller = New(l.cluster)
@@ -81,7 +80,7 @@ func (l *env) live(t *testing.T, lives map[string]*life) (stop func()) {
 	return l.run(t)
 }
 
-// change changes the value of a ConfigMap, and nothing else.
+// change changes only the value of a ConfigMap.
 func (l *env) change(t *testing.T, name, value string) {
 	t.Helper()
 	_, err := l.cluster.Typed().CoreV1().ConfigMaps(l.ns).Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":{"value":"`+value+`"}}`), metav1.PatchOptions{})
@@ -90,7 +89,7 @@ func (l *env) change(t *testing.T, name, value string) {
 	}
 }
 
-// finalizers returns those of a ConfigMap, "gone" if there is none.
+// finalizers returns the finalizers of a ConfigMap, "gone" if it does not exist.
 func (l *env) finalizers(t *testing.T, name string) []string {
 	t.Helper()
 	found, err := l.cluster.Typed().CoreV1().ConfigMaps(l.ns).Get(t.Context(), name, metav1.GetOptions{})
@@ -116,7 +115,7 @@ func same(t *testing.T, what string, want, got []string) {
 	}
 }
 
-// TestLifecycle follows one object from its creation to its end, while each method
+// TestLifecycle follows one object from its creation to its deletion, while each method
 // fails at first.
 func TestLifecycle(t *testing.T) {
 	l, one := newEnv(t), newLife()
@@ -134,8 +133,8 @@ func TestLifecycle(t *testing.T) {
 	same(t, "another one of the name", []string{"create a=3", "update a=3"}, one.await(t, "update a=3"))
 }
 
-// TestLifecyclesHoldAnObjectTogether: each has its own memory, and one that fails
-// keeps the object and disturbs no other.
+// TestLifecyclesHoldAnObjectTogether: each life cycle has its own memory. One that fails
+// keeps the object, and does not affect the others.
 func TestLifecyclesHoldAnObjectTogether(t *testing.T) {
 	l, one, two := newEnv(t), newLife(), newLife()
 	stop := l.live(t, map[string]*life{"one": one, "two": two})
@@ -158,12 +157,12 @@ func TestLifecyclesHoldAnObjectTogether(t *testing.T) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	if len(one.seen) > 0 {
-		t.Errorf("the first one has let it go, and then saw %q", one.seen)
+		t.Errorf("the first life cycle released the object, and then saw %q", one.seen)
 	}
 }
 
-// TestLifecycleGoesOnAfterARestart: what was created is not created again, and what
-// was deleted meanwhile is removed.
+// TestLifecycleGoesOnAfterARestart: after a restart, an existing object is not created
+// again, and an object deleted meanwhile is removed.
 func TestLifecycleGoesOnAfterARestart(t *testing.T) {
 	l, one := newEnv(t), newLife()
 	stop := l.live(t, map[string]*life{"one": one})
@@ -181,8 +180,8 @@ func TestLifecycleGoesOnAfterARestart(t *testing.T) {
 	l.awaitGone(t, "a")
 }
 
-// TestLifecycleDecidesOnTheNewestState: what happens once does not happen because a
-// cache lags behind.
+// TestLifecycleDecidesOnTheNewestState: a lagging cache must not repeat a call that may
+// happen only once.
 func TestLifecycleDecidesOnTheNewestState(t *testing.T) {
 	l, one := newEnv(t), newLife()
 	stop := l.live(t, map[string]*life{"one": one})
@@ -193,17 +192,17 @@ func TestLifecycleDecidesOnTheNewestState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The cache of the stopped controller stays as it is, whatever happens.
+	// The cache of the stopped controller no longer changes.
 	h := &lifecycle{Lifecycle: one, watch: w, mark: "lifecycle.pipecd.dev/other"}
 	key := types.NamespacedName{Namespace: l.ns, Name: "a"}
 	l.change(t, "a", "2")
 	if err := h.reconcile(t.Context(), key); err != nil || len(one.seen) > 0 {
-		t.Errorf("on an old state: %v, calls %q", err, one.seen)
+		t.Errorf("for an outdated state: %v, calls %q", err, one.seen)
 	}
 	same(t, "held by", []string{"lifecycle.pipecd.dev/one"}, l.finalizers(t, "a"))
 	obj := w.Get(key).(metav1.Object)
 	if err := h.patch(t.Context(), obj, map[string]any{"finalizers": []string{h.mark}, "resourceVersion": obj.GetResourceVersion()}); !deploy.IsKind(err, deploy.Conflict) {
-		t.Errorf("a change of an old state: %v", err)
+		t.Errorf("a change of an outdated state: %v", err)
 	}
 	if err := h.release(t.Context(), obj); err != nil {
 		t.Errorf("release what is not held: %v", err)
@@ -211,10 +210,10 @@ func TestLifecycleDecidesOnTheNewestState(t *testing.T) {
 	l.put(t, "a", "3") // without any finalizer
 	l.remove(t, "a")
 	if err := errors.Join(h.reconcile(t.Context(), key), h.release(t.Context(), obj), h.patch(t.Context(), obj, map[string]any{})); err != nil || len(one.seen) > 0 {
-		t.Errorf("of what is gone: %v, calls %q", err, one.seen)
+		t.Errorf("for a deleted object: %v, calls %q", err, one.seen)
 	}
 	l.put(t, "a", "4")
 	if err := errors.Join(h.reconcile(t.Context(), key), h.release(t.Context(), obj)); err != nil || len(one.seen) > 0 {
-		t.Errorf("of another one of the name: %v, calls %q", err, one.seen)
+		t.Errorf("for another object with the same name: %v, calls %q", err, one.seen)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
-// An outage of the cluster is one line in the log, not one for each kind and one for the
-// Lease, and so is the next one.
+// TestAnOutageIsLoggedOnce: each outage of the cluster is one line in the log, not one for
+// each kind and one for the Lease.
 func TestAnOutageIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -11,16 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// How the whole cluster is tried again after that was forbidden: the right may be granted
-// after the agent has started.
+// Attempts to watch the whole cluster after the API server has forbidden it: the right may
+// be granted while the agent runs.
 const (
 	widenInterval = 5 * time.Minute
 	widenTimeout  = time.Minute // bounds the first fill
 )
 
-// Scope watches a namespaced resource in the whole cluster or, while the API server forbids
-// that, in each covered namespace. Its methods are those of Watch, for all its watches. It
-// is safe for concurrent use.
+// Scope watches a namespaced resource in the whole cluster or, if the API server forbids
+// that, in each covered namespace. Its methods correspond to those of Watch, for all its
+// watches. It is safe for concurrent use.
 type Scope struct {
 	controller *Controller
 	resource   Resource
@@ -33,6 +33,7 @@ type Scope struct {
 	handlers    map[string]Handler
 }
 
+// Scope returns the Scope of a resource. It watches nothing before Start.
 func (c *Controller) Scope(r Resource) *Scope {
 	s := &Scope{controller: c, resource: r, namespaces: map[string]bool{}, watches: map[string]*Watch{}, handlers: map[string]Handler{}}
 	s.resource.StateChanged = s.onStateChange
@@ -143,7 +144,7 @@ func (s *Scope) ByIndex(index, value string) (found []any, err error) {
 	return found, nil
 }
 
-// State is Watch.State of the first watch that does not follow the cluster.
+// State is Watch.State of any watch that does not follow the cluster, nil if all do.
 func (s *Scope) State() (since time.Time, err error) {
 	for _, w := range s.all() {
 		if since, err := w.State(); err != nil {
@@ -176,7 +177,8 @@ func (s *Scope) FilledIn(ctx context.Context, namespace string) error {
 	})
 }
 
-// filled waits for watches, and for their successors when one was ended.
+// filled waits for the watches that the function returns, and again for those that replaced
+// them if one was ended.
 func (s *Scope) filled(ctx context.Context, watches func() []*Watch) error {
 	for {
 		var err error
@@ -191,8 +193,8 @@ func (s *Scope) filled(ctx context.Context, watches func() []*Watch) error {
 	}
 }
 
-// onStateChange replaces the watch of the whole cluster by those of the covered namespaces
-// if it is forbidden.
+// onStateChange replaces the watch of the whole cluster by one for each covered namespace if
+// the API server forbids it. It then tries periodically to return to the whole cluster.
 func (s *Scope) onStateChange() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,7 +233,7 @@ func (s *Scope) widenPeriodically(ctx context.Context) {
 }
 
 // widen replaces the watches of namespaces by one of the whole cluster, if the agent may
-// watch it, as soon as that is filled. It reports whether it did.
+// watch it and as soon as its cache is filled. It reports whether it did.
 func (s *Scope) widen(ctx context.Context) bool {
 	_, err := s.controller.cluster.Metadata().Resource(s.resource.GroupVersionResource).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

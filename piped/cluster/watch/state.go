@@ -17,9 +17,10 @@ var (
 	errEnded        = errors.New("the watch was given up")
 )
 
-// State returns nil while the cache follows the cluster. Otherwise it returns why it does
-// not, and since when: since the connection ended, the first request failed or the watch
-// was created. A connection that ends is normal, and is re-established at once.
+// State returns nil while the cache follows the cluster. Otherwise it returns the reason,
+// and since when: since the connection ended, since the first request failed or, for a cache
+// that was never filled, since the watch was created. A connection that ends is normal, and
+// is re-established at once.
 func (w *Watch) State() (since time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -32,10 +33,10 @@ func (w *Watch) State() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// Synced reports whether the cache has held everything that the cluster had.
+// Synced reports whether the cache has once contained all objects of the cluster.
 func (w *Watch) Synced() bool { return w.informer.HasSynced() }
 
-// noteRequest records the result of a request to list or to watch.
+// noteRequest records the result of a list or watch request for State.
 func (w *Watch) noteRequest(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // the agent stops
@@ -49,14 +50,14 @@ func (w *Watch) noteRequest(ctx context.Context, err error) {
 	w.bad = err
 	w.mu.Unlock()
 	if unanswered(err) {
-		w.logFailure(ctx, nil, err) // which the reflector does not see
+		w.logFailure(ctx, nil, err) // retryUnanswered hides it from the reflector
 	}
 	if changed && w.resource.StateChanged != nil {
 		w.resource.StateChanged()
 	}
 }
 
-// notifyFilled calls StateChanged when the cache is filled.
+// notifyFilled calls StateChanged once the cache is filled.
 func (w *Watch) notifyFilled(ctx context.Context) {
 	select {
 	case <-w.informer.HasSyncedChecker().Done():
@@ -65,8 +66,9 @@ func (w *Watch) notifyFilled(ctx context.Context) {
 	}
 }
 
-// Notify calls f with the cached object before and after each change, nil where it does not
-// exist, and once for every existing object. Calls are sequential; f must return at once.
+// Notify calls f with the cached object before and after each change, nil if it does not
+// exist then, and initially once for every existing object. Calls are sequential. f must
+// return at once.
 func (w *Watch) Notify(f func(before, after any)) error {
 	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { f(nil, obj) }, UpdateFunc: f, DeleteFunc: func(obj any) {

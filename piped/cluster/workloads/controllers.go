@@ -16,13 +16,14 @@ import (
 	"github.com/c785c783/piped/piped/cluster/rollout"
 )
 
-// The Lease by which the replicas of kube-controller-manager elect their leader.
+// controllerLease is the Lease by which the replicas of kube-controller-manager elect their
+// leader.
 var controllerLease = types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "kube-controller-manager"}
 
 var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
-// How long the Lease is cached: one that was read, and one that does not exist or may not
-// be read.
+// How long a read of the Lease is cached: leaseMissing if it does not exist or the agent may
+// not read it, otherwise leaseFresh.
 const (
 	leaseFresh   = 900 * time.Millisecond
 	leaseMissing = 5 * time.Minute
@@ -36,16 +37,17 @@ type lease struct {
 
 	mu   sync.Mutex
 	last rollout.Lease
-	err  error     // why last is unknown
-	good time.Time // both are cached until then
+	err  error     // the error of the last read
+	good time.Time // last and err are cached until then
 }
 
 func newLease(c *cluster.Cluster) *lease {
 	return &lease{cluster: c, name: controllerLease, now: time.Now}
 }
 
-// read returns the Lease, at most leaseFresh old. One that does not exist or may not be
-// read has no renewal, and is read again after leaseMissing.
+// read returns the Lease, or the error of reading it, at most leaseFresh old. A Lease that
+// does not exist or may not be read is returned as the zero Lease and cached for
+// leaseMissing.
 func (l *lease) read(ctx context.Context) (rollout.Lease, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +76,8 @@ func (l *lease) read(ctx context.Context) (rollout.Lease, error) {
 	return l.last, l.err
 }
 
-// timeOf returns a time of the Lease's spec by the agent's clock, zero if it is missing.
+// timeOf returns a time in the spec of the Lease by the agent's clock, zero if it is missing
+// or malformed.
 func (l *lease) timeOf(live *unstructured.Unstructured, field string) time.Time {
 	text, _, _ := unstructured.NestedString(live.Object, "spec", field)
 	at, err := time.Parse(time.RFC3339Nano, text)

@@ -29,7 +29,7 @@ import (
 const (
 	FillTimeout = 5 * time.Second // bounds the wait for the first fill of a cache
 
-	podLimit        = 500 // pods read to explain one rollout
+	podLimit        = 500 // pods read of one workload
 	eventPods       = 5   // pods whose events are read
 	eventsPerObject = 200
 )
@@ -53,7 +53,7 @@ var (
 	}
 )
 
-// Resource returns the resource of a kind that has rollouts.
+// Resource returns the resource of a kind that has rollouts, the zero value for other kinds.
 func Resource(kind string) schema.GroupVersionResource { return workloadResources[kind] }
 
 var replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
@@ -69,14 +69,14 @@ type Object struct {
 type ReplicaSet struct {
 	metav1.ObjectMeta
 	revision   rollout.Revision
-	owner      string // subscription key of the controller
+	owner      string // subscription key of its controller
 	Deployment string // the controller's name, if it is a Deployment
 }
 
 // Observer watches the workloads of one cluster for package rollout: those with the
-// application label, and all ReplicaSets, which do not carry it. Its caches hold what
-// decides a rollout. Where the agent has no right to watch the whole cluster, it watches
-// the namespaces of Follow, Subscribe and Cached. It is safe for concurrent use.
+// application label, and all ReplicaSets, which do not carry it. Its caches contain only
+// what decides a rollout. Where the agent may not watch the whole cluster, it watches the
+// namespaces passed to Follow, Subscribe and Cached. It is safe for concurrent use.
 type Observer struct {
 	cluster    *cluster.Cluster
 	controller *watch.Controller
@@ -85,7 +85,7 @@ type Observer struct {
 	sets      *watch.Scope
 
 	mu      sync.Mutex
-	wake    map[string]map[*func()]bool // by kind, namespace and name of the workload
+	wake    map[string]map[*func()]bool // callbacks by subscription key
 	watched map[string]*watch.Scope     // the started scopes of workloads, by kind
 	changed func(application string, w rollout.Workload)
 
@@ -94,7 +94,7 @@ type Observer struct {
 
 var _ rollout.Observer = (*Observer)(nil)
 
-// NewObserver returns an observer whose caches run in controller.
+// NewObserver returns an Observer whose caches run in controller.
 func NewObserver(c *cluster.Cluster, controller *watch.Controller) *Observer {
 	o := &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*watch.Scope{}, workloads: map[string]*watch.Scope{}}
 	for kind, gvr := range workloadResources {
@@ -122,8 +122,9 @@ func (o *Observer) Cluster() *cluster.Cluster { return o.cluster }
 // Controllers implements rollout.Observer.
 func (o *Observer) Controllers(ctx context.Context) (rollout.Lease, error) { return o.lease.read(ctx) }
 
-// Follow adds the namespaces of these objects to those that are watched where the agent
-// may not watch the whole cluster. It starts no watch by itself.
+// Follow adds the namespaces of those objects that have rollouts to the watched ones. They
+// matter only where the agent may not watch the whole cluster. Follow starts no watch of a
+// kind that is not in use.
 func (o *Observer) Follow(objects []deploy.ObjectRef) error {
 	for _, ref := range objects {
 		w := o.workloads[ref.Kind]
@@ -142,7 +143,8 @@ func (o *Observer) Follow(objects []deploy.ObjectRef) error {
 	return nil
 }
 
-// Watch returns the watch of a kind, started on first use.
+// Watch returns the watch of a kind, started on first use. It returns an error of kind
+// Invalid for a kind without rollouts.
 func (o *Observer) Watch(kind string) (*watch.Scope, error) {
 	w := o.workloads[kind]
 	if w == nil {
@@ -167,7 +169,7 @@ func (o *Observer) WatchReplicaSets() (*watch.Scope, error) {
 		return nil, err
 	}
 	return o.sets, o.sets.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
-		// A deleted ReplicaSet shows in the status of its Deployment.
+		// A deleted ReplicaSet needs no notification: it changes the Deployment's status.
 		if set, ok := o.sets.Get(key).(*ReplicaSet); ok {
 			o.notify(set.owner)
 		}
@@ -206,6 +208,7 @@ func (o *Observer) Subscribe(ref deploy.ObjectRef, wake func()) (cancel func(), 
 	return cancel, nil
 }
 
+// notify calls the callbacks that are subscribed to a workload.
 func (o *Observer) notify(key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -214,6 +217,7 @@ func (o *Observer) notify(key string) {
 	}
 }
 
+// subscription returns the key of a workload in Observer.wake.
 func subscription(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
 // Cached implements rollout.Observer.
@@ -255,7 +259,7 @@ func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snap
 	return s, nil
 }
 
-// Application returns the value of the application label of a watched Deployment.
+// Application returns the application label of a cached Deployment, "" if it is not cached.
 func (o *Observer) Application(key types.NamespacedName) string {
 	w, err := o.Watch(rollout.KindDeployment)
 	if err != nil {
@@ -267,9 +271,9 @@ func (o *Observer) Application(key types.NamespacedName) string {
 	return ""
 }
 
-// Evaluate evaluates a record by a cached snapshot and, if that would end it, by a
-// confirmed one. It returns the verdict and the snapshot that decided; an end has the time
-// of the first snapshot that showed it. Pods are not evaluated.
+// Evaluate evaluates a record on a cached snapshot and, if the verdict needs it, on a
+// confirmed one. It returns the last verdict and its snapshot. If the record has ended,
+// CompletedAt is the time of the first snapshot that showed the end. Pods are not read.
 func (o *Observer) Evaluate(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot, policy rollout.Policy, now func() time.Time) (rollout.Verdict, rollout.Snapshot, error) {
 	s.PodsRead = true
 	cachedAt := now()
@@ -315,7 +319,7 @@ func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Sna
 	if w.Kind != rollout.KindDeployment {
 		return s, nil
 	}
-	// Without a resource version the API server reads from a quorum.
+	// A list without a resource version is a quorum read.
 	list, err := o.cluster.Dynamic().Resource(replicaSets).Namespace(rec.Workload.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.Selector})
 	if err != nil {
 		return s, o.cluster.Classify(fmt.Errorf("list the ReplicaSets of %s: %w", rec.Workload, err))
@@ -336,8 +340,9 @@ func (o *Observer) namespaceGone(ctx context.Context, name string) bool {
 	return apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil
 }
 
-// Pods implements rollout.Observer: the pods of the ReplicaSet that rolls out, the
-// terminating pods of the workload, and the events of some that are not ready.
+// Pods implements rollout.Observer. It returns the pods of the ReplicaSet that rolls out (of
+// the workload for other kinds), the terminating pods of the workload, and the events of up
+// to eventPods pods that are not ready.
 func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) ([]corev1.Pod, []corev1.Event, error) {
 	if s.Workload == nil {
 		return nil, nil, nil
@@ -369,8 +374,8 @@ func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snaps
 	return pods, events, err
 }
 
-// NewPods implements rollout.Observer. It fails for a workload with more than podLimit
-// pods.
+// NewPods implements rollout.Observer. It returns an error for a workload with more than
+// podLimit pods.
 func (o *Observer) NewPods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) ([]corev1.Pod, error) {
 	if s.Workload == nil {
 		return nil, nil
@@ -385,7 +390,7 @@ func (o *Observer) NewPods(ctx context.Context, rec deploy.Rollout, s rollout.Sn
 	return rollout.NewPods(list.Items, rec, s), nil
 }
 
-// pods reads the pods that a workload selects.
+// pods reads up to podLimit pods that the workload selects.
 func (o *Observer) pods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) (*corev1.PodList, error) {
 	list, err := o.cluster.Typed().CoreV1().Pods(rec.Workload.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: s.Workload.Selector, Limit: podLimit})
@@ -428,7 +433,7 @@ func (o *Observer) events(ctx context.Context, namespace, uid string) ([]corev1.
 	return list.Items, nil
 }
 
-// keepWorkload reduces a workload to an Object.
+// keepWorkload is the Transform of workloads: it reduces one to an Object.
 func keepWorkload(obj, before any) (any, error) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
@@ -445,7 +450,7 @@ func keepWorkload(obj, before any) (any, error) {
 	return obj, nil
 }
 
-// keepSet reduces a ReplicaSet to the cached form.
+// keepSet is the Transform of ReplicaSets: it reduces one to a ReplicaSet of this package.
 func keepSet(obj, before any) (any, error) {
 	set, ok := obj.(*appsv1.ReplicaSet)
 	if !ok {
@@ -473,7 +478,8 @@ func (o *Observer) OnChange(f func(application string, w rollout.Workload)) {
 	o.changed = f
 }
 
-// handleChanges calls the function of OnChange for the workloads of a kind.
+// handleChanges registers the callback of OnChange for the workloads of a kind, and adds the
+// kind to the caches that Of and Stale read.
 func (o *Observer) handleChanges(kind string, w *watch.Scope) error {
 	o.mu.Lock()
 	o.watched[kind] = w
@@ -483,8 +489,8 @@ func (o *Observer) handleChanges(kind string, w *watch.Scope) error {
 		return nil
 	}
 	return w.Handle("health", func(_ context.Context, key types.NamespacedName) error {
-		// The health of an application in trouble is evaluated periodically, which is how
-		// the deletion of its workloads shows.
+		// A deletion needs no call: the health of an application that is not healthy is
+		// also evaluated periodically.
 		if kept, ok := w.Get(key).(*Object); ok {
 			changed(kept.Application, kept.Workload)
 		}
@@ -521,7 +527,8 @@ func (o *Observer) Of(application string) (found []*Object) {
 	return found
 }
 
-// Stale reports whether a cache of workloads does not follow the cluster at present.
+// Stale reports whether the cache of any started workload kind does not follow the cluster
+// at present.
 func (o *Observer) Stale() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -534,8 +541,8 @@ func (o *Observer) Stale() bool {
 }
 
 // StageObserver is the Observer of stages. While an agent with another store manages the
-// cluster it returns an error of kind Unavailable, so that no stage decides by the changes
-// of that agent.
+// cluster, Cached and Confirm return an error of kind Unavailable, so that no stage decides
+// by the changes of that agent.
 type StageObserver struct{ *Observer }
 
 // Cached implements rollout.Observer.

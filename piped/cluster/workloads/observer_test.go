@@ -18,9 +18,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestObserved: what an Observer shows of each kind of workload, its ReplicaSets,
-// pods and events is what its rollout ends by. Which change ends how is tested
-// where stages run.
+// TestObserved: what an Observer reads of each kind of workload, its ReplicaSets, pods
+// and events is enough to decide the end of its rollout. The results of individual
+// changes are tested with the stages.
 func TestObserved(t *testing.T) {
 	const d, s, ds = rollout.KindDeployment, rollout.KindStatefulSet, rollout.KindDaemonSet
 	first := workloadstest.Text(d, "web:1", "replicas: 3")
@@ -75,7 +75,7 @@ func TestObserved(t *testing.T) {
 	}
 }
 
-// blockPods lets no more pods be made than there are.
+// blockPods prevents the creation of further pods.
 func blockPods(t *testing.T, l *workloadstest.Env) {
 	_, err := l.Typed().CoreV1().ResourceQuotas(l.Namespace).Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "pods"},
@@ -86,7 +86,7 @@ func blockPods(t *testing.T, l *workloadstest.Env) {
 	}
 }
 
-// slowly has the pods of a workload take a time until they are ready.
+// slowly delays the readiness of a workload's pods.
 func slowly(workload, delay string) string {
 	return strings.Replace(workload, "labels: {app: web}}, spec", "labels: {app: web}, annotations: {devcluster.piped.dev/ready-delay: "+delay+"}}, spec", 1)
 }
@@ -115,10 +115,10 @@ func TestNothingIsDecidedWhileTheAPIServerIsDown(t *testing.T) {
 	}
 }
 
-// TestInterruptedWaitsMarkOnce ends the wait again and again in the middle of
-// rollouts, while a scaler flaps, and goes on from what was stored. The pods take
-// longer to be ready than the first wait lasts, so that none ends before it is
-// interrupted; each further wait is longer, for a busy machine reads slowly.
+// TestInterruptedWaitsMarkOnce repeatedly interrupts the wait in the middle of rollouts,
+// while a scaler flaps, and resumes from the stored record. The pods take longer to
+// become ready than the first wait lasts, so that every rollout is interrupted. Each
+// further wait is longer, because a busy machine reads slowly.
 func TestInterruptedWaitsMarkOnce(t *testing.T) {
 	t.Parallel()
 	l := workloadstest.New(t)

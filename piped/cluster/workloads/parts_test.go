@@ -8,8 +8,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRolloutsTellTheirParts: of each kind of workload, with pods that are slow to
-// become ready, and of a rollout that goes back to a template that was there before.
+// TestRolloutsTellTheirParts: for each kind of workload, with pods that become ready
+// slowly, and for a rollout back to an earlier template, the record contains the times of
+// scheduling, pulling and readiness.
 func TestRolloutsTellTheirParts(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{rollout.KindDeployment, rollout.KindStatefulSet, rollout.KindDaemonSet} {

@@ -12,13 +12,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// step looks at one record, asks further where the answer needs it, and stores
-// what came out.
+// step evaluates one record and stores the result. It reads pods and a confirmed snapshot if
+// the verdict requests them.
 func (w *waiter) step(ctx context.Context, t *track) error {
 	now := w.now()
-	s, err := w.look(ctx, t, now)
+	s, err := w.snapshot(ctx, t, now)
 	if err != nil {
-		return w.blind(ctx, t, err)
+		return w.postpone(ctx, t, err)
 	}
 	askedPods, readAt := false, w.now()
 	cached, cachedAt := Verdict{}, readAt
@@ -31,7 +31,7 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 		case v.NeedConfirm:
 			cached = v
 			if s, err = w.confirm(ctx, t, s); err != nil {
-				return w.blind(ctx, t, err)
+				return w.postpone(ctx, t, err)
 			}
 			readAt = w.now()
 		case v.Record.Phase == deploy.RolloutIntent:
@@ -41,20 +41,22 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 				v.Record.CompletedAt = v.EndedAt(cached, cachedAt, readAt)
 				v.Record = Measured(ctx, w.req.Observer, v.Record, s)
 			}
-			return w.settle(ctx, t, v)
+			return w.accept(ctx, t, v)
 		}
 	}
 }
 
-// look returns the cached snapshot, or asks the API server when it is time to.
-func (w *waiter) look(ctx context.Context, t *track, now time.Time) (Snapshot, error) {
+// snapshot returns the cached snapshot. It returns a confirmed one instead if the cluster
+// did not answer the last request, if none was read for pollInterval, or if the apply is not
+// known to have happened.
+func (w *waiter) snapshot(ctx context.Context, t *track, now time.Time) (Snapshot, error) {
 	if t.blind || !now.Before(t.confirmBy) || t.rec.Phase == deploy.RolloutIntent {
 		return w.confirm(ctx, t, Snapshot{})
 	}
 	return w.req.Observer.Cached(ctx, t.rec)
 }
 
-// confirm reads the snapshot again from the API server; what pods said stays.
+// confirm reads a snapshot from the API server and copies the troubles of the pods from s.
 func (w *waiter) confirm(ctx context.Context, t *track, s Snapshot) (Snapshot, error) {
 	fresh, err := w.req.Observer.Confirm(ctx, t.rec)
 	if err != nil {
@@ -67,8 +69,8 @@ func (w *waiter) confirm(ctx context.Context, t *track, s Snapshot) (Snapshot, e
 	return fresh, nil
 }
 
-// readPods adds to s why its pods do not become ready. Pods that cannot be read
-// only make the answer shorter.
+// readPods adds the troubles of the pods to s. It reads the pods at most once per PodsAfter,
+// unless the verdict could end the rollout. If they cannot be read, s remains without them.
 func (w *waiter) readPods(ctx context.Context, t *track, s *Snapshot, v Verdict) {
 	now := w.now()
 	if t.podsAt.IsZero() || v.NeedConfirm || v.Mark || now.Sub(t.podsAt) >= w.req.Policy.PodsAfter {
@@ -77,20 +79,21 @@ func (w *waiter) readPods(ctx context.Context, t *track, s *Snapshot, v Verdict)
 			return
 		}
 		t.troubles, t.podsAt = Explain(pods, events, now.Add(s.Skew)), now
-		soften(t.troubles, pods, s.Workload)
+		demote(t.troubles, pods, s.Workload)
 		t.stopping, t.stopped = stoppingPods(pods)
 		t.stopped = t.stopped.Add(-s.Skew)
 	}
 	s.Troubles, s.Stopping, s.StoppingUntil, s.PodsRead = t.troubles, t.stopping, t.stopped, true
 }
 
-// templateGenerationLabel holds, at a DaemonSet's pod, the number that the
-// DaemonSet's annotation appsv1.DeprecatedTemplateGeneration holds of the newest.
+// templateGenerationLabel is the pod label with the template generation of a DaemonSet's
+// pod. The annotation appsv1.DeprecatedTemplateGeneration of the DaemonSet contains the
+// newest generation.
 const templateGenerationLabel = "pod-template-generation"
 
-// soften takes the troubles of pods that are about to be replaced, whatever their
-// state, for such as heal by waiting: they are not the rollout's.
-func soften(troubles []Trouble, pods []corev1.Pod, w *Workload) {
+// demote clears Hard in the troubles of pods that the controller is about to replace in any
+// state: they do not concern the rollout.
+func demote(troubles []Trouble, pods []corev1.Pod, w *Workload) {
 	for i := range troubles {
 		at := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == troubles[i].Pod })
 		if at >= 0 && outdated(&pods[at], w) {
@@ -99,15 +102,16 @@ func soften(troubles []Trouble, pods []corev1.Pod, w *Workload) {
 	}
 }
 
-// outdated reports whether a pod is of an older revision that its workload replaces
-// without waiting for it. Of a Deployment only new pods are looked at.
+// outdated reports whether a pod has an older revision and its controller replaces it
+// without waiting for it to become ready. It returns false for Deployments, because
+// Observer.Pods returns only their new and their terminating pods.
 func outdated(pod *corev1.Pod, w *Workload) bool {
 	revision := pod.Labels[revisionLabel(w)]
 	return w.Kind != KindDeployment && !w.Ordered && w.UpdateRevision != "" && revision != "" && revision != w.UpdateRevision
 }
 
-// revisionLabel is the label of the pods of a StatefulSet or DaemonSet that holds what
-// its UpdateRevision is of the newest.
+// revisionLabel returns the label by which a StatefulSet or DaemonSet marks the revision of
+// its pods. Its value is comparable with Workload.UpdateRevision.
 func revisionLabel(w *Workload) string {
 	if w.Kind == KindDaemonSet {
 		return templateGenerationLabel
@@ -115,9 +119,10 @@ func revisionLabel(w *Workload) string {
 	return appsv1.StatefulSetRevisionLabel
 }
 
-// blind notes that the cluster cannot be asked, and tries again later. Nothing
-// is decided meanwhile.
-func (w *waiter) blind(ctx context.Context, t *track, err error) error {
+// postpone records that the cluster did not answer with err, and schedules the next attempt
+// with exponential backoff. The record remains as it is. postpone returns an error if ctx
+// has ended or if err is Invalid.
+func (w *waiter) postpone(ctx context.Context, t *track, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -128,13 +133,14 @@ func (w *waiter) blind(ctx context.Context, t *track, err error) error {
 	w.presence.Lost(now, err)
 	t.blind, t.retry = true, min(max(firstRetry, 2*t.retry), longestRetry)
 	t.next = now.Add(t.retry)
-	w.say(t, fmt.Sprintf("%s: cannot ask the cluster how it stands, still waiting: %v", t.rec.Workload.Name, err))
+	w.report(t, fmt.Sprintf("%s: cannot ask the cluster how it stands, still waiting: %v", t.rec.Workload.Name, err))
 	return nil
 }
 
-// settle takes over what Evaluate found. Phases are stored at once, mere counts
-// of progress now and then.
-func (w *waiter) settle(ctx context.Context, t *track, v Verdict) error {
+// accept applies a verdict: it reports the progress, schedules the next evaluation and
+// stores the record. A new phase or a followed restart is stored at once, other changes at
+// most once per saveInterval.
+func (w *waiter) accept(ctx context.Context, t *track, v Verdict) error {
 	now := w.now()
 	urgent := v.Record.Phase != t.rec.Phase || v.Record.Followed != t.rec.Followed
 	t.next = t.confirmBy
@@ -144,8 +150,8 @@ func (w *waiter) settle(ctx context.Context, t *track, v Verdict) error {
 	if v.Note != "" && w.req.Progress != nil {
 		w.req.Progress(v.Note)
 	}
-	if !v.Mark || !failed(v.Record.Phase) { // how it failed is told by the end of the stage
-		w.say(t, v.Progress)
+	if !v.Mark || !failed(v.Record.Phase) { // the stage reports the failure when it ends
+		w.report(t, v.Progress)
 	}
 	switch {
 	case !v.Changed:
@@ -158,8 +164,9 @@ func (w *waiter) settle(ctx context.Context, t *track, v Verdict) error {
 	}
 }
 
-// store saves rec as the track's record. If another evaluator was first, its
-// record is gone on with.
+// store stores rec as the record of t. If another evaluator has written the record, t
+// continues with the stored one. If the store is unavailable, t stays as it is and is
+// evaluated again soon. In both cases store returns nil.
 func (w *waiter) store(ctx context.Context, t *track, rec deploy.Rollout) error {
 	stored, err := w.req.Save(ctx, rec)
 	switch {
@@ -180,7 +187,8 @@ func (w *waiter) store(ctx context.Context, t *track, rec deploy.Rollout) error 
 	return nil
 }
 
-func (w *waiter) say(t *track, line string) {
+// report passes a progress line to Request.Progress if it differs from the last one.
+func (w *waiter) report(t *track, line string) {
 	if line == t.line || line == "" {
 		return
 	}

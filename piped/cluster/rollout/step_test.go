@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestSoften: what a pod of an older revision suffers from fails the rollout only
-// if that pod is waited for.
+// TestSoften: the problem of a pod of an older revision fails the rollout only if the
+// rollout waits for that pod.
 func TestSoften(t *testing.T) {
 	pod := func(name string, labels map[string]string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -28,7 +28,7 @@ func TestSoften(t *testing.T) {
 		"DaemonSet without a number": {Workload{Kind: KindDaemonSet}, ofNodes, []string{"old", "new", "unmarked", "none"}},
 	} {
 		troubles := []Trouble{{Pod: "old", Hard: true}, {Pod: "new", Hard: true}, {Pod: "unmarked", Hard: true}, {Pod: "none", Hard: true}}
-		soften(troubles, c.pods, &c.workload)
+		demote(troubles, c.pods, &c.workload)
 		var hard []string
 		for _, trouble := range troubles {
 			if trouble.Hard {
