@@ -80,7 +80,8 @@ func (d *Detector) hint(id string, note func(*hints)) {
 	}
 }
 
-// takeHints returns and resets the hints. s.mu is held.
+// takeHints resets the hints and returns them, with the row as last read. The caller holds
+// s.mu.
 func (d *Detector) takeHints(s *appState) (hints, deploy.Application) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +90,7 @@ func (d *Detector) takeHints(s *appState) (hints, deploy.Application) {
 	return taken, s.row
 }
 
-// observed records the time of the first change in a cluster.
+// observed records the time of a change in a cluster unless an earlier one is recorded.
 func (h *hints) observed(at time.Time) {
 	if h.changedAt.IsZero() {
 		h.changedAt = at
@@ -103,7 +104,8 @@ func (d *Detector) deployedMeanwhile(s *appState) bool {
 	return s.hints.deployed
 }
 
-// refresh updates the application's state according to its hints. s.mu is held.
+// refresh updates the application's state according to its hints, which it resets and
+// returns. The caller holds s.mu.
 func (d *Detector) refresh(ctx context.Context, s *appState) (h hints, err error) {
 	h, row := d.takeHints(s)
 	if h.row || row.ID == "" {
@@ -127,7 +129,8 @@ func (d *Detector) refresh(ctx context.Context, s *appState) (h hints, err error
 	return h, nil
 }
 
-// readOpen reads the open report, if there is one.
+// readOpen reads the application's drift report from the store into s.open, nil if there
+// is none.
 func (d *Detector) readOpen(ctx context.Context, s *appState) error {
 	r, err := d.Store.DriftReport(ctx, s.id)
 	switch {

@@ -51,8 +51,8 @@ func (e *evaluation) acquireSlot(cluster string) (leave func(), err error) {
 	return func() { e.slots.release(cluster) }, nil
 }
 
-// compareIn compares objects of one cluster. If it does not answer, the objects are
-// unknown.
+// compareIn compares the objects of one cluster. If the cluster does not answer, it records
+// an outage instead of returning an error.
 func (e *evaluation) compareIn(ctx context.Context, cluster string, all []suspect) error {
 	held, release, err := e.Clusters.Hold(cluster, e.app)
 	if err != nil {
@@ -110,7 +110,7 @@ func (e *evaluation) compareRequest(provider string) apply.CompareRequest {
 	}
 }
 
-// unanswered records an outage that affects the objects.
+// unanswered records an outage for objects whose comparison failed.
 func (e *evaluation) unanswered(cluster string, all []suspect, err error) {
 	b := outage{cluster: cluster, since: e.outageStart(), why: err.Error()}
 	for _, s := range all {
@@ -122,7 +122,8 @@ func (e *evaluation) unanswered(cluster string, all []suspect, err error) {
 	e.outages = append(e.outages, b)
 }
 
-// outageStart returns since when some object of the application has been unknown.
+// outageStart returns the time since which an object of the application has been unknown,
+// now if none has been.
 func (e *evaluation) outageStart() time.Time {
 	if e.outageSince.IsZero() {
 		return e.Now()
@@ -130,8 +131,8 @@ func (e *evaluation) outageStart() time.Time {
 	return e.outageSince
 }
 
-// record stores the result of a comparison, so that the same version of an object is
-// not compared again.
+// record evaluates the result of a comparison. It retains the result, so that the same
+// version of an object is not compared again.
 func (e *evaluation) record(s suspect, c apply.Compared) {
 	e.countComparison(s, c)
 	switch {
@@ -154,8 +155,8 @@ func (e *evaluation) record(s suspect, c apply.Compared) {
 	e.results[s.key] = known
 }
 
-// dated sets the begin of an object's drift: that of the open report if it contains the
-// object, else now.
+// dated returns o with its cluster and the begin of its drift: the begin in the open report
+// if that contains the object, else now.
 func (e *evaluation) dated(s suspect, o deploy.ObjectDrift) deploy.ObjectDrift {
 	o.Cluster, o.BeganAt = s.cluster, e.Now().UTC().Truncate(time.Millisecond)
 	if e.open == nil {
@@ -185,7 +186,7 @@ func (e *evaluation) compareExtras(ctx context.Context) error {
 		var extra []suspect
 		for _, m := range members.Of(e.id) {
 			if wanted[m.UID] {
-				continue // seen by another provider of the same cluster
+				continue // expected by another provider that uses the same cluster
 			}
 			k := key(cluster, m.Object)
 			known, compared := e.results[k]
@@ -206,7 +207,8 @@ func (e *evaluation) compareExtras(ctx context.Context) error {
 	return nil
 }
 
-// isExtra reports whether a live object is extra, by its watched metadata.
+// isExtra reports whether the watched metadata of a live object with key k shows that the
+// object is extra: it belongs to the application's primary variant but is not expected.
 func (e *evaluation) isExtra(k string, m live.Member) bool {
 	t := e.expected.objects[k]
 	switch {
@@ -220,7 +222,7 @@ func (e *evaluation) isExtra(k string, m live.Member) bool {
 	return e.expected.problem == ""
 }
 
-// describeExtras reads the extra objects.
+// describeExtras reads the extra objects from the API server and records the results.
 func (e *evaluation) describeExtras(ctx context.Context, provider string, extra []suspect) error {
 	if len(extra) == 0 {
 		return nil

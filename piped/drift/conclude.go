@@ -12,13 +12,13 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// maxObjects bounds the objects of a report.
+// maxObjects is the maximum number of objects in a report.
 const maxObjects = 1000
 
-// outage is why objects are unknown.
+// outage is a reason why objects, or the undeployed commits, are unknown.
 type outage struct {
-	cluster string // "" for Git
-	keys    []string
+	cluster string    // "" for Git
+	keys    []string  // of the unknown objects
 	since   time.Time // zero if unknown
 	why     string
 }
@@ -99,7 +99,8 @@ func (e *evaluation) retainUnknown() {
 	}
 }
 
-// report returns the report. fresh reports that a current difference was found.
+// report builds the report of this evaluation. fresh is set if this evaluation found a
+// difference, rather than copied it from the open report.
 func (e *evaluation) report(fresh bool) deploy.DriftReport {
 	r := deploy.DriftReport{
 		ApplicationID: e.id, Cluster: e.expected.cluster, Commit: e.expected.commit,
@@ -157,8 +158,8 @@ func (e *evaluation) end() deploy.DriftEnd {
 	return deploy.DriftReverted
 }
 
-// deployedSinceSeen reports whether a deployment succeeded since the open report was
-// last confirmed. Differences found after a deployment were not fixed by it.
+// deployedSinceSeen reports whether a deployment succeeded since the differences of the open
+// report were last seen. An earlier deployment cannot have fixed them.
 func (e *evaluation) deployedSinceSeen() bool {
 	seen := e.open.BeganAt
 	if e.open.Status == deploy.OutOfSync {
@@ -183,14 +184,15 @@ func (e *evaluation) event(kind deploy.EventType, r deploy.DriftReport, s deploy
 	return []deploy.Event{{Key: r.ID + "/" + string(kind), Type: kind, ApplicationID: e.id, Payload: payload, At: r.CheckedAt}}
 }
 
-// save stores a changed state, and the report unless it is nil.
+// save stores the state if it changed, and the report with its events unless it is nil. The
+// state of applications with an invalid configuration is not overwritten.
 func (e *evaluation) save(ctx context.Context, state deploy.SyncState, report *deploy.DriftReport, events []deploy.Event) error {
 	said := state.SameAs(e.app.Sync) || e.app.Sync.Status == deploy.SyncInvalidConfig || e.app.Deleted
 	if said && report == nil {
 		return nil
 	}
 	if _, err := e.Store.ReportDrift(ctx, e.app, state, report, events...); err != nil {
-		e.openRead = false // it may have been stored despite the error
+		e.openRead = false // the report may have been stored despite the error
 		return err
 	}
 	if report == nil {
@@ -211,8 +213,8 @@ func (e *evaluation) save(ctx context.Context, state deploy.SyncState, report *d
 	return nil
 }
 
-// skip stores why the application is not evaluated. It ends an open period and drops
-// the application's state.
+// skip stores state, which says why the application is not evaluated. It ends an open period
+// of drift and drops the application's expected objects and results.
 func (e *evaluation) skip(ctx context.Context, state deploy.SyncState) (deploy.DriftReport, error) {
 	state.At = e.Now()
 	e.expected, e.results, e.outageSince = nil, map[string]result{}, time.Time{}
@@ -234,8 +236,8 @@ func (e *evaluation) skip(ctx context.Context, state deploy.SyncState) (deploy.D
 	}, err
 }
 
-// firstDeploymentExpected reports whether the first deployment is imminent. Until then
-// "not deployed yet" is not stored.
+// firstDeploymentExpected reports whether the application's first deployment is pending or
+// likely to be created soon. Meanwhile skip does not store "Not deployed yet".
 func (e *evaluation) firstDeploymentExpected(ctx context.Context) (bool, error) {
 	if e.app.Deleted || e.app.Disabled || e.app.LastSuccessful != nil {
 		return false, nil
@@ -259,7 +261,8 @@ func (e *evaluation) waiting(ctx context.Context) (since time.Time, err error) {
 	return found[0].CreatedAt, nil
 }
 
-// currentReport returns the stored report, with the reason why it is not renewed.
+// currentReport returns the open report or, if there is none, an empty one, with the stored
+// status. why becomes its Incomplete: the reason why it is not renewed.
 func (e *evaluation) currentReport(why string) deploy.DriftReport {
 	r := deploy.DriftReport{ApplicationID: e.id, Cluster: e.app.Provider, CheckedAt: e.app.Sync.At}
 	if e.open != nil {

@@ -44,7 +44,9 @@ const (
 type Members interface {
 	// Follow starts watches for the kinds of these objects.
 	Follow(objects []deploy.ObjectRef)
+	// Get returns the watched metadata of an object, false if the object does not exist.
 	Get(ref deploy.ObjectRef) (live.Member, bool)
+	// Of returns the watched objects of an application.
 	Of(applicationID string) []live.Member
 	// Ready returns nil if the watch of an object's kind is current. Otherwise it
 	// returns since when it is not, and why; NotFound if the cluster does not serve the
@@ -55,6 +57,7 @@ type Members interface {
 // Comparer compares objects by reads and server-side dry runs. *cluster.Cluster
 // implements it.
 type Comparer interface {
+	// Compare compares the objects in req.Only with their expected state.
 	Compare(ctx context.Context, req apply.CompareRequest) ([]apply.Compared, error)
 	// DescribeExtra returns for each object in Only, in order, whether it still exists
 	// as the application's object.
@@ -116,7 +119,8 @@ type Config struct {
 	SweepEvery time.Duration
 }
 
-// Detector evaluates applications. Call Run once. Wake and Report may be called at any
+// Detector compares the live objects of all applications with their expected state, and
+// stores sync states and drift reports. Call Run once. Wake and Report may be called at any
 // time.
 type Detector struct {
 	Config

@@ -9,10 +9,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// request are the options of an evaluation.
+// request holds the options of an evaluation.
 type request struct {
-	interactive bool // a user waits for it: suspects with earlier drift are read again
-	diff        bool
+	interactive bool // a user waits for the result: objects with earlier drift are read again
+	diff        bool // differing objects get a Diff
 }
 
 // evaluation is one evaluation of one application.
@@ -37,8 +37,9 @@ type evaluation struct {
 	gitProblem string
 }
 
-// evaluate determines how an application differs from Git, and stores changes. The
-// error is Conflict if the application was deployed concurrently.
+// evaluate determines how an application differs from Git, and stores the sync state and
+// report if they changed. The error is of kind Conflict if the application was deployed
+// concurrently.
 func (d *Detector) evaluate(ctx context.Context, s *appState, req request) (_ deploy.DriftReport, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +75,8 @@ func (d *Detector) evaluate(ctx context.Context, s *appState, req request) (_ de
 	return e.conclude(ctx)
 }
 
-// skipReason returns why an application is not evaluated, nil if it is.
+// skipReason returns the state of an application that is not evaluated, with the reason; nil
+// if it is evaluated.
 func (e *evaluation) skipReason() *deploy.SyncState {
 	state := &deploy.SyncState{Status: deploy.SyncUnknown}
 	switch {
@@ -92,13 +94,13 @@ func (e *evaluation) skipReason() *deploy.SyncState {
 	return state
 }
 
-// expect loads the expected objects.
+// expect loads the expected objects unless they are current.
 func (e *evaluation) expect(ctx context.Context) (err error) {
 	e.material, err = e.Detector.expect(ctx, e.appState)
 	return err
 }
 
-// read loads the material for comparisons.
+// read loads the material for comparisons unless it is already loaded.
 func (e *evaluation) read(ctx context.Context) error {
 	if e.material != nil {
 		return nil
@@ -110,8 +112,8 @@ func (e *evaluation) read(ctx context.Context) error {
 	return err
 }
 
-// retrySweep schedules those of the objects for the next evaluation that were due for
-// the sweep.
+// retrySweep makes objects due for the sweep in the next evaluation if they were due in this
+// one.
 func (e *evaluation) retrySweep(keys []string) {
 	e.hint(e.id, func(h *hints) {
 		for _, k := range keys {

@@ -19,7 +19,7 @@ import (
 type expected struct {
 	deploymentID string
 	commit       string
-	cluster      string              // of the expected objects; the inventory may have others
+	cluster      string              // of the expected objects; the inventory may contain others
 	objects      map[string]*tracked // by key
 	followed     map[string]Members  // by cluster: where the objects are watched
 	conceal      apply.Concealer
@@ -62,8 +62,9 @@ func (m material) inCluster(cluster string) (items []deploy.InventoryItem) {
 	return items
 }
 
-// read reads the expected objects of a deployed application. problem says why they are
-// unknown; provider is the platform provider of the last success.
+// read reads the inventory and the expected objects of a deployed application. provider is
+// the platform provider of its last successful deployment. problem is why the expected
+// objects are unknown, "" if they are known; retrying does not help.
 func (d *Detector) read(ctx context.Context, app deploy.Application) (m material, provider, problem string, err error) {
 	if m.inventory, err = d.Store.Inventory(ctx, app.ID); err != nil {
 		return m, "", "", err
@@ -84,7 +85,7 @@ func (d *Detector) read(ctx context.Context, app deploy.Application) (m material
 	case deploy.IsKind(err, deploy.NotFound):
 		return m, provider, "what its last successful deployment applied is not stored any more", nil
 	case deploy.IsKind(err, deploy.Invalid):
-		return m, provider, err.Error(), nil // the key is lost
+		return m, provider, err.Error(), nil // the encryption key is lost
 	case err != nil:
 		return m, "", "", err
 	}
@@ -94,8 +95,8 @@ func (d *Detector) read(ctx context.Context, app deploy.Application) (m material
 	return m, provider, "", nil
 }
 
-// expect loads the expected objects of the application, unless they are current. It
-// returns the material read for that, nil if none. s.mu is held.
+// expect loads the expected objects of the application into s unless they are current. It
+// returns the material that it read for this, nil if none. The caller holds s.mu.
 func (d *Detector) expect(ctx context.Context, s *appState) (*material, error) {
 	if e := s.expected; e != nil && e.deploymentID == s.app.LastSuccessful.DeploymentID {
 		return nil, nil
@@ -112,7 +113,7 @@ func (d *Detector) expect(ctx context.Context, s *appState) (*material, error) {
 	return &m, nil
 }
 
-// add adds the objects of m; since is the time of the last success.
+// add adds the objects of m. since is the time of the last successful deployment.
 func (e *expected) add(m material, since time.Time) {
 	for _, item := range m.inventory {
 		e.objects[key(item.Cluster, item.Object)] = &tracked{
@@ -134,7 +135,7 @@ func (e *expected) add(m material, since time.Time) {
 	}
 }
 
-// follow starts watches for the objects in a cluster.
+// follow starts watches for the objects in a cluster, once for each value of members.
 func (e *expected) follow(cluster string, members Members) {
 	if e.followed[cluster] == members {
 		return
@@ -158,7 +159,7 @@ func (e *expected) clusters() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// shared interns the strings of a reference.
+// shared returns ref with interned strings, except for its name, to save memory.
 func shared(ref deploy.ObjectRef) deploy.ObjectRef {
 	ref.Group, ref.Version, ref.Kind, ref.Namespace = share(ref.Group), share(ref.Version), share(ref.Kind), share(ref.Namespace)
 	return ref

@@ -72,7 +72,7 @@ func (e *evaluation) checkGit(ctx context.Context) error {
 	return nil
 }
 
-// missed is the result of comparing two commits of an application.
+// missed is the result of Git.Undeployed for two commits of an application.
 type missed struct {
 	commits []string
 	differs bool
@@ -85,9 +85,8 @@ type gitKey struct {
 	tried         bool
 }
 
-// missed compares the application between two commits in the background. If the
-// rendering takes long, the error is a *background.Running, and its end enqueues the
-// application again.
+// missed calls Git.Undeployed in the background. If it takes longer than GitPatience, the
+// error wraps a *background.Running, and the application is enqueued again when it ends.
 func (e *evaluation) missed(ctx context.Context, key gitKey, from, head string) (missed, error) {
 	app := e.desired()
 	answer, err := e.renderings.Do(ctx, key, from+" "+head, func() { e.enqueueAfter(e.id, 0) }, func(ctx context.Context) (m missed, err error) {
@@ -119,7 +118,7 @@ func (e *evaluation) triedHead(ctx context.Context, head string) bool {
 	}
 	if e.git.tried == nil || e.git.tried.commit != commit {
 		missed, err := e.missed(ctx, gitKey{e.id, true}, commit, head)
-		if err != nil { // retried; during a slow rendering, the state may have been tried already
+		if err != nil { // retried; while the commits are rendered, assume that head was deployed
 			return errors.As(err, new(*background.Running))
 		}
 		e.git.tried = &tried{commit, !missed.differs}
@@ -127,7 +126,8 @@ func (e *evaluation) triedHead(ctx context.Context, head string) bool {
 	return e.git.tried.same
 }
 
-// desired returns the application with the Git path of the commit that should run.
+// desired returns the application with the Git path of the commit that should be deployed:
+// the path of the hold if there is one.
 func (e *evaluation) desired() deploy.Application {
 	app := e.app
 	if app.Hold != nil {

@@ -26,13 +26,13 @@ const (
 // Metrics records the work of a Detector. Its methods must not block and must be safe
 // for concurrent use.
 type Metrics interface {
-	// Evaluated counts an evaluated object. Called counts calls to an API server;
-	// retries are not counted.
+	// Evaluated counts an evaluated object.
 	Evaluated(Tier)
+	// Called counts calls to an API server, without retries.
 	Called(reads, dryRuns int)
-	// Reported records the time from a change in a cluster to its stored report. Ended
-	// counts the end of a period of drift.
+	// Reported records the time from a change in a cluster to its stored report.
 	Reported(after time.Duration)
+	// Ended counts the end of a period of drift.
 	Ended(deploy.DriftEnd)
 }
 
@@ -44,7 +44,7 @@ func (noMetrics) Called(int, int)        {}
 func (noMetrics) Reported(time.Duration) {}
 func (noMetrics) Ended(deploy.DriftEnd)  {}
 
-// countComparison records a comparison.
+// countComparison updates the metrics after a comparison of one object.
 func (e *evaluation) countComparison(s suspect, c apply.Compared) {
 	dryRuns, tier := 0, ByReading
 	if c.DryRun {
@@ -59,7 +59,7 @@ func (e *evaluation) countComparison(s suspect, c apply.Compared) {
 	}
 }
 
-// countReport records a stored report.
+// countReport updates the metrics after a report was stored.
 func (e *evaluation) countReport(r deploy.DriftReport) {
 	if !e.since.IsZero() {
 		e.Metrics.Reported(e.Now().Sub(e.since))

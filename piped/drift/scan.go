@@ -8,7 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// nextScan returns the time until the next scan.
+// nextScan returns the delay until the next scan: a second until one has succeeded, then
+// scanInterval.
 func (d *Detector) nextScan() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,9 +56,9 @@ func (d *Detector) openReports(ctx context.Context) (map[string]*deploy.DriftRep
 	return open, nil
 }
 
-// update stores the row of an application in memory, and reports whether it must be
-// evaluated. open contains all open reports, or is nil. Deleted applications matter
-// only with an open report.
+// update stores the row of an application in memory, and reports whether the application
+// must be evaluated. open contains all open reports by application, or is nil. update
+// ignores unknown deleted applications without an open report.
 func (d *Detector) update(app deploy.Application, open map[string]*deploy.DriftReport) bool {
 	known := d.appState(app.ID)
 	if known == nil && app.Deleted && open[app.ID] == nil {
@@ -85,7 +86,8 @@ func sameRow(a, b deploy.Application) bool {
 	return a.ID == b.ID && a.UpdatedAt.Equal(b.UpdatedAt) && a.EvaluatedCommit == b.EvaluatedCommit && a.Deploying == b.Deploying
 }
 
-// handleChanges enqueues the changed applications.
+// handleChanges enqueues the applications that the changes concern. If a change does not
+// identify a known application, it scans all.
 func (d *Detector) handleChanges(ctx context.Context, changes []deploy.Change) {
 	all := false
 	for _, c := range changes {

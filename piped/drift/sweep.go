@@ -8,9 +8,8 @@ import (
 // sweepInterval is the interval of sweeps for due objects.
 const sweepInterval = 10 * time.Second
 
-// sweep enqueues the objects due between from (exclusive) and to. An object's UID
-// determines its time within SweepEvery, so that the load is spread evenly and
-// unaffected by restarts.
+// sweep enqueues the objects due between from (exclusive) and to (inclusive). An object's
+// UID determines its time within SweepEvery, so that restarts do not affect it.
 func (d *Detector) sweep(from, to time.Time) {
 	if !to.After(from) {
 		return // the clock was set back

@@ -8,7 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Limits of a reason.
+// Limits of the reason text.
 const (
 	maxShownObjects = 20
 	maxShownFields  = 3
@@ -17,7 +17,7 @@ const (
 	maxShownBytes   = 80 // bytes of a value
 )
 
-// eventTexts and endTexts describe changes for the log and for users.
+// Texts for the log and for users.
 var (
 	eventTexts = map[deploy.EventType]string{
 		deploy.EventOutOfSync: "is out of sync", deploy.EventSynced: "is in sync again",
@@ -29,7 +29,7 @@ var (
 	}
 )
 
-// shortReason counts the differences.
+// shortReason summarizes a report: the number of differences and of undeployed commits.
 func shortReason(r deploy.DriftReport, hold *deploy.Hold) string {
 	kinds := map[deploy.DriftKind]int{}
 	for _, o := range r.Objects {
@@ -85,8 +85,8 @@ func reason(r deploy.DriftReport, hold *deploy.Hold) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// objectText describes the drift of one object, in one or more lines. It names the
-// cluster of the object only if it differs from cluster, that of the report.
+// objectText describes the drift of one object, in one or more lines. It names the object's
+// cluster only if it differs from the report's cluster, which is the second argument.
 func objectText(o deploy.ObjectDrift, cluster string) string {
 	name := o.Object.String()
 	if o.Cluster != "" && o.Cluster != cluster {
@@ -128,7 +128,7 @@ func fieldText(f deploy.FieldDrift) string {
 	return text
 }
 
-// value truncates a value; "" is displayed as nothing.
+// value returns a value truncated to maxShownBytes, and "nothing" for "".
 func value(v string) string {
 	if v == "" {
 		return "nothing"
@@ -192,7 +192,7 @@ func detailsOf(outages []outage) string {
 
 func moreObjects(n int) string { return fmt.Sprintf("%d more objects differ", n) }
 
-// count formats n things.
+// count formats a number with a noun in singular or plural, such as "2 commits".
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -200,7 +200,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// joined appends a clause.
+// joined appends a clause to a text, separated by a semicolon.
 func joined(text, more string) string {
 	if text == "" {
 		return more

@@ -17,10 +17,10 @@ type suspect struct {
 	confirm              bool   // force a dry run
 }
 
-// unmarked is an unchanged object whose inventory item has no mark.
+// unmarked is an object in sync whose inventory item has no mark yet.
 type unmarked struct {
 	*tracked
-	key, live string
+	key, live string // live is the mark of the live object
 }
 
 // checkWatched evaluates objects by their watched metadata, without API calls. An
@@ -66,7 +66,9 @@ func (e *evaluation) checkCluster(cluster string, members Members, keys []string
 	}
 }
 
-// checkObject evaluates one object.
+// checkObject evaluates one expected object. It adds the object to e.suspects if the API
+// server must be asked, and to e.found if an earlier comparison of the same version found
+// drift. there is false if the object does not exist; m is then zero.
 func (e *evaluation) checkObject(k string, t *tracked, m live.Member, there bool) {
 	e.checked++
 	inSync := there && !t.doubted && live.InSync(deploy.InventoryItem{UID: t.uid, OwnedHash: t.ownedHash, Mark: t.mark}, m)

@@ -19,19 +19,19 @@ import (
 
 // Intervals of ExternalRollouts.
 const (
-	scanInterval  = 30 * time.Second // open records are evaluated this often without an event
-	retryInterval = 2 * time.Second  // and after the cluster or the store did not answer
+	scanInterval  = 30 * time.Second // between evaluations of open records without an event
+	retryInterval = 2 * time.Second  // after an error of the cluster or the store
 )
 
-// recordsRead is how many records of a workload are read, the newest first.
+// recordsRead is the number of a workload's newest records that are read.
 const recordsRead = 40
 
 // ExternalConfig is what ExternalRollouts needs.
 type ExternalConfig struct {
 	Observer     *workloads.Observer
 	Store        *store.Store
-	FieldManager string // the agent's own; default "piped"
-	Redact       Redact // for the texts of records
+	FieldManager string // of the agent; default "piped"
+	Redact       Redact // redacts the texts of records
 	Logger       *slog.Logger
 	Now          func() time.Time
 }
@@ -41,25 +41,25 @@ type ExternalConfig struct {
 // carry the application label and have a rollout in the store; revisions from before the
 // agent's first rollout of a Deployment are not recorded.
 //
-// There is one record per revision, and it ends once: a rollout that ended while the agent
-// was not watching is recorded with the end that the Deployment's conditions show.
-// Scaling, resyncs and changes of annotations make no revision and so no record. A change
-// of a Deployment without a new revision costs one read of the caches.
+// There is one record per revision, and it ends once. A rollout that ended while the agent
+// was not watching is recorded with the result in the Deployment's conditions. Scaling,
+// resyncs and changes of annotations create no revision and therefore no record. A change of
+// a Deployment without a new revision costs one read of the caches.
 type ExternalRollouts struct {
 	cfg     ExternalConfig
 	started time.Time
 
 	mu       sync.Mutex
 	known    map[types.NamespacedName]*knownWorkload
-	presence rollout.Presence // of the cluster, asked while a record is open
+	presence rollout.Presence // availability of the cluster, checked while a record is open
 }
 
 // knownWorkload is the state of one Deployment.
 type knownWorkload struct {
 	uid       string
 	revision  int64           // this revision and all earlier ones are recorded
-	open      *deploy.Rollout // the record that has not ended, as stored
-	undecided bool            // whether there is a new revision could not be decided yet
+	open      *deploy.Rollout // the record that has not ended, as stored; nil if all have
+	undecided bool            // it is not known yet whether a new revision is external
 }
 
 // NewExternalRollouts returns the component of one cluster.
@@ -97,7 +97,7 @@ func (x *ExternalRollouts) Run(ctx context.Context) error {
 	}
 }
 
-// begin prepares, and retries while the store does not answer.
+// begin calls prepare, and retries while the store is unavailable.
 func (x *ExternalRollouts) begin(ctx context.Context) error {
 	for {
 		err := x.prepare(ctx)
@@ -126,7 +126,7 @@ func (x *ExternalRollouts) prepare(ctx context.Context) error {
 	}
 	x.started = x.cfg.Now()
 	for _, rec := range open {
-		rec.LastProgress = x.started // its progress was not stored
+		rec.LastProgress = x.started // the store does not have the progress
 		x.known[types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}] = &knownWorkload{uid: rec.UID, open: &rec}
 	}
 	deployments, err := x.cfg.Observer.Watch(rollout.KindDeployment)
@@ -138,7 +138,7 @@ func (x *ExternalRollouts) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := errors.Join(deployments.Handle("external", x.reconcile), sets.Handle("external", func(ctx context.Context, key types.NamespacedName) error {
-		// A deleted ReplicaSet shows in the status of its Deployment.
+		// The deletion of a ReplicaSet changes the status of its Deployment.
 		if set, ok := sets.Get(key).(*workloads.ReplicaSet); ok && set.Deployment != "" {
 			return x.reconcile(ctx, types.NamespacedName{Namespace: key.Namespace, Name: set.Deployment})
 		}
@@ -174,9 +174,9 @@ func (x *ExternalRollouts) awaitFirst(ctx context.Context) error {
 
 func (x *ExternalRollouts) cluster() string { return x.cfg.Observer.Cluster().Name() }
 
-// reconcileOpen reconciles every Deployment with an open record or an undecided change,
-// and returns when to do so again. A rollout can end by time, and a Deployment may have
-// been deleted without an event.
+// reconcileOpen reconciles every Deployment with an open record or an undecided change, and
+// returns the delay until the next call. It is needed without an event because a deadline
+// can end a rollout, and the event of a Deployment's deletion may be missed.
 func (x *ExternalRollouts) reconcileOpen(ctx context.Context) (next time.Duration) {
 	x.mu.Lock()
 	keys := slices.Collect(maps.Keys(x.known))
@@ -237,7 +237,8 @@ func newestRevision(s rollout.Snapshot) (highest int64) {
 	return highest
 }
 
-// record stores the revisions without a record.
+// record stores records of new revisions. It reads the cluster again before it stores any,
+// because the caches may be stale.
 func (x *ExternalRollouts) record(ctx context.Context, known *knownWorkload, app deploy.Rollout, s rollout.Snapshot) error {
 	found, decided, err := x.unrecorded(ctx, app, s)
 	if err == nil && len(found) > 0 {
@@ -251,7 +252,7 @@ func (x *ExternalRollouts) record(ctx context.Context, known *knownWorkload, app
 	for _, rec := range found {
 		saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
 		if deploy.IsKind(err, deploy.Conflict) {
-			continue // another agent of this store was first
+			continue // another agent with this store recorded it first
 		}
 		if err != nil {
 			return err
@@ -271,9 +272,9 @@ func (x *ExternalRollouts) record(ctx context.Context, known *knownWorkload, app
 	return nil
 }
 
-// unrecorded returns records for the revisions in s that the store does not have; decided
-// reports whether that is final. It reads the store after the cluster, because a stage
-// stores its own record before it applies.
+// unrecorded returns records for the revisions in s that are not in the store; decided
+// reports whether the result is final. It reads the store after the cluster: a stage stores
+// its record before it applies, so a revision of a stage is always found.
 func (x *ExternalRollouts) unrecorded(ctx context.Context, app deploy.Rollout, s rollout.Snapshot) (found []deploy.Rollout, decided bool, err error) {
 	recorded, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: app.Cluster, Workload: app.Workload, Limit: recordsRead})
 	if err != nil {
@@ -300,7 +301,7 @@ func (x *ExternalRollouts) follow(ctx context.Context, known *knownWorkload, s r
 	}
 	saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
 	switch {
-	case deploy.IsKind(err, deploy.Conflict): // another agent of this store follows it
+	case deploy.IsKind(err, deploy.Conflict): // another agent with this store updates the record
 		known.open = nil
 		return nil
 	case err != nil:
@@ -314,8 +315,9 @@ func (x *ExternalRollouts) follow(ctx context.Context, known *knownWorkload, s r
 	return nil
 }
 
-// policy returns the rules by which open records end. Deadlines do not count the time for
-// which the cluster or its controllers were away.
+// policy returns the policy for evaluating open records. It also polls the Lease of the
+// cluster's controllers, and postpones the deadlines of open records by the time for which
+// the cluster or its controllers were unavailable.
 func (x *ExternalRollouts) policy(ctx context.Context) rollout.Policy {
 	if now := x.cfg.Now(); x.presence.Due(now) {
 		ctx, cancel := context.WithTimeout(ctx, workloads.FillTimeout)
@@ -335,8 +337,9 @@ func (x *ExternalRollouts) policy(ctx context.Context) rollout.Policy {
 	return x.presence.Policy(rollout.Policy{NoFailFast: true, FieldManager: x.cfg.FieldManager}, x.started)
 }
 
-// ended completes an ended record: with the time of the Deployment's condition if it ended
-// before the agent watched, otherwise with the parts that its pods show.
+// ended completes an ended record. If the rollout ended before the agent started to watch,
+// the completion time is that of the Deployment's condition. Otherwise the breakdown of the
+// duration is measured by the pods.
 func (x *ExternalRollouts) ended(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
 	if rec.Phase == deploy.RolloutComplete && s.Workload.Progressing.Reason == "NewReplicaSetAvailable" {
 		if at := s.Workload.Progressing.Updated.Add(-s.Skew); at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {

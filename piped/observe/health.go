@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	healthInterval = 30 * time.Second       // applications that are not healthy are evaluated this often without an event
+	healthInterval = 30 * time.Second       // between evaluations of applications that are not healthy
 	healthDebounce = 100 * time.Millisecond // events within this time cause one evaluation
 )
 
@@ -45,7 +45,7 @@ type HealthConfig struct {
 type HealthEvents struct {
 	cfg HealthConfig
 
-	pulses map[string]*health.Pulse // of Run alone
+	pulses map[string]*health.Pulse // by application; only Run uses it
 	wake   chan struct{}
 
 	mu      sync.Mutex
@@ -104,8 +104,8 @@ func (v *HealthEvents) Run(ctx context.Context) {
 	}
 }
 
-// begin reads which applications are degraded according to the last events, and starts to
-// watch the kinds of workload that were applied to the cluster before.
+// begin tracks the applications whose last published health is degraded, and starts to watch
+// the kinds of workload in the cluster's inventory. It does nothing once *begun is set.
 func (v *HealthEvents) begin(ctx context.Context, begun *bool) error {
 	if *begun {
 		return nil
@@ -130,7 +130,8 @@ func (v *HealthEvents) begin(ctx context.Context, begun *bool) error {
 	return nil
 }
 
-// track returns the pulse of an application, and makes it if there is none yet.
+// track returns the pulse of an application. It creates one if there is none; degraded is its
+// last published health.
 func (v *HealthEvents) track(id string, degraded bool) *health.Pulse {
 	if v.pulses[id] == nil {
 		v.pulses[id] = health.NewPulse(degraded)
@@ -149,8 +150,8 @@ func (v *HealthEvents) untrack(id string) {
 	delete(v.tracked, id)
 }
 
-// onWorkloadChange marks the application of a changed workload for evaluation. Healthy
-// workloads of applications that are not tracked need none.
+// onWorkloadChange marks the application of a changed workload for evaluation. It ignores
+// healthy and suspended workloads of applications that are not tracked.
 func (v *HealthEvents) onWorkloadChange(application string, w rollout.Workload) {
 	h, _ := health.Workload(w)
 	v.mu.Lock()
@@ -165,7 +166,8 @@ func (v *HealthEvents) onWorkloadChange(application string, w rollout.Workload) 
 	}
 }
 
-// onDeploymentEnd records the end of deployments of applications with workloads here.
+// onDeploymentEnd records the end of deployments in the pulses of their applications. It
+// ignores applications without workloads in this cluster.
 func (v *HealthEvents) onDeploymentEnd(changes []deploy.Change) {
 	for _, c := range changes {
 		if !c.Status.Completed() || len(v.cfg.Observer.Of(c.ApplicationID)) == 0 {
@@ -175,8 +177,8 @@ func (v *HealthEvents) onDeploymentEnd(changes []deploy.Change) {
 	}
 }
 
-// evaluateAll evaluates the changed applications and the tracked ones, and returns when to
-// do so again.
+// evaluateAll evaluates the changed and the tracked applications, and returns the delay until
+// the next evaluation.
 func (v *HealthEvents) evaluateAll(ctx context.Context) (next time.Duration, err error) {
 	v.mu.Lock()
 	dirty := slices.Collect(maps.Keys(v.dirty))
@@ -200,8 +202,8 @@ func (v *HealthEvents) evaluateAll(ctx context.Context) (next time.Duration, err
 	return next, errors.Join(errs...)
 }
 
-// evaluate evaluates one application, publishes a change of its health, and returns when
-// to evaluate it again; the zero time leaves that to healthInterval.
+// evaluate evaluates one application, publishes a change of its health, and returns the time
+// of its next evaluation; zero means after healthInterval.
 func (v *HealthEvents) evaluate(ctx context.Context, id string) (next time.Time, err error) {
 	live, p, now := v.cfg.Observer.Of(id), v.pulses[id], v.cfg.Now()
 	if len(live) == 0 && !p.Degraded() {
@@ -255,7 +257,7 @@ func (v *HealthEvents) report(ctx context.Context, id string, p *health.Pulse, h
 	return next, nil
 }
 
-// healthEvent returns the event for the outbox.
+// healthEvent returns the event that an application has become degraded or healthy.
 func healthEvent(app deploy.Application, h deploy.Health, reason string, now time.Time) deploy.Event {
 	kind, payload := deploy.EventHealthy, deploy.EventPayload{Application: app.Name, To: string(h), Reason: reason}
 	if h == deploy.HealthDegraded {
@@ -272,12 +274,12 @@ func healthEvent(app deploy.Application, h deploy.Health, reason string, now tim
 // finding is the worst health among workloads.
 type finding struct {
 	health deploy.Health
-	text   string // names the first workload in that health, and says why
-	others int    // further workloads in that health
-	of     int    // workloads in all
+	text   string // the first workload with that health, and the reason
+	others int    // number of further workloads with that health
+	of     int    // number of all workloads
 }
 
-// worstOf returns the worst health of workloads: healthy for none.
+// worstOf returns the worst health of workloads; healthy if there are none.
 func worstOf(live []*workloads.Object) finding {
 	f := finding{of: len(live)}
 	if f.of == 0 {

@@ -15,9 +15,9 @@ import (
 
 // Limits of LateCompletions.
 const (
-	lateInterval = 15 * time.Second // failed rollouts are checked this often
-	lateFor      = 24 * time.Hour   // from their end
-	lateRead     = 200              // records read, the newest first
+	lateInterval = 15 * time.Second // between checks of failed rollouts
+	lateFor      = 24 * time.Hour   // how long a rollout is checked after it failed
+	lateRead     = 200              // number of newest records that are read
 )
 
 // LateConfig is what LateCompletions needs.
@@ -29,9 +29,9 @@ type LateConfig struct {
 	Interval time.Duration // 15 s by default
 }
 
-// LateCompletions notes on failed deployments of one cluster that their rollout completed
-// later, for example because an image was pushed too late or a node came back. It appends
-// the note to the reason and to the log of the stage; the rollout's record and the
+// LateCompletions adds a note to failed deployments of one cluster whose rollout completed
+// later, for example because an image was pushed too late or a node recovered. It appends the
+// note to the deployment's reason and to the log of the stage. The rollout's record and the
 // deployment's status do not change.
 type LateCompletions struct {
 	cfg LateConfig
@@ -51,7 +51,7 @@ func NewLateCompletions(c LateConfig) *LateCompletions {
 	return &LateCompletions{c}
 }
 
-// Run notes late completions until ctx ends. It reads the store when a rollout has
+// Run records late completions until ctx ends. It reads the store after a rollout has
 // changed, and the caches of workloads while a failed rollout may still complete.
 func (l *LateCompletions) Run(ctx context.Context) {
 	changes := l.cfg.Store.Watch(deploy.TopicRollout)
@@ -97,8 +97,8 @@ func (l *LateCompletions) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// failed returns, by ID, the rollouts of deployments that failed within lateFor and are the
-// latest of their workload.
+// failed returns, by ID, the deployments' rollouts that failed less than lateFor ago and are
+// the latest of their workload.
 func (l *LateCompletions) failed(ctx context.Context) (map[string]deploy.Rollout, error) {
 	recorded, err := l.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: l.cfg.Observer.Cluster().Name(), Limit: lateRead})
 	found, seen := map[string]deploy.Rollout{}, map[string]bool{}
@@ -112,8 +112,8 @@ func (l *LateCompletions) failed(ctx context.Context) (map[string]deploy.Rollout
 	return found, err
 }
 
-// check notes on the deployment of a failed rollout that it completed. Done reports that
-// the rollout needs no further check.
+// check adds a note to the deployment of a failed rollout if the rollout has completed. done
+// reports that the rollout needs no further check.
 func (l *LateCompletions) check(ctx context.Context, rec deploy.Rollout) (done bool, err error) {
 	d, err := l.cfg.Store.Deployment(ctx, rec.DeploymentID)
 	switch {
@@ -141,13 +141,14 @@ func (l *LateCompletions) check(ctx context.Context, rec deploy.Rollout) (done b
 	return true, nil
 }
 
-// lateAbout returns the beginning of the note about a rollout.
+// lateAbout returns the beginning of the note about a rollout, which identifies it in a
+// deployment's reason.
 func lateAbout(rec deploy.Rollout) string {
 	return fmt.Sprintf("%s: its rollout completed at", rec.Workload)
 }
 
-// ended evaluates a failed rollout as if it were open, and returns its phase and when it
-// ended: the time of the Deployment's condition, otherwise now.
+// ended evaluates a failed rollout as if it were open. It returns its phase and the time of
+// its completion: that of the Deployment's condition if known, else now.
 func (l *LateCompletions) ended(ctx context.Context, rec deploy.Rollout) (deploy.RolloutPhase, time.Time, error) {
 	open := rec
 	open.Phase = deploy.RolloutProgressing

@@ -20,13 +20,13 @@ import (
 
 var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// nudge annotates the pods of the workload of p, and returns the outcome. Pods that are
-// annotated already are not written; pods that are gone or were replaced under their name
-// are skipped. It changes no pod template, so it begins no rollout.
+// nudge annotates the pods of p's workload and returns the outcome. It does not write pods
+// that already have the annotation, and skips pods that were deleted or replaced by one with
+// the same name. It changes no pod template and thus causes no rollout.
 func nudge(ctx context.Context, c *cluster.Cluster, p deploy.Propagation, pace *pace) deploy.NudgeOutcome {
 	client := c.Metadata().Resource(podResource).Namespace(p.Workload.Namespace)
-	// The API server's cache is enough: pods that are missing there were created after the
-	// change.
+	// ResourceVersion "0" reads the API server's cache. Pods that are missing there were
+	// created after the change.
 	fields := "status.phase=Running"
 	if p.Workload.Kind == "Pod" {
 		fields += ",metadata.name=" + p.Workload.Name
@@ -50,7 +50,7 @@ func nudge(ctx context.Context, c *cluster.Cluster, p deploy.Propagation, pace *
 			if err != nil {
 				out.Problem = c.Classify(fmt.Errorf("annotate pod %s/%s: %w", pod.Namespace, pod.Name, err)).Error()
 				if ctx.Err() != nil || cluster.Unreachable(err) || apierrors.IsForbidden(err) || errors.Is(err, errNotPermitted) {
-					return out // the other pods would fail alike
+					return out // the other pods would fail in the same way
 				}
 				continue
 			}
@@ -60,8 +60,8 @@ func nudge(ctx context.Context, c *cluster.Cluster, p deploy.Propagation, pace *
 	return out
 }
 
-// permissionWait bounds how long a write waits until the agent may write: one that has just
-// started may as soon as it has renewed its Lease of the cluster.
+// permissionWait bounds how long a write waits for the agent's permission to write. After its
+// start the agent may write once it has renewed its Lease in the cluster.
 const permissionWait = 30 * time.Second
 
 var errNotPermitted = fmt.Errorf("the agent could not write for %s", permissionWait)
@@ -77,19 +77,20 @@ func annotate(ctx context.Context, c *cluster.Cluster, pod *metav1.PartialObject
 	})
 }
 
-// annotating returns the patch that writes the annotation on the pod of that UID.
+// annotating returns a merge patch that sets the annotation. The UID makes the patch fail
+// with a conflict on another pod with the same name.
 func annotating(uid types.UID, value string) []byte {
 	return fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, uid, manifest.AnnotationConfigSync, value)
 }
 
-// pace limits the rate of writes to one cluster: each waits until the rate of its own
-// propagation permits it after the previous one.
+// pace limits the rate of writes to one cluster. All propagations share it; each write
+// reserves an interval according to the rate of its own propagation.
 type pace struct {
 	mu   sync.Mutex
 	next time.Time
 }
 
-// wait returns when the next write may begin, or when ctx ends with an error.
+// wait waits until the next write may begin. If ctx ends first, it returns its cause.
 func (p *pace) wait(ctx context.Context, perSecond int) error {
 	now := time.Now()
 	p.mu.Lock()

@@ -16,8 +16,8 @@ import (
 
 // Limits of a Nudger.
 const (
-	nudgeInterval = 30 * time.Second // propagations are read this often without an event
-	nudgeRetry    = 2 * time.Second  // and after an error of the store
+	nudgeInterval = 30 * time.Second // between reads of propagations without an event
+	nudgeRetry    = 2 * time.Second  // after an error of the store
 	nudgesAtOnce  = 8                // workloads whose pods are annotated concurrently
 )
 
@@ -33,12 +33,12 @@ type NudgerConfig struct {
 // Nudger executes the propagations in the store for one cluster: it annotates the pods
 // whose mounted ConfigMaps or Secrets have changed, so that the kubelet refreshes them at
 // once. It also watches the objects that propagations name and that are not in Git.
-// Propagations are stored before they are executed, so that a restart resumes them and
-// writes nothing where none is left.
+// Propagations are stored before they are executed, so a restart resumes the pending ones
+// and does not repeat the completed ones.
 type Nudger struct {
 	cfg  NudgerConfig
 	pace pace
-	slot chan struct{}
+	slot chan struct{} // a semaphore for running propagations
 	done chan struct{} // a propagation has ended, or the state of a watch has changed
 
 	mu      sync.Mutex
@@ -83,7 +83,8 @@ func (n *Nudger) Run(ctx context.Context) error {
 	}
 }
 
-// startDue starts the due propagations, and returns when to check again.
+// startDue starts the due propagations, updates the watches, and returns the delay until the
+// next call.
 func (n *Nudger) startDue(ctx context.Context, running *sync.WaitGroup) time.Duration {
 	due, err := n.cfg.Store.Propagations(ctx, store.PropagationQuery{Cluster: n.cfg.Cluster.Name(), Due: true})
 	next, now := nudgeInterval, n.cfg.Now()
@@ -134,8 +135,8 @@ func (n *Nudger) wake() {
 	}
 }
 
-// run executes one propagation and stores the outcome. If the row was replaced meanwhile,
-// it is about another change, and the outcome is dropped.
+// run executes one propagation and stores the outcome. It drops the outcome if the row was
+// replaced in the meantime, because the new row is for another change.
 func (n *Nudger) run(ctx context.Context, p deploy.Propagation) {
 	defer n.end(p)
 	select {

@@ -56,9 +56,9 @@ func (n *Nudger) updateWatches(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// enqueueStale enqueues the named objects whose cached version differs from that in the
-// rows. No event reports a change that happened after the version of a row was read and
-// before the row was stored or the watch was filled.
+// enqueueStale enqueues the named objects whose cached version differs from the version in a
+// row. It covers changes without an event: those after the version was read and before the
+// row was stored or the watch was filled.
 func (n *Nudger) enqueueStale(rows []deploy.Propagation) {
 	for _, p := range rows {
 		for key, seen := range p.Named {
@@ -116,8 +116,8 @@ func keepVersion(obj, _ any) (any, error) {
 	return obj, nil
 }
 
-// onConfigChange updates the propagations that name an object, if its content has changed.
-// The content is read only when the version differs from the stored one.
+// onConfigChange updates the propagations that name an object if its content has changed. It
+// reads the content only if version differs from the stored one.
 func (n *Nudger) onConfigChange(ctx context.Context, ref deploy.ObjectRef, version string) error {
 	key := ref.Key()
 	if !n.isNamed(key) {
@@ -143,7 +143,7 @@ func (n *Nudger) onConfigChange(ctx context.Context, ref deploy.ObjectRef, versi
 			return err
 		}
 		if content.Version == seen {
-			continue // the watch lags behind
+			continue // the watch is behind the API server
 		}
 		if _, err = n.cfg.Store.SavePropagation(ctx, n.noted(p, key, content)); err != nil {
 			return err // a conflict is retried with the newer row
@@ -159,7 +159,8 @@ func (n *Nudger) isNamed(key string) bool {
 	return n.names[key]
 }
 
-// noted returns p with the current content of a named object.
+// noted returns p with the current content of a named object. If the content changed, it
+// schedules a nudge.
 func (n *Nudger) noted(p deploy.Propagation, key string, content apply.Content) deploy.Propagation {
 	configs := maps.Clone(p.Configs)
 	configs[key] = content.Hash

@@ -8,18 +8,18 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Redact returns a text about an application without its secrets. A nil Redact changes
-// nothing.
+// Redact returns a text with the application's secrets redacted. With a nil Redact, texts are
+// stored unchanged.
 type Redact func(ctx context.Context, app deploy.Application, text string) (string, error)
 
-// save stores a redacted record of a rollout.
+// save redacts the texts of a rollout's record, stores it, and returns the stored record.
 func (r Redact) save(ctx context.Context, st *store.Store, rec deploy.Rollout) (deploy.Rollout, error) {
 	if r == nil || rec.Images == "" && rec.Reason == "" {
 		return st.SaveRollout(ctx, rec)
 	}
 	app, err := st.Application(ctx, rec.ApplicationID)
 	if deploy.IsKind(err, deploy.NotFound) {
-		return st.SaveRollout(ctx, rec) // its secrets are unknown since it was removed
+		return st.SaveRollout(ctx, rec) // the application was removed; its secrets are unknown
 	}
 	for _, text := range []*string{&rec.Images, &rec.Reason} {
 		if err == nil {

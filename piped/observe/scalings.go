@@ -31,13 +31,13 @@ type ScalingConfig struct {
 }
 
 // Scalings records the scalings of one cluster: changes of the number of pods of a
-// Deployment or StatefulSet that are no rollout, by any user or autoscaler. It covers
-// workloads that carry the application label and have a rollout in the store.
+// Deployment or StatefulSet without a rollout, by any user or autoscaler. It covers workloads
+// that carry the application label and have a rollout in the store.
 //
-// It reads the caches of workloads and sends no request to the cluster. Consecutive
-// changes are one scaling, which is stored when it begins and when it ends: a workload
-// that is scaled all the time costs two writes in rollout.ScalePolicy.Longest. A scaling
-// that began and ended while the agent was not watching is not recorded.
+// It reads the caches of workloads and sends no request to the cluster. Consecutive changes
+// form one scaling, which is stored when it begins and when it ends. A workload that is
+// scaled continuously thus costs two writes per rollout.ScalePolicy.Longest. A scaling that
+// began and ended while the agent was not watching is not recorded.
 type Scalings struct {
 	cfg  ScalingConfig
 	kick chan struct{} // a scaling has begun or completed
@@ -47,7 +47,7 @@ type Scalings struct {
 	known   map[scaledWorkload]rollout.Scale
 }
 
-// scaledWorkload names a workload of a cluster.
+// scaledWorkload identifies a workload in the cluster.
 type scaledWorkload struct {
 	kind string
 	types.NamespacedName
@@ -74,7 +74,7 @@ func (x *Scalings) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		begin := true // check for kinds that the store has now
+		begin := true // check whether the store has the first rollout of a missing kind
 		select {
 		case <-ctx.Done():
 			return nil
@@ -101,7 +101,7 @@ func (x *Scalings) Run(ctx context.Context) error {
 	}
 }
 
-// mentions reports whether a changed rollout is of one of the kinds.
+// mentions reports whether a change concerns a rollout of one of the kinds.
 func mentions(changes []deploy.Change, kinds []string) bool {
 	for _, c := range changes {
 		for _, kind := range kinds {
@@ -154,8 +154,8 @@ func (x *Scalings) watch(ctx context.Context, kind string) error {
 
 func (x *Scalings) cluster() string { return x.cfg.Observer.Cluster().Name() }
 
-// reconcileDue reconciles the workloads whose scaling may end by time, and those of
-// resumed records, which may be gone. It returns when to do so again.
+// reconcileDue reconciles the workloads whose scaling may be due to end, and those of resumed
+// records, which may have been deleted. It returns the delay until the next call.
 func (x *Scalings) reconcileDue(ctx context.Context) time.Duration {
 	now := x.cfg.Now()
 	next := scanInterval
@@ -175,7 +175,7 @@ func (x *Scalings) reconcileDue(ctx context.Context) time.Duration {
 	return next
 }
 
-// open returns when the open scalings are due.
+// open returns the times at which open scalings are due; zero for resumed records.
 func (x *Scalings) open() map[scaledWorkload]time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -210,7 +210,7 @@ func (x *Scalings) reconcile(ctx context.Context, key scaledWorkload) error {
 	}}
 	if cached, ok := x.watches[key.kind].Get(key.NamespacedName).(*workloads.Object); ok {
 		scaled := cached.Workload
-		scaled.ScaledAt = scaled.ScaledAt.Add(-x.cfg.Observer.Cluster().Skew()) // the agent's clock
+		scaled.ScaledAt = scaled.ScaledAt.Add(-x.cfg.Observer.Cluster().Skew()) // by the agent's clock
 		w, app.ApplicationID = &scaled, cached.Application
 	}
 	for {
@@ -233,7 +233,7 @@ func (x *Scalings) reconcile(ctx context.Context, key scaledWorkload) error {
 	}
 }
 
-// wake makes Run compute when a scaling is due.
+// wake makes Run recompute when the next scaling is due.
 func (x *Scalings) wake(s rollout.Scale) {
 	if s.Open == nil {
 		return
@@ -258,7 +258,7 @@ func (x *Scalings) store(ctx context.Context, next rollout.Scale, rec deploy.Rol
 	}
 	saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
 	switch {
-	case deploy.IsKind(err, deploy.Conflict): // another agent of this store was first
+	case deploy.IsKind(err, deploy.Conflict): // another agent with this store recorded it first
 		next.Open = nil
 		return next, nil
 	case err != nil:

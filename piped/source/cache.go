@@ -7,7 +7,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// Parsed objects take about this many times the memory of their text.
+// The memory of an outcome is estimated as memoryFactor times its text plus memoryOverhead.
 const (
 	memoryFactor   = 8
 	memoryOverhead = 4 << 10
@@ -21,11 +21,11 @@ type outcome struct {
 	source *Source // nil with an error
 	err    error
 	size   int64 // of the text of the source, or of the error
-	// config is the configuration of an application that depends on the context of its
-	// renderer, and context the one that was rendered in.
+	// config is set if the result depends on the context of its renderer, which is outside
+	// of the commit. context is the one for which the source was rendered.
 	config  *config.Application
 	context string
-	// fixed reports that loading again gives the same result.
+	// fixed reports that loading again returns the same result.
 	fixed bool
 }
 

@@ -16,13 +16,13 @@ import (
 	"github.com/c785c783/piped/piped/source/render"
 )
 
-// Candidate is one application configuration found in a tree. Config is nil
-// exactly when Err is not; errors.As finds a *config.UnsupportedKind.
+// Candidate is one application configuration found in a tree. Exactly one of Config and Err
+// is set. For a kind that the agent does not support, Err wraps a *config.UnsupportedKind.
 type Candidate struct {
 	Dir        string // slash-separated, from the root of the tree; "." is the root
 	ConfigFile string // base name
-	// Kind is the kind of the file, such as KubernetesApp, as far as it can be read: also
-	// for one in the form of kind Application.
+	// Kind is the kind of the file, such as KubernetesApp, also if the file has kind
+	// Application or is invalid; "" if it cannot be determined.
 	Kind   string
 	Config *config.Application
 	Err    error
@@ -38,17 +38,17 @@ const (
 	maxCandidateTime  = time.Minute
 )
 
-// finder is a tree that finds files in bounded time and memory, even if it contains one
+// finder is a tree that finds files in bounded time and memory, even if it contains the same
 // directory many times. The trees of package git implement it.
 type finder interface {
 	Find(ctx context.Context, dir string, enter, wanted func(name string) bool, most int) ([]string, error)
 }
 
-// Candidates returns every application configuration in the tree, ordered by
-// path. A file that cannot be read or parsed has an error of its own. The error returned is
-// for a tree that cannot be walked, and of kind deploy.Invalid for one with too many
-// configurations. Other files are not opened. A directory whose name is not UTF-8 is
-// skipped: no path could name an application in it.
+// Candidates returns every application configuration in the tree, ordered by path. If a file
+// cannot be read or parsed, its Candidate has an error. Candidates itself returns an error if
+// the tree cannot be read, and one of kind deploy.Invalid if it has too many configurations.
+// It opens no other files. It skips directories whose name is not UTF-8, because no
+// application path can refer to them.
 func Candidates(ctx context.Context, fsys fs.FS, kinds config.Kinds) ([]Candidate, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxCandidateTime, deploy.Errorf(deploy.Invalid,
 		"reading them takes longer than %s; remove application configurations, or split the repository", maxCandidateTime))
@@ -72,9 +72,9 @@ func Candidates(ctx context.Context, fsys fs.FS, kinds config.Kinds) ([]Candidat
 	return out, nil
 }
 
-// FindFiles returns the paths of all files below dir that are wanted by their base
-// names, ordered as by fs.WalkDir; directories that enter refuses by theirs are left
-// out. The kind is deploy.Invalid when there are more than most of them.
+// FindFiles returns the paths of all files below dir for whose base name wanted returns true,
+// in the order of fs.WalkDir. It skips directories for whose base name enter returns false.
+// More than most files are an error of kind deploy.Invalid.
 func FindFiles(ctx context.Context, fsys fs.FS, dir string, enter, wanted func(name string) bool, most int) ([]string, error) {
 	if f, ok := fsys.(finder); ok {
 		names, err := f.Find(ctx, dir, enter, wanted, most)
@@ -103,15 +103,14 @@ func FindFiles(ctx context.Context, fsys fs.FS, dir string, enter, wanted func(n
 	return out, err
 }
 
-// CandidateAt returns the application configuration at a path of the tree. Its error is of
-// kind deploy.NotFound when there is no such file. A panic on the content of the file
-// becomes its error.
+// CandidateAt returns the application configuration at a path of the tree. Its Err is of kind
+// deploy.NotFound if there is no such file. A panic while parsing the file is returned as Err.
 func CandidateAt(fsys fs.FS, name string, kinds config.Kinds) Candidate {
 	c, _ := candidateAt(fsys, name, kinds)
 	return c
 }
 
-// candidateAt returns the number of bytes that were read, too.
+// candidateAt is CandidateAt, and also returns the number of bytes that were read.
 func candidateAt(fsys fs.FS, name string, kinds config.Kinds) (c Candidate, size int64) {
 	c = Candidate{Dir: path.Dir(name), ConfigFile: path.Base(name)}
 	defer func() {

@@ -7,8 +7,8 @@ import (
 	"github.com/c785c783/piped/piped/background"
 )
 
-// flights let concurrent callers with the same key share one call. One of the callers makes
-// it; if its ctx ends first, another one does.
+// flights deduplicates concurrent calls with the same key. One caller executes the call; if
+// its ctx ends first, another caller takes over.
 type flights[K comparable, V any] struct {
 	mu     sync.Mutex
 	flying map[K]*flight[V]
@@ -23,8 +23,8 @@ type flight[V any] struct {
 	err     error
 }
 
-// do returns the result of work, which another caller may have called. If ctx ends first,
-// the error is its cause.
+// do returns the result of work, executed by this caller or by a concurrent one with the same
+// key. If ctx ends first, the error is its cause.
 func (f *flights[K, V]) do(ctx context.Context, key K, work func() (V, error)) (V, error) {
 	own := f.join(key)
 	defer f.leave(key, own)
@@ -33,21 +33,21 @@ func (f *flights[K, V]) do(ctx context.Context, key K, work func() (V, error)) (
 	}
 	defer func() { <-own.turn }()
 	select {
-	case <-own.done: // by the one before
+	case <-own.done: // the previous caller completed it
 		return own.value, own.err
 	default:
 	}
 	value, err := work()
 	if err != nil && ctx.Err() != nil {
-		return value, err // of this caller alone
+		return value, err // not shared: only this caller was canceled
 	}
 	own.value, own.err = value, err
 	f.land(key, own)
 	return value, err
 }
 
-// board waits for the turn of the caller, which must release it. The call may be complete by
-// then.
+// board waits for the caller's turn to execute the call. The caller must release the turn. The
+// call may already be complete.
 func (own *flight[V]) board(ctx context.Context) error {
 	select {
 	case own.turn <- struct{}{}:
@@ -86,7 +86,7 @@ func (f *flights[K, V]) land(key K, own *flight[V]) {
 	close(own.done)
 }
 
-// leave removes a flight that its last caller leaves before it has landed.
+// leave removes an incomplete flight when its last caller leaves.
 func (f *flights[K, V]) leave(key K, own *flight[V]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

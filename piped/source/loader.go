@@ -19,43 +19,43 @@ import (
 	"github.com/c785c783/piped/piped/source/secret"
 )
 
-// Tree returns a repository's files at a commit. The files never change.
+// Tree returns a repository's files at a commit. The files are immutable.
 type Tree func(repoID, commit string) (fs.FS, error)
 
-// Source is what an application declares at a commit.
+// Source is the configuration and the objects of an application at a commit.
 type Source struct {
 	Commit string
 	// Config is shared between callers and must not be changed.
 	Config *config.Application
-	// Objects belong to the caller. They are ordered by the annotation
-	// pipecd.dev/order, then by file and position, and none stands twice.
+	// Objects are owned by the caller. They are ordered by the annotation pipecd.dev/order,
+	// then as rendered (plain manifests: by file and position), and have no duplicates.
 	Objects []manifest.Object
-	// Digest is the SHA-256 of what the objects declare, in their order.
+	// Digest is the SHA-256 of the objects in their order, in hex.
 	Digest string
-	// Redactor redacts the secrets that were decrypted for the objects; nil without any.
+	// Redactor redacts the secrets that were decrypted for the objects; nil without secrets.
 	Redactor *secret.Redactor
-	// Warnings are about parts that work but are probably mistakes, each a line that begins
-	// with a file. They are shared between callers.
+	// Warnings report valid parts that are probably mistakes. Each is one line that begins
+	// with a file name. The slice is shared between callers.
 	Warnings []string
 }
 
-// Loader loads sources and caches the latest. It is safe for concurrent use; its fields are
-// set before the first use, and a copy must not be made after it.
+// Loader loads sources, with an LRU cache. It is safe for concurrent use. Set its fields before
+// the first use and do not copy it afterwards.
 type Loader struct {
 	Tree Tree
-	// Secrets decrypts and attaches the files of an application. Without keys, or nil, an
-	// application with encrypted secrets is refused.
+	// Secrets decrypts secrets and attaches files. If it is nil or has no keys, applications
+	// with encrypted secrets are an error.
 	Secrets *secret.Renderer
-	// Kinds are the kinds of application that are read, and Renderers render them, by the
-	// name of the kind.
-	Kinds     config.Kinds
+	// Kinds are the supported kinds of application.
+	Kinds config.Kinds
+	// Renderers render applications, by the name of their kind.
 	Renderers map[string]render.Renderer
-	// Name returns the name of an application whose configuration has none; nil returns that
-	// of its directory.
+	// Name returns the name of an application whose configuration has none. If nil, the name
+	// is that of the directory.
 	Name func(ctx context.Context, at deploy.GitPath) string
-	// CacheBytes bounds the memory of the cache, roughly; 0 disables it.
+	// CacheBytes is the approximate memory limit of the cache; 0 disables the cache.
 	CacheBytes int64
-	// Time bounds one rendering with all that it fetches; default 5 min.
+	// Time limits one rendering, including all downloads; default 5 min.
 	Time time.Duration
 
 	cache   cache
@@ -76,13 +76,13 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 }
 
 // Load returns the application's configuration and objects at a commit. An error of kind
-// deploy.NotFound means that the commit has no such configuration file. One of kind
-// deploy.Invalid names the file, mostly the line, and what must be changed in Git. Both are
-// permanent, unless they are about another repository or the time that rendering takes. Any
-// other error comes from the tree, from a server that cannot be reached, or from ctx.
+// deploy.NotFound means that the commit has no such configuration file. An error of kind
+// deploy.Invalid names the file, usually the line, and what to change in Git. Both are
+// permanent, unless they concern another repository or the time of the rendering. Any other
+// error comes from the tree, from an unavailable server, or from ctx.
 //
-// Concurrent calls for the same source share the work. The cancellation of one does not
-// affect the others.
+// Concurrent calls for the same source share the work. Canceling one does not affect the
+// others.
 func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*Source, error) {
 	key := l.key(at, commit)
 	o, ok := l.cache.get(key)
@@ -105,8 +105,8 @@ func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*S
 	return o.source.clone(), nil
 }
 
-// LoadFrom is Load for files that are no commit of the repository; commit names them in the
-// Source. It uses no cache and shares no work with other calls.
+// LoadFrom is Load for files that are not a commit of the repository. commit becomes
+// Source.Commit. LoadFrom uses no cache and shares no work with other calls.
 func (l *Loader) LoadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (*Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) out
 	return l.loadFrom(ctx, files, at, commit)
 }
 
-// loadFrom decrypts, renders and checks the source of files.
+// loadFrom decrypts, renders and validates the source in files.
 func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (o outcome) {
 	decrypted := l.Secrets.Decrypted(files)
 	files = decrypted
@@ -157,11 +157,11 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 	return o
 }
 
-// defaultTime bounds one rendering. Each fetch has bounds of its own, but those of several
-// files add up.
+// defaultTime is the default of Loader.Time. Each download has its own limit, but the times of
+// several downloads add up.
 const defaultTime = 5 * time.Minute
 
-// renderInTime renders an application within the loader's time.
+// renderInTime renders an application within Loader.Time.
 func (l *Loader) renderInTime(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (render.Result, error) {
 	renderer := l.Renderers[cfg.Kind]
 	if renderer == nil {
@@ -187,8 +187,7 @@ func (l *Loader) request(ctx context.Context, files fs.FS, at deploy.GitPath, cf
 	}}
 }
 
-// contextOf returns the current context of an application; "" for one that does not
-// depend on it (nil).
+// contextOf returns the current context of the renderer for an application; "" if cfg is nil.
 func (l *Loader) contextOf(ctx context.Context, at deploy.GitPath, cfg *config.Application) string {
 	if cfg == nil {
 		return ""
@@ -196,8 +195,8 @@ func (l *Loader) contextOf(ctx context.Context, at deploy.GitPath, cfg *config.A
 	return l.Renderers[cfg.Kind].Context(ctx, l.request(ctx, nil, at, cfg))
 }
 
-// failed returns the outcome of an error; fixed means that loading again fails in the
-// same way.
+// failed returns the outcome of an error. fixed means that an error of kind Invalid is
+// permanent.
 func failed(err error, fixed bool) outcome {
 	return outcome{err: err, size: int64(len(err.Error())), fixed: fixed && deploy.IsKind(err, deploy.Invalid)}
 }
@@ -209,7 +208,7 @@ func guard(at deploy.GitPath, o *outcome) {
 	}
 }
 
-// check checks objects against the bounds of one application.
+// check returns an error if there are too many objects or duplicates.
 func check(objects []manifest.Object, at deploy.GitPath) error {
 	if len(objects) > manifest.MaxObjects {
 		return deploy.Errorf(deploy.Invalid, "%s: the application declares %d objects; expected at most %d", at.ConfigPath(), len(objects), manifest.MaxObjects)
@@ -234,13 +233,14 @@ func (s *Source) clone() *Source {
 	return &c
 }
 
-// sortByOrder orders objects by their annotation pipecd.dev/order; absent or no
-// integer, it counts as 0. Equal ones keep their order.
+// sortByOrder sorts objects by their annotation pipecd.dev/order, which is 0 if it is missing
+// or not an integer. The sort is stable.
 func sortByOrder(objects []manifest.Object) {
 	slices.SortStableFunc(objects, func(a, b manifest.Object) int { return manifest.Order(a.Unstructured) - manifest.Order(b.Unstructured) })
 }
 
-// warnings are those of the rendering and about its objects, without secrets.
+// warnings returns the warnings of the rendering and of its objects' order annotations. It
+// redacts the latter.
 func warnings(r render.Result, redactor *secret.Redactor) []string {
 	out := r.Warnings
 	for _, o := range r.Objects {

@@ -14,7 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// treeLimits bound what Materialise writes, so that no commit fills the disk.
+// treeLimits bound the output of Materialise, so that no commit fills the disk.
 type treeLimits struct {
 	files int   // files, directories and links
 	bytes int64 // of all files together
@@ -23,10 +23,10 @@ type treeLimits struct {
 // Materialise writes a commit's tree below dir, for programs that need a real directory. It
 // creates dir with mode 0700 if it does not exist.
 //
-// Files keep their executable bit. Symbolic links are written if they point inside the
-// tree, even to a missing file, and skipped otherwise. Nothing is written outside of dir. A
-// tree with more than 200,000 entries or 2 GiB is an error of kind Invalid; a file that is
-// too large for fsys to open is an error, too. After an error the caller removes dir.
+// Files keep their executable bit. Symbolic links are written if their target is inside the
+// tree, even if it does not exist, and skipped otherwise. Nothing is written outside of dir. A
+// tree with more than 200,000 entries or 2 GiB is an error of kind Invalid. A file that is too
+// large for fsys to open is also an error. After an error the caller must remove dir.
 func Materialise(ctx context.Context, fsys fs.FS, dir string) error {
 	return materialise(ctx, fsys, dir, treeLimits{files: 200_000, bytes: 2 << 30})
 }
@@ -78,11 +78,11 @@ func (w *treeWriter) write(name string, entry fs.DirEntry) error {
 	case entry.Type().IsRegular():
 		return w.file(name, local)
 	}
-	return nil // a device or the like: Git has none
+	return nil // a device or similar, which does not occur in Git
 }
 
-// link writes a symbolic link that stays inside the tree. Since it may lead over other links,
-// fsys resolves it.
+// link writes a symbolic link if its target is inside the tree. fsys resolves the link, because
+// its path may contain other links.
 func (w *treeWriter) link(name, local string) error {
 	target, err := fs.ReadLink(w.fsys, name)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package undeployed finds the commits of a branch that change an application and are not
-// deployed yet, by the rule by which the trigger deploys. It reads Git only: two commits
-// are compared by their paths, and by their rendered manifests where these concern the
-// application.
+// deployed yet. It applies the same rule as the trigger, trigger.onCommit, and accesses no
+// cluster. It compares two commits by their changed paths and, if these concern the
+// application, by their rendered manifests.
 package undeployed
 
 import (
@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	maxCommits = 50      // commits that are returned
-	maxSteps   = 1000    // newest commits that are compared for them
+	maxCommits = 50      // returned commits
+	maxSteps   = 1000    // commits checked for them, the newest first
 	maxCached  = 1 << 15 // paths and steps in the cache
 )
 
@@ -28,8 +28,8 @@ type Finder struct {
 	mirror  func(repoID string) (*git.Repo, error)
 	sources *source.Loader
 
-	// The cache of comparisons, which never change. The applications of a repository
-	// share them.
+	// The cache of comparisons. Comparisons are immutable, and the applications of a
+	// repository share them.
 	mu     sync.Mutex
 	cache  map[span]*between
 	cached int // paths and steps in cache
@@ -38,12 +38,12 @@ type Finder struct {
 // span is a pair of commits.
 type span struct{ repoID, from, to string }
 
-// between is what lies between two commits.
+// between is the comparison of two commits.
 type between struct {
 	changed []string   // the paths that differ
-	steps   []git.Step // of the branch, nil if it was rewritten
+	steps   []git.Step // the commits of the branch; nil if the branch was rewritten
 
-	hasChanged, hasSteps bool // whether they were read
+	hasChanged, hasSteps bool // whether the fields above were read
 }
 
 // New returns a Finder that reads the mirrors of the configured repositories.
@@ -52,13 +52,13 @@ func New(mirror func(repoID string) (*git.Repo, error), sources *source.Loader) 
 }
 
 // Undeployed reports whether the application's manifests at commit head differ from those
-// at commit deployed. If they do, it returns the commits of the branch between them that
-// touch the application by its trigger.onCommit: the newest first, at most 50, none if the
-// branch was rewritten. Paths that the rule ignores count for neither. Unless the
-// application was touched, only two directories are compared.
+// at commit deployed. If they do, it returns the commits between them that touch the
+// application according to trigger.onCommit at head: the newest first, at most 50, none if
+// the branch was rewritten. If all changed paths are excluded by that rule, the result is
+// false. Undeployed renders manifests only if a changed path concerns the application.
 //
-// An error of kind deploy.Invalid lasts until something changes in Git or the application
-// is synced, and says what to do.
+// An error of kind deploy.Invalid is permanent until Git changes or the application is
+// synced. Its text says what to do.
 func (f *Finder) Undeployed(ctx context.Context, app deploy.Application, deployed, head string) (commits []string, differs bool, err error) {
 	if deployed == head {
 		return nil, false, nil
@@ -85,7 +85,7 @@ func (f *Finder) Undeployed(ctx context.Context, app deploy.Application, deploye
 	return commits, true, err
 }
 
-// rule returns the application's trigger.onCommit at a commit.
+// rule returns the application's trigger.onCommit at commit head.
 func (f *Finder) rule(ctx context.Context, mirror *git.Repo, at deploy.GitPath, head string) (config.OnCommit, error) {
 	if _, err := mirror.Commit(ctx, head); deploy.IsKind(err, deploy.NotFound) {
 		return config.OnCommit{}, deploy.Errorf(deploy.Unavailable, "find undeployed commits: %w; this is repeated when the branch has been read", err)
@@ -100,7 +100,7 @@ func (f *Finder) rule(ctx context.Context, mirror *git.Repo, at deploy.GitPath, 
 	return cfg.Trigger.OnCommit, nil
 }
 
-// touched reports whether what differs between two commits concerns the application.
+// touched reports whether a path that differs between two commits concerns the application.
 func (f *Finder) touched(ctx context.Context, mirror *git.Repo, rule config.OnCommit, at deploy.GitPath, from, to string) (bool, error) {
 	if len(rule.Paths) == 0 { // only its directory counts
 		before, err := mirror.TreeHash(from, at.Dir)
@@ -136,7 +136,7 @@ func (f *Finder) differ(ctx context.Context, app deploy.Application, deployed, h
 	return before.Digest != after.Digest, nil
 }
 
-// placeOf returns the path of the application at its last success.
+// placeOf returns the Git path of the application at its last successful deployment.
 func placeOf(app deploy.Application) deploy.GitPath {
 	if app.LastSuccessful == nil {
 		return app.Git
@@ -144,7 +144,8 @@ func placeOf(app deploy.Application) deploy.GitPath {
 	return app.LastSuccessful.At(app.Git)
 }
 
-// touching returns the commits of the branch between two that touch the application.
+// touching returns the commits of the branch after deployed, up to head, that touch the
+// application.
 func (f *Finder) touching(ctx context.Context, mirror *git.Repo, rule config.OnCommit, at deploy.GitPath, deployed, head string) (commits []string, err error) {
 	steps, err := f.steps(ctx, mirror, span{at.RepoID, deployed, head})
 	if err != nil {
@@ -153,7 +154,7 @@ func (f *Finder) touching(ctx context.Context, mirror *git.Repo, rule config.OnC
 	for _, s := range steps[:min(len(steps), maxSteps)] {
 		touched, err := f.touched(ctx, mirror, rule, at, s.Parent, s.Commit)
 		if errors.Is(err, git.ErrBeyond) {
-			touched, err = true, nil // too large to be compared: it may touch anything
+			touched, err = true, nil // too large to compare: assume that it touches the application
 		}
 		if err != nil {
 			return nil, err
@@ -184,7 +185,7 @@ func (f *Finder) changed(ctx context.Context, mirror *git.Repo, s span) ([]strin
 	return b.changed, nil
 }
 
-// steps returns the commits of the branch from one to another, the newest first.
+// steps returns the commits of the branch after s.from, up to s.to, the newest first.
 func (f *Finder) steps(ctx context.Context, mirror *git.Repo, s span) ([]git.Step, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -208,7 +209,8 @@ func (f *Finder) between(s span) *between {
 	return &between{}
 }
 
-// put caches a comparison that has grown by n paths or steps.
+// put caches a comparison that has grown by n paths or steps. It first clears the cache if
+// that would grow beyond maxCached. The caller holds the lock.
 func (f *Finder) put(s span, b *between, n int) {
 	if f.cached += n + 1; f.cached > maxCached {
 		clear(f.cache)

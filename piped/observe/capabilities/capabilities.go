@@ -1,6 +1,6 @@
-// Package capabilities reads which Kubernetes version and which APIs the clusters serve, and
-// stores them. Charts are rendered with them; while a cluster cannot be reached, with the
-// stored ones.
+// Package capabilities reads the Kubernetes version and the API versions of the clusters, and
+// stores them. Helm charts are rendered with these capabilities, and with the stored ones
+// while a cluster is unavailable.
 package capabilities
 
 import (
@@ -17,35 +17,38 @@ import (
 )
 
 const (
-	timeout      = 10 * time.Second // of one request
-	retryAfter   = 15 * time.Second // after a failure, and until new providers are noticed
-	refreshAfter = 10 * time.Minute // after a success
-	firstWait    = timeout + time.Second
+	timeout      = 10 * time.Second      // of one request
+	retryAfter   = 15 * time.Second      // after a failure; also the interval of checks for new providers
+	refreshAfter = 10 * time.Minute      // after a success
+	firstWait    = timeout + time.Second // how long For waits for the first round of requests
 )
 
-// Clusters are the clusters of the platform providers, which may change.
+// Clusters provides access to the clusters of the platform providers. The set of providers
+// may change.
 type Clusters interface {
+	// Names returns the names of the providers.
 	Names() []string
+	// Capabilities requests the capabilities of a provider's cluster.
 	Capabilities(ctx context.Context, provider string) (deploy.Capabilities, error)
 }
 
-// Reader reads the capabilities of the clusters: at its start and when a provider is added,
-// with retries until the cluster answers, then every ten minutes. It is safe for
-// concurrent use.
+// Reader reads the capabilities of each cluster at start and when its provider is added,
+// retries until the cluster answers, and then refreshes them every ten minutes. It is safe
+// for concurrent use.
 type Reader struct {
 	store    *store.Store
 	clusters Clusters
 	log      *slog.Logger
 	now      func() time.Time
 
-	first chan struct{} // closed once every provider was asked, with or without an answer
+	first chan struct{} // closed after the first round of requests, even if some failed
 
 	mu    sync.RWMutex
 	known map[string]deploy.Capabilities // by provider
 	due   map[string]time.Time           // of the next request, by provider
 }
 
-// New returns a Reader that knows the stored capabilities.
+// New returns a Reader that starts with the stored capabilities.
 func New(ctx context.Context, st *store.Store, c Clusters, log *slog.Logger, now func() time.Time) (*Reader, error) {
 	known, err := st.Capabilities(ctx)
 	if err != nil {
@@ -117,9 +120,9 @@ func (r *Reader) read(ctx context.Context, provider string) error {
 	return r.store.SaveCapabilities(ctx, provider, read)
 }
 
-// For returns the capabilities with which the charts of an application are rendered, zero
-// if its cluster was never reached. For a new cluster it waits up to eleven seconds for the
-// first answer.
+// For returns the capabilities for rendering the charts of an application, zero if its
+// provider is unknown or its cluster has never answered. If the capabilities are unknown, it
+// waits up to eleven seconds for the Reader's first round of requests.
 func (r *Reader) For(ctx context.Context, at deploy.GitPath, app *config.Application) helm.Capabilities {
 	provider, err := app.Provider(r.clusters.Names())
 	if err != nil && app.PlatformProvider == "" {
@@ -139,8 +142,8 @@ func (r *Reader) For(ctx context.Context, at deploy.GitPath, app *config.Applica
 	return helm.Capabilities{KubeVersion: known.KubeVersion, APIVersions: known.APIVersions}
 }
 
-// registered returns the provider that an application was registered with or assigned to,
-// if its configuration names none.
+// registered returns the provider that the store has for an application whose configuration
+// names none.
 func (r *Reader) registered(ctx context.Context, at deploy.GitPath, app *config.Application) (string, error) {
 	known, err := r.store.ApplicationAt(ctx, at)
 	if err != nil {
@@ -156,7 +159,7 @@ func (r *Reader) get(provider string) (deploy.Capabilities, bool) {
 	return known, ok
 }
 
-// Versions returns the Kubernetes version of each provider's cluster that was ever reached.
+// Versions returns the last known Kubernetes version of each cluster, by provider.
 func (r *Reader) Versions() map[string]string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

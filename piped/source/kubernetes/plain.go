@@ -15,12 +15,12 @@ import (
 	"github.com/c785c783/piped/piped/source/render"
 )
 
-// maxSize bounds the manifests of one application, in bytes.
+// maxSize is the maximum size of the manifests of one application in bytes.
 const maxSize = 32 << 20
 
-// plain returns the objects of plain manifest files, and the size of the files: the named
-// ones, or every manifest directly in the application's directory. It reports the problems
-// of all files together.
+// plain returns the objects in plain manifest files and the total size of the files. names are
+// the files; if it is empty, plain reads every manifest directly in the application's
+// directory. The error joins the errors of all files.
 func plain(ctx context.Context, fsys fs.FS, at deploy.GitPath, names []string) ([]manifest.Object, int64, error) {
 	if len(names) == 0 {
 		var err error
@@ -56,7 +56,7 @@ func plain(ctx context.Context, fsys fs.FS, at deploy.GitPath, names []string) (
 	return objects, size, nil
 }
 
-// plainFile returns the objects of one manifest file, and its size.
+// plainFile returns the objects in one manifest file, and its size in bytes.
 func plainFile(fsys fs.FS, at deploy.GitPath, name string) ([]manifest.Object, int64, error) {
 	if !filepath.IsLocal(name) {
 		return nil, 0, deploy.Errorf(deploy.Invalid, "%s: input.manifests: %q is not inside the application's directory", at.ConfigPath(), name)
@@ -95,7 +95,8 @@ func manifestNames(fsys fs.FS, at deploy.GitPath) ([]string, error) {
 	return names, nil
 }
 
-// isManifest reports whether a file is a manifest by its name; configuration files are not.
+// isManifest reports whether a file is a manifest, by its name. Configuration files of piped
+// and of SOPS are not.
 func isManifest(name string) bool {
 	switch path.Ext(name) {
 	case ".yaml", ".yml", ".json":

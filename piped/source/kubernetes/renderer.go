@@ -1,8 +1,8 @@
-// Package kubernetes renders Kubernetes applications: it makes the objects out of the
-// manifests, the chart or the kustomization of an application. Package helm renders
-// charts, package kustomize builds kustomizations.
+// Package kubernetes renders Kubernetes applications: it returns the objects of an
+// application's manifests, chart or kustomization. Package helm renders charts, and package
+// kustomize builds kustomizations.
 //
-// It needs no cluster, and leaves namespaces empty that the manifests leave out.
+// The package needs no cluster. It does not add namespaces that the manifests omit.
 package kubernetes
 
 import (
@@ -23,20 +23,21 @@ import (
 	"github.com/c785c783/piped/piped/source/render"
 )
 
-// Charts renders charts. The fingerprint is that of its settings: the same request gives
-// the same result as long as they stay the same, except for answers of servers.
+// Charts renders Helm charts. *helm.Renderer implements it.
 type Charts interface {
 	Render(ctx context.Context, req helm.Request) (helm.Result, error)
+	// Fingerprint identifies the settings. While it stays the same, the same request has the
+	// same result, except for responses of servers.
 	Fingerprint() string
 }
 
 // Config is what a Renderer needs.
 type Config struct {
 	Charts Charts // nil refuses charts
-	// Capabilities returns what charts see of an application's cluster where its
-	// configuration does not set it; nil is Helm's own.
+	// Capabilities returns the capabilities of an application's cluster for charts. The
+	// application's configuration may override them. If nil, charts get Helm's defaults.
 	Capabilities func(ctx context.Context, at deploy.GitPath, app *config.Application) helm.Capabilities
-	// Remotes returns the trees of remote bases of kustomizations; nil refuses them.
+	// Remotes reads remote bases and files of kustomizations; nil refuses them.
 	Remotes kustomize.Remotes
 }
 
@@ -61,15 +62,15 @@ func (r *Renderer) Fingerprint() string {
 	return r.Charts.Fingerprint()
 }
 
-// Context implements render.Renderer: charts see the application's name and the
+// Context implements render.Renderer. Charts depend on the application's name and the
 // capabilities of its cluster.
 func (r *Renderer) Context(ctx context.Context, req render.Request) string {
 	return fingerprint(req.Name(), r.capabilities(ctx, req))
 }
 
-// Render implements render.Renderer. It chooses as PipeCD does: Helm where a chart is
-// configured, Kustomize where a kustomization stands in the directory and no manifests are
-// named, and plain manifests otherwise.
+// Render implements render.Renderer. As PipeCD does, it uses Helm if a chart is configured,
+// Kustomize if the directory has a kustomization and no manifests are configured, and plain
+// manifests otherwise.
 func (r *Renderer) Render(ctx context.Context, req render.Request) (out render.Result, err error) {
 	in := kubernetes.SpecOf(req.Config.Platform).Input
 	switch {
@@ -106,7 +107,7 @@ func (r *Renderer) chart(ctx context.Context, req render.Request, in kubernetes.
 	return render.Result{Objects: out.Objects, Bytes: out.Bytes, Varies: out.Remote, Context: fingerprint(chart.ReleaseName, chart.Capabilities)}, err
 }
 
-// capabilities returns what the application's charts see of its cluster.
+// capabilities returns the capabilities of the application's cluster; zero if Config has none.
 func (r *Renderer) capabilities(ctx context.Context, req render.Request) helm.Capabilities {
 	if r.Capabilities == nil {
 		return helm.Capabilities{}
@@ -133,7 +134,7 @@ func (r *Renderer) kustomize(ctx context.Context, req render.Request, in kuberne
 	return render.Result{Objects: out.Objects, Bytes: out.Bytes, Varies: out.Remote, Context: seen, Warnings: out.Warnings}, err
 }
 
-// hasKustomization reports whether a kustomization stands in a directory.
+// hasKustomization reports whether a directory has a kustomization file.
 func hasKustomization(files fs.FS, dir string) bool {
 	entries, err := fs.ReadDir(files, path.Clean(dir))
 	if err != nil {

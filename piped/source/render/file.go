@@ -9,9 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// ReadFile returns at most limit+1 bytes of a file, so that a parser with that
-// limit can refuse it. The error for a file that is not there is of kind
-// deploy.NotFound.
+// ReadFile returns at most limit+1 bytes of a file, so that a parser with that limit can detect
+// a file that is too large. If the file does not exist, the error is of kind deploy.NotFound.
 func ReadFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
@@ -20,7 +19,7 @@ func ReadFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	if errors.Is(err, fs.ErrPermission) { // a symbolic link that points out of the repository
 		return nil, deploy.Errorf(deploy.Invalid, "read the commit: %w", err)
 	}
-	if deploy.IsKind(err, deploy.Invalid) { // it names the file
+	if deploy.IsKind(err, deploy.Invalid) { // the error already names the file
 		return nil, err
 	}
 	if err != nil {

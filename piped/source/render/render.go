@@ -1,6 +1,5 @@
-// Package render defines what package source and the renderers of the kinds of
-// application share: the request for the objects of an application, and the result. It
-// imports no other package of the room, so that each of them can import it.
+// Package render defines the interface between package source and the renderers of the kinds of
+// application. It imports no other package below source, so that all of them can import it.
 package render
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Request asks for the objects of an application.
+// Request is a request to render the objects of an application.
 type Request struct {
 	Files  fs.FS // of the repository, with decrypted secrets; nil in Renderer.Context
 	At     deploy.GitPath
@@ -20,27 +19,27 @@ type Request struct {
 	Name   func() string // returns the name of the application
 }
 
-// Result is what the files of an application declare.
+// Result is the result of a rendering. Bytes, Varies and Context may also be set with an error.
 type Result struct {
 	Objects []manifest.Object
 	Bytes   int64 // of their text
-	// Varies reports that the objects, or the error next to the result, depend on more than
-	// the files: on other repositories, on servers, or on the time that rendering takes.
+	// Varies reports that the objects or the returned error also depend on other
+	// repositories, on servers, or on the duration of the rendering.
 	Varies bool
-	// Context is that of Renderer.Context when the objects, or the error, depend on it; else
-	// "".
+	// Context is the value of Renderer.Context if the objects or the returned error depend
+	// on it, else "".
 	Context string
-	// Warnings are about files, each a line that begins with the file.
+	// Warnings report probable mistakes. Each is one line that begins with the file.
 	Warnings []string
 }
 
 // Renderer renders applications of one kind. It is safe for concurrent use.
 type Renderer interface {
 	// Render returns the objects of an application. An error of kind deploy.Invalid names
-	// the file and what must be changed in Git.
+	// the file and what to change in Git.
 	Render(ctx context.Context, req Request) (Result, error)
-	// Context identifies what an application sees of its platform and of its own
-	// registration: rendering it again gives the same as long as this stays the same.
+	// Context returns a fingerprint of the inputs of a rendering from the platform and the
+	// application's registration. While it stays the same, the result stays the same.
 	Context(ctx context.Context, req Request) string
 	// Fingerprint identifies the settings of the renderer.
 	Fingerprint() string

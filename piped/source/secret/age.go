@@ -16,10 +16,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Age returns keys that read and write age files, armored or in base64.
-// Identities is what age-keygen writes, or an SSH private key (Ed25519 or RSA)
-// without a passphrase; recipient is the public side of one of them. The kind of
-// an error is Invalid.
+// Age returns keys that decrypt age files, armored or in base64, and encrypt to armored ones.
+// identities is the output of age-keygen or an SSH private key (Ed25519 or RSA) without a
+// passphrase. recipient is the public key of one of the identities. Errors are of kind Invalid.
 func Age(identities strict.Secret, recipient string) (*Keys, error) {
 	ids, err := ageIdentities(identities.Reveal())
 	if err != nil {
@@ -36,7 +35,7 @@ func Age(identities strict.Secret, recipient string) (*Keys, error) {
 	return keys, nil
 }
 
-// check reports whether the keys decrypt what they encrypt.
+// check returns an error if the keys cannot decrypt a text that they encrypted.
 func (k *Keys) check() error {
 	text, err := k.cipher.seal(nil)
 	if err == nil {
@@ -75,7 +74,7 @@ func ageRecipient(text string) (age.Recipient, error) {
 	return to[0], nil
 }
 
-// ageFile is the format of age-encryption.org/v1.
+// ageFile implements cryptosystem for the format age-encryption.org/v1.
 type ageFile struct {
 	identities []age.Identity
 	recipient  age.Recipient

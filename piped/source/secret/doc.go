@@ -1,18 +1,15 @@
-// Package secret fills in the files of an application that are templates:
-// spec.encryption with decrypted secrets, spec.attachment with the text of other
-// files. The result is an overlay over the commit's tree, which is read like the
-// tree itself; what was decrypted is never written to a disk, and no error, log or
-// formatted value of this package shows it.
+// Package secret renders the files of an application that are templates: with decrypted secrets
+// (spec.encryption) and with the text of other files (spec.attachment). The result is an fs.FS
+// that overlays the commit's tree. Plaintext is never written to disk, and does not appear in
+// errors, logs or formatted values of this package.
 //
-// Secrets are encrypted as PipeCD does it (KEY_PAIR) or as age files (AGE).
-// Templates have sprig's functions, without those that depend on anything but
-// their arguments, and what one may compute is bounded (functions.go, meter.go).
-// Targets and sources are files of the application's directory, wherever symbolic
-// links lead.
+// Secrets are encrypted in PipeCD's format (KEY_PAIR) or as age files (AGE). Templates can use
+// those functions of sprig that depend only on their arguments, and their computing time is
+// limited (functions.go, meter.go). Targets and sources are files in the application's
+// directory; symbolic links are followed.
 //
-// Files that SOPS encrypts are decrypted when they are opened (sops.go), whatever
-// reads them.
+// Files that are encrypted by SOPS are decrypted whenever they are opened (sops.go).
 //
-// The package reads no file but those of the tree and, in LoadKeys, the keys that
-// the agent's configuration names.
+// The package reads only the files of the tree and, in LoadKeys, the key files in the agent's
+// configuration.
 package secret

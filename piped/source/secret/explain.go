@@ -13,8 +13,8 @@ import (
 
 var undefined = regexp.MustCompile(`function "(\w+)" not defined$`)
 
-// explainParse returns the error for a template that cannot be parsed. It quotes
-// the template, which is text in Git, and nothing of the data.
+// explainParse returns the error for a template that cannot be parsed. It may quote the
+// template, which is in Git, but none of the data.
 func explainParse(file string, err error) error {
 	line, text := position(file, err)
 	if name := undefined.FindStringSubmatch(text); name != nil {
@@ -25,7 +25,7 @@ func explainParse(file string, err error) error {
 	return deploy.Errorf(deploy.Invalid, "%s:%d: %s", file, line, text)
 }
 
-// position splits an error of text/template into the line and what it says.
+// position splits an error of text/template into the line number and the message.
 func position(file string, err error) (line int, text string) {
 	rest := strings.TrimPrefix(err.Error(), "template: "+file+":")
 	digits, text, _ := strings.Cut(rest, ":")
@@ -33,7 +33,7 @@ func position(file string, err error) (line int, text string) {
 	return line, strings.TrimSpace(text)
 }
 
-// What text/template says about the template alone.
+// Errors of text/template. The harmless ones quote only the template.
 var (
 	harmless = regexp.MustCompile(`(?s)^\d+: executing .* at <.*>: (` + strings.Join([]string{
 		`map has no entry for key "[^"]*"`,
@@ -45,7 +45,7 @@ var (
 		`template "[^"]*" not defined`,
 		`exceeded maximum template depth \(\d+\)`,
 	}, "|") + `)$`)
-	// What text/template says about the data, in which anything may follow.
+	// The telling ones may quote the data.
 	telling = regexp.MustCompile(`>: (range can't iterate over|if/with can't use|can't use) `)
 	failed  = regexp.MustCompile(`>: error calling (\w+): `)
 	missing = regexp.MustCompile(`(?s)^\d+: executing .* at <[$]?\.(encryptedSecrets|attachment)\.(\S+?)>: map has no entry for key`)
@@ -53,8 +53,8 @@ var (
 
 const notShown = " (why is not shown: it may hold a secret)"
 
-// explainExec returns the error for a template that failed. What the data was is
-// shown only when there are no secrets.
+// explainExec returns the error for a template whose execution failed. It quotes data only if
+// there are no secrets.
 func (d data) explainExec(file string, err error) error {
 	line, text := position(file, err)
 	limited := exceeded(err)
@@ -76,13 +76,13 @@ func (d data) explainExec(file string, err error) error {
 	default:
 		text = "the template cannot be rendered" + notShown
 	}
-	if line == 0 { // what is written is limited, too, and that has no position
+	if line == 0 { // exceeding the limit of the output has no position
 		return deploy.Errorf(deploy.Invalid, "%s: %s", file, text)
 	}
 	return deploy.Errorf(deploy.Invalid, "%s:%d: %s", file, line, text)
 }
 
-// absent says that a data root has no such name, and which it has.
+// absent returns a message that a data root does not have a name, with the existing names.
 func (d data) absent(root, name string) string {
 	field, have := "spec.encryption.encryptedSecrets", sortedKeys(d.secrets)
 	if root == "attachment" {
@@ -98,7 +98,7 @@ func (d data) absent(root, name string) string {
 	return text
 }
 
-// exceeded returns which limit of a meter ended a template, or nil.
+// exceeded returns the error of the exceeded meter limit that err wraps, or nil.
 func exceeded(err error) error {
 	for _, limit := range []error{errBudget, errDepth} {
 		if errors.Is(err, limit) {

@@ -13,12 +13,12 @@ import (
 	"github.com/Masterminds/sprig/v3"
 )
 
-// allowed are the functions of sprig that templates have: those whose result
-// depends on their arguments alone. What reaches the environment (env, expandenv),
-// the network (getHostByName), the clock or its zone (now, ago, date and its like)
-// or randomness (rand..., shuffle, uuidv4, gen..., bcrypt, htpasswd, encryptAES) is
-// not among them, nor is what is made to be slow (derivePassword). The functions of
-// sprig that list a dict in any order are here in the order of its keys.
+// allowed lists the functions of sprig for templates: those whose result depends only on their
+// arguments. It excludes functions that use the environment (env, expandenv), the network
+// (getHostByName), the clock or the time zone (now, ago, date and similar) or randomness
+// (rand..., shuffle, uuidv4, gen..., bcrypt, htpasswd, encryptAES), and the intentionally slow
+// derivePassword. keys and values return a dict's content in the order of its keys, unlike in
+// sprig.
 var allowed = strings.Fields(`
 	duration durationRound
 	abbrev abbrevboth trunc trim upper lower title untitle substr repeat trimall trimAll trimSuffix trimPrefix nospace
@@ -40,11 +40,11 @@ var allowed = strings.Fields(`
 	urlParse urlJoin
 `)
 
-// functions returns what templates can call, on the account of m.
+// functions returns the functions for templates. Their calls spend from m.
 func functions(m *meter) template.FuncMap {
 	own := template.FuncMap{
 		"keys": orderedKeys, "values": orderedValues,
-		// Those of text/template that make texts.
+		// The functions of text/template that produce text.
 		"print": fmt.Sprint, "printf": fmt.Sprintf, "println": fmt.Sprintln,
 		"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
 	}
@@ -77,8 +77,8 @@ func orderedValues(d map[string]any) []any {
 	return out
 }
 
-// extra returns what a call costs in addition to the weight of its arguments, for the
-// functions whose work or result is larger than that; nil for the others.
+// extra returns a function that estimates the cost of a call in addition to the weight of its
+// arguments; nil if a function has no additional cost.
 func extra(name string) func(args []reflect.Value) float64 {
 	size := func(v reflect.Value) float64 { return float64(v.Len()) }
 	switch strings.ToLower(strings.TrimPrefix(name, "must")) {
@@ -102,7 +102,7 @@ func extra(name string) func(args []reflect.Value) float64 {
 		return func(a []reflect.Value) float64 { return states(a[0].String()) * size(a[1]) }
 	case "regexreplaceall", "regexreplaceallliteral":
 		return func(a []reflect.Value) float64 { return (states(a[0].String()) + size(a[2])) * size(a[1]) }
-	case "uniq": // each item is compared with those before
+	case "uniq": // each item is compared with all previous ones
 		return func(a []reflect.Value) float64 { return items(a[0]) * items(a[0]) }
 	case "without":
 		return func(a []reflect.Value) float64 { return items(a[0]) * items(a[1]) }
@@ -116,8 +116,8 @@ func extra(name string) func(args []reflect.Value) float64 {
 
 var repeated = regexp.MustCompile(`\{\d*,?\d*\}`)
 
-// states is about how large a regular expression is: what {1000} repeats is
-// written out.
+// states estimates the size of a compiled regular expression, in which {1000} repeats its
+// operand 1000 times.
 func states(pattern string) float64 {
 	most := 0.0
 	for _, braces := range repeated.FindAllString(pattern, -1) {
@@ -126,7 +126,7 @@ func states(pattern string) float64 {
 	return float64(len(pattern)) * (1 + most)
 }
 
-// items is how many a value has, counting those of lists and dicts in it.
+// items returns the number of values in a value, including itself and nested values.
 func items(v reflect.Value) float64 {
 	switch v.Kind() {
 	case reflect.Interface:
@@ -147,7 +147,8 @@ func items(v reflect.Value) float64 {
 	return 1
 }
 
-// turns is how long a list of numbers is at most.
+// turns returns an upper estimate of the length of the list that until, untilStep or seq
+// returns.
 func turns(name string, args []reflect.Value) float64 {
 	if args[0].Kind() == reflect.Slice { // of seq
 		all := args[0]
@@ -177,10 +178,10 @@ func turns(name string, args []reflect.Value) float64 {
 
 var width = regexp.MustCompile(`\d+`)
 
-// widest is how much a format may make of one argument, in addition to the argument.
+// widest estimates the maximum padding in bytes that a format adds to one argument.
 func widest(format string) float64 {
 	if strings.Contains(format, "*") {
-		return 1e6 // what fmt takes at most
+		return 1e6 // the maximum width in package fmt
 	}
 	most := 0.0
 	for _, digits := range width.FindAllString(format, -1) {

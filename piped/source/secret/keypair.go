@@ -18,9 +18,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// KeyPair returns keys that read and write PipeCD's envelope: private is an RSA
-// key in PEM (PKCS #8 or PKCS #1), public the one that belongs to it in PEM (PKIX).
-// The kind of an error is Invalid.
+// KeyPair returns keys for PipeCD's envelope format. private is an RSA private key in PEM
+// (PKCS #8 or PKCS #1), public its public key in PEM (PKIX). Errors are of kind Invalid.
 func KeyPair(private, public strict.Secret) (*Keys, error) {
 	key, err := privateKey(private.Reveal())
 	if err != nil {
@@ -67,17 +66,18 @@ func publicKey(text string) (*rsa.PublicKey, error) {
 	return nil, errors.New("expected an RSA key in PKIX; openssl rsa -pubout makes it of the private key")
 }
 
-// publicText returns a public key in PEM, as PipeCD's clients know it.
+// publicText returns a public key in PEM (PKIX), the format of PipeCD's clients.
 func publicText(key *rsa.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), err
 }
 
-// keyPair is PipeCD's envelope, that of Bitnami's sealed-secrets without a label:
+// keyPair implements cryptosystem for PipeCD's envelope, which is the format of Bitnami's
+// sealed-secrets without a label:
 //
 //	base64(length uint16, big endian | RSA-OAEP(SHA-256) of a fresh AES key | AES-256-GCM)
 //
-// The AES key encrypts one text only, which is why its nonce may be all zero.
+// The nonce is zero, which is safe because each AES key encrypts only one text.
 type keyPair struct{ key *rsa.PrivateKey }
 
 const sessionKeySize = 32
@@ -122,7 +122,7 @@ func (k keyPair) seal(plaintext []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(gcm.Seal(envelope, make([]byte, gcm.NonceSize()), plaintext, nil)), nil
 }
 
-// sessionCipher panics on a key of another size than sessionKeySize.
+// sessionCipher returns AES-GCM with a key. It panics on an invalid key size.
 func sessionCipher(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
 	if err != nil {

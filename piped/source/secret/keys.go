@@ -13,17 +13,18 @@ import (
 	"github.com/c785c783/piped/piped/source/sops"
 )
 
-// Keys decrypt the secrets in Git, and encrypt what is to be put there. They
-// never change and are safe for concurrent use.
+// Keys decrypts secrets from Git and encrypts new ones. It is immutable and safe for concurrent
+// use.
 type Keys struct {
-	cipher      cryptosystem // nil when there are only those of SOPS files
+	cipher      cryptosystem // nil if there are only keys for SOPS files
 	public      deploy.AgentEncryption
 	fingerprint string
 	sops        *sops.Keys
 	how         sops.How
 }
 
-// cryptosystem is one way of encrypting. Its errors show neither key nor plaintext.
+// cryptosystem is an encryption format with its keys. Errors contain neither keys nor
+// plaintext.
 type cryptosystem interface {
 	open(ciphertext string) ([]byte, error)
 	seal(plaintext []byte) (string, error)
@@ -34,8 +35,7 @@ func newKeys(c cryptosystem, public deploy.AgentEncryption, identity []byte) *Ke
 	return &Keys{cipher: c, public: public, fingerprint: hex.EncodeToString(sum[:])}
 }
 
-// Fingerprint identifies the keys without showing them, whatever way they were
-// read; "" for nil.
+// Fingerprint identifies the keys without revealing them; "" for nil.
 func (k *Keys) Fingerprint() string {
 	if k == nil {
 		return ""
@@ -43,7 +43,7 @@ func (k *Keys) Fingerprint() string {
 	return k.fingerprint
 }
 
-// SOPSFingerprint identifies those of the keys that open SOPS files; "" without any.
+// SOPSFingerprint identifies the keys for SOPS files; "" if there are none.
 func (k *Keys) SOPSFingerprint() string {
 	if k == nil {
 		return ""
@@ -51,10 +51,9 @@ func (k *Keys) SOPSFingerprint() string {
 	return k.sops.Fingerprint()
 }
 
-// LoadKeys reads the keys that the agent's configuration holds or names; nil
-// when it has neither secretManagement nor sops. Keys of a type that this version
-// has not refuse every secret. Errors are of kind Invalid, and say which field or
-// file to correct.
+// LoadKeys loads the keys in the agent's configuration and its key files; nil if it has neither
+// secretManagement nor sops. Keys of an unsupported type return an error for every secret.
+// Errors of LoadKeys are of kind Invalid and name the field or file to correct.
 func LoadKeys(m config.SecretManagement, s config.SOPS) (*Keys, error) {
 	keys, err := loadKeys(m)
 	if err != nil || s == (config.SOPS{}) {
@@ -67,7 +66,7 @@ func LoadKeys(m config.SecretManagement, s config.SOPS) (*Keys, error) {
 	return keys.withSOPS(files), nil
 }
 
-// withSOPS returns keys that open SOPS files, too.
+// withSOPS returns a copy of k, which may be nil, with keys for SOPS files.
 func (k *Keys) withSOPS(files *sops.Keys) *Keys {
 	both := Keys{}
 	if k != nil {
@@ -77,7 +76,7 @@ func (k *Keys) withSOPS(files *sops.Keys) *Keys {
 	return &both
 }
 
-// loadKeys reads the keys of secretManagement; nil when there is none.
+// loadKeys loads the keys of secretManagement; nil if it is not configured.
 func loadKeys(m config.SecretManagement) (*Keys, error) {
 	switch c := m.Config.(type) {
 	case *config.KeyPair:
@@ -103,7 +102,7 @@ func loadKeys(m config.SecretManagement) (*Keys, error) {
 	return nil, nil
 }
 
-// unsupported is a way of encrypting that this version has not.
+// unsupported is an encryption format that this version does not support. All calls fail.
 type unsupported config.SecretManagementType
 
 func (u unsupported) open(string) ([]byte, error) { return nil, u.err() }
@@ -115,7 +114,7 @@ func (u unsupported) err() error {
 		string(u), config.SecretManagementKeyPair, config.SecretManagementAge)
 }
 
-// keyText returns what a key's file holds, or its data.
+// keyText returns the content of a key's file, or text if file is "".
 func keyText(name, file string, text strict.Secret) (strict.Secret, error) {
 	if file == "" {
 		return text, nil
@@ -127,7 +126,7 @@ func keyText(name, file string, text strict.Secret) (strict.Secret, error) {
 	return strict.NewSecret(string(content)), nil
 }
 
-// Public says how to encrypt what the keys decrypt; the zero value for nil.
+// Public returns the format and the public key for encrypting secrets; zero for nil.
 func (k *Keys) Public() deploy.AgentEncryption {
 	if k == nil {
 		return deploy.AgentEncryption{}
@@ -135,8 +134,8 @@ func (k *Keys) Public() deploy.AgentEncryption {
 	return k.public
 }
 
-// Encrypt returns plaintext in the form that spec.encryption.encryptedSecrets
-// holds. It is another one at each call.
+// Encrypt encrypts plaintext for spec.encryption.encryptedSecrets. Each call returns a
+// different text. It must not be called on nil or on Keys that are only for SOPS files.
 func (k *Keys) Encrypt(plaintext []byte) (string, error) { return k.cipher.seal(plaintext) }
 
 // decrypt returns the secrets of an application by name.
@@ -160,16 +159,15 @@ func (k *Keys) decrypt(enc *config.Encryption) (map[string]string, error) {
 	return secrets, errors.Join(problems...)
 }
 
-// Placeholders returns keys that take any ciphertext and make the same meaningless
-// text of it: templates can be checked with them where the real keys are not.
+// Placeholders returns keys that decrypt every ciphertext to the same meaningless text. They
+// are for checking templates without the real keys.
 func Placeholders() *Keys {
 	return &Keys{cipher: placeholders{}, fingerprint: "placeholders", how: sops.Placeholders}
 }
 
-// Concealed returns keys that open what k opens, refuse what k refuses, and return
-// a text that stands for the secret and says nothing of it: the same as long as Git
-// holds the same ciphertext. What is rendered with them can be shown to anybody,
-// whatever the templates do with a secret. Nil stays nil.
+// Concealed returns keys that succeed and fail like k but return a placeholder instead of the
+// plaintext. The placeholder depends only on the ciphertext. Manifests that are rendered with
+// these keys contain no secrets, whatever the templates do. Concealed of nil is nil.
 func (k *Keys) Concealed() *Keys {
 	if k == nil {
 		return nil
@@ -183,8 +181,8 @@ func (k *Keys) Concealed() *Keys {
 
 type concealed struct{ cryptosystem }
 
-// open returns a name for the ciphertext. One made of the plaintext would tell who
-// encrypts a guess whether it is right.
+// open returns a hash of the ciphertext. With a hash of the plaintext, anyone who can encrypt
+// could verify a guess.
 func (c concealed) open(ciphertext string) ([]byte, error) {
 	if _, err := c.cryptosystem.open(ciphertext); err != nil {
 		return nil, err

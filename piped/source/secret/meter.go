@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// budget is what the templates of one application may spend together: one for
-	// each byte and item that a function is given or makes and for each byte that is
-	// written, and step for each call and each turn of a range. All of it is spent
-	// within a second or two.
+	// budget is the total cost that the templates of one application may have: one per byte
+	// and item of arguments, estimated results and output, and step per function call and
+	// per iteration of a range. Spending all of it takes a second or two.
 	budget = 1 << 24
 	step   = 32
-	// templateCall is what one {{template}} costs in addition to its body.
+	// templateCall is the cost of one {{template}} in addition to its body.
 	templateCall = 4 << 10
-	// maxDepth bounds how lists and dicts are nested. One that holds itself has no
-	// end, and printing it would end the process.
+	// maxDepth is the maximum nesting of lists and dicts. Printing one that contains itself
+	// would overflow the stack and end the process.
 	maxDepth = 32
 )
 
@@ -26,8 +25,9 @@ var (
 	errDepth  = errors.New("lists and dicts are nested too deeply, or hold themselves")
 )
 
-// meter bounds what templates compute. It is not for concurrent use. Its methods
-// panic with the error when it is exceeded, which is what template functions may.
+// meter limits the computations of templates. It is not safe for concurrent use. Its methods
+// panic with the error if the limit is exceeded; text/template recovers such panics of
+// functions.
 type meter struct {
 	ctx  context.Context
 	left int64
@@ -44,7 +44,7 @@ func (m *meter) spend(n int64) {
 	m.left -= n
 }
 
-// weigh spends what a value weighs.
+// weigh spends the size of a value: its bytes and items, including nested ones.
 func (m *meter) weigh(v reflect.Value, depth int) {
 	if depth > maxDepth {
 		panic(errDepth)
@@ -70,8 +70,8 @@ func (m *meter) weigh(v reflect.Value, depth int) {
 	}
 }
 
-// limit returns fn, a function, as one that spends what its arguments weigh and
-// what more, which may be nil, says before it is called.
+// limit wraps the function fn. Before each call, the wrapper spends step, the weight of the
+// arguments, and the cost that more returns, unless more is nil.
 func (m *meter) limit(fn any, more func(args []reflect.Value) float64) any {
 	f := reflect.ValueOf(fn)
 	call := f.Call

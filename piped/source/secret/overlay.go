@@ -13,16 +13,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxText bounds a template and a source, in bytes.
+// maxText is the maximum size of a template and of a source of an attachment in bytes.
 const maxText = 1 << 20
 
-const maxSymlinks = 40 // in one path, as on Linux
+const maxSymlinks = 40 // per path, as on Linux
 
-// overlay is a tree in which some files have another content, by whatever name
-// they are opened.
+// overlay is a tree in which the content of some files is replaced, also if they are opened
+// through symbolic links.
 type overlay struct {
 	tree     fs.FS
-	rendered map[string][]byte // by the file's path in the tree, free of symbolic links
+	rendered map[string][]byte // by the file's path in the tree without symbolic links
 	redactor *Redactor
 }
 
@@ -35,7 +35,7 @@ var (
 	_ fs.ReadLinkFS = (*overlay)(nil)
 )
 
-// find returns the content of name if it was rendered.
+// find returns the rendered content of a file, false if the file was not rendered.
 func (o *overlay) find(name string) ([]byte, bool) {
 	if !fs.ValidPath(name) {
 		return nil, false
@@ -69,7 +69,7 @@ func (o *overlay) Open(name string) (fs.File, error) {
 	return &file{Reader: bytes.NewReader(text), info: sized{info, int64(len(text))}}, nil
 }
 
-// ReadFile returns a file's content in a slice of the caller's own.
+// ReadFile returns a copy of a file's content.
 func (o *overlay) ReadFile(name string) ([]byte, error) {
 	if text, ok := o.find(name); ok {
 		return bytes.Clone(text), nil
@@ -77,7 +77,7 @@ func (o *overlay) ReadFile(name string) ([]byte, error) {
 	return fs.ReadFile(o.tree, name)
 }
 
-// Stat describes a file or directory, following symbolic links.
+// Stat describes a file or directory. It follows symbolic links.
 func (o *overlay) Stat(name string) (fs.FileInfo, error) {
 	info, err := fs.Stat(o.tree, name)
 	if text, ok := o.find(name); ok && err == nil {
@@ -86,7 +86,7 @@ func (o *overlay) Stat(name string) (fs.FileInfo, error) {
 	return info, err
 }
 
-// Lstat describes what stands at name, which may be a symbolic link.
+// Lstat describes a file, directory or symbolic link.
 func (o *overlay) Lstat(name string) (fs.FileInfo, error) {
 	info, err := fs.Lstat(o.tree, name)
 	if err != nil || !info.Mode().IsRegular() {
@@ -95,7 +95,7 @@ func (o *overlay) Lstat(name string) (fs.FileInfo, error) {
 	return o.Stat(name)
 }
 
-// ReadLink returns where a symbolic link points.
+// ReadLink returns the target of a symbolic link.
 func (o *overlay) ReadLink(name string) (string, error) { return fs.ReadLink(o.tree, name) }
 
 // ReadDir lists a directory, sorted by name.
@@ -104,7 +104,7 @@ func (o *overlay) ReadDir(name string) ([]fs.DirEntry, error) {
 	return o.entries(name, entries), err
 }
 
-// entries returns those of a directory with the sizes they have here.
+// entries wraps the entries of directory name so that they have the sizes of the overlay.
 func (o *overlay) entries(name string, entries []fs.DirEntry) []fs.DirEntry {
 	out := make([]fs.DirEntry, len(entries))
 	for i, e := range entries {
@@ -147,9 +147,8 @@ type sized struct {
 
 func (s sized) Size() int64 { return s.size }
 
-// locate returns the path, free of symbolic links, of a file that the application
-// in dir names. An error of kind Invalid is for one that is not a file of that
-// directory.
+// locate returns the path without symbolic links of a file whose name is relative to dir, the
+// application's directory. If that is not a regular file in dir, the error is of kind Invalid.
 func (o *overlay) locate(dir, name string) (string, error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
 		return "", deploy.Errorf(deploy.Invalid, "expected the name of a file inside the application's directory, found %q", name)
@@ -178,7 +177,7 @@ func (o *overlay) locate(dir, name string) (string, error) {
 	return file, nil
 }
 
-// follow returns the path that name leads to through symbolic links.
+// follow resolves all symbolic links in a path.
 func (o *overlay) follow(name string) (string, error) {
 	at, links := ".", 0
 	for todo := strings.Split(path.Clean(name), "/"); len(todo) > 0; {
@@ -210,7 +209,7 @@ func (o *overlay) follow(name string) (string, error) {
 	return at, nil
 }
 
-// text returns the content of a file, which has been located.
+// text returns the content of a file whose path is from locate, of at most maxText bytes.
 func (o *overlay) text(file string) (string, error) {
 	f, err := o.Open(file)
 	if err != nil {

@@ -12,21 +12,20 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// minRedacted is how long a text is at least that is taken out of messages:
-// shorter ones are part of too many words.
+// minRedacted is the minimum length of a redacted text. Shorter texts occur in too many words.
 const minRedacted = 4
 
 const redacted = "[redacted]"
 
-// Redactor takes decrypted secrets out of messages about what was made of them:
-// parsers and API servers quote what they refuse. A nil Redactor changes nothing.
+// Redactor redacts decrypted secrets in messages, because parsers and API servers quote invalid
+// input. A nil Redactor changes nothing.
 type Redactor struct {
 	secrets  map[string]string
 	replacer *strings.Replacer
 }
 
-// RedactorOf returns the Redactor for what Tree returned; nil when no secrets
-// were decrypted for it.
+// RedactorOf returns the Redactor of a tree from Renderer.Tree; nil if no secrets were decrypted
+// for it.
 func RedactorOf(tree fs.FS) *Redactor {
 	if o, ok := tree.(*overlay); ok {
 		return o.redactor
@@ -34,9 +33,9 @@ func RedactorOf(tree fs.FS) *Redactor {
 	return nil
 }
 
-// NewRedactor returns the Redactor for texts, under whatever names; nil when none is
-// long enough to be found. It knows each as it is, its longer lines, and both in base64
-// and as they stand between quotes.
+// NewRedactor returns a Redactor for secrets, by any name; nil if none is long enough. It
+// redacts each secret and each of its lines of at least minRedacted bytes, both verbatim, in
+// base64, and with the escapes of a quoted string.
 func NewRedactor(secrets map[string]string) *Redactor {
 	var forms []string
 	for _, text := range secrets {
@@ -51,7 +50,7 @@ func NewRedactor(secrets map[string]string) *Redactor {
 	if len(forms) == 0 {
 		return nil
 	}
-	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) }) // the first that fits is taken
+	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) }) // the first match is replaced
 	var pairs []string
 	for _, form := range forms {
 		pairs = append(pairs, form, redacted)
@@ -59,8 +58,8 @@ func NewRedactor(secrets map[string]string) *Redactor {
 	return &Redactor{secrets: secrets, replacer: strings.NewReplacer(pairs...)}
 }
 
-// Secrets returns what NewRedactor was given, for a caller that makes another one later; it
-// is not to be changed.
+// Secrets returns the argument of NewRedactor, for creating another Redactor later. The caller
+// must not change it.
 func (r *Redactor) Secrets() map[string]string {
 	if r == nil {
 		return nil
@@ -68,7 +67,7 @@ func (r *Redactor) Secrets() map[string]string {
 	return r.secrets
 }
 
-// Text returns a message without the secrets.
+// Text returns a message with redacted secrets.
 func (r *Redactor) Text(message string) string {
 	if r == nil {
 		return message
@@ -76,8 +75,8 @@ func (r *Redactor) Text(message string) string {
 	return r.replacer.Replace(message)
 }
 
-// Error returns err itself when its message shows no secret, and else an error of
-// its kind with the rest of the message, in which nothing is wrapped.
+// Error returns err itself if its message contains no secret. Otherwise it returns an error of
+// the same kind with the redacted message, which wraps nothing.
 func (r *Redactor) Error(err error) error {
 	if r == nil || err == nil {
 		return err
@@ -89,7 +88,7 @@ func (r *Redactor) Error(err error) error {
 	return &deploy.Error{Kind: deploy.KindOf(err), Err: errors.New(text)}
 }
 
-// Log returns log without the secrets.
+// Log returns a log that redacts the secrets in messages to log.
 func (r *Redactor) Log(log deploy.StageLog) deploy.StageLog {
 	if r == nil {
 		return log
@@ -97,7 +96,7 @@ func (r *Redactor) Log(log deploy.StageLog) deploy.StageLog {
 	return redactedLog{log, r}
 }
 
-// redactedLog is a stage's log without the secrets.
+// redactedLog is a stage log with redacted messages.
 type redactedLog struct {
 	log      deploy.StageLog
 	redactor *Redactor

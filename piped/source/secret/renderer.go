@@ -14,14 +14,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// renderTimeout bounds the rendering of one application's templates. What they may
-// spend ends them long before, on a machine that has time for them.
+// renderTimeout is the maximum time for the templates of one application. Unless the machine is
+// overloaded, templates reach the limits of their meter long before.
 const renderTimeout = 20 * time.Second
 
 var errSlow = fmt.Errorf("the application's templates are not rendered after %s; use smaller loops and texts, or try again", renderTimeout)
 
-// Renderer renders the templates of applications with the keys it has at that
-// moment. It is safe for concurrent use. A nil Renderer has no keys.
+// Renderer renders the templates of applications with its current keys. It is safe for
+// concurrent use. A nil Renderer has no keys.
 type Renderer struct{ keys atomic.Pointer[Keys] }
 
 // New returns a Renderer with the given keys; nil means none.
@@ -31,17 +31,17 @@ func New(keys *Keys) *Renderer {
 	return r
 }
 
-// Use exchanges the keys for what is rendered from now on; nil means none.
+// Use replaces the keys for later renderings; nil means none.
 func (r *Renderer) Use(keys *Keys) { r.keys.Store(keys) }
 
-// Fingerprint is that of the keys: what is rendered stays the same as long as it
-// does; "" without keys.
+// Fingerprint returns the fingerprint of the keys; "" without keys. While it stays the same, the
+// result of a rendering stays the same.
 func (r *Renderer) Fingerprint() string { return r.current().Fingerprint() }
 
-// Encryption says how to encrypt secrets for the keys; the zero value without keys.
+// Encryption returns the format and the public key for encrypting secrets; zero without keys.
 func (r *Renderer) Encryption() deploy.AgentEncryption { return r.current().Public() }
 
-// Encrypt returns plaintext as an application's spec.encryption holds it. Without
+// Encrypt encrypts plaintext for spec.encryption.encryptedSecrets of an application. Without
 // keys the error is of kind Illegal.
 func (r *Renderer) Encrypt(plaintext []byte) (string, error) {
 	keys := r.current()
@@ -58,18 +58,19 @@ func (r *Renderer) current() *Keys {
 	return r.keys.Load()
 }
 
-// Tree returns the files of tree with the targets of enc and att, which may be
-// nil, rendered. Both name files relative to dir, the application's directory. It
-// returns tree itself when there is nothing to render: an encryption without
-// secrets and an attachment without sources leave their targets as they are.
+// Tree returns the files of tree with the targets of enc and att rendered. Both may be nil; their
+// files are relative to dir, the application's directory. It ignores an encryption without
+// secrets and an attachment without sources, and returns tree itself if there is nothing to
+// render.
 //
-// Secrets are decrypted first. A target has both data roots, .encryptedSecrets and
-// .attachment, by name; one of both lists is rendered once. The text of a source
-// is what stands there after decryption, so that a decryption target sees only
-// the sources that are none themselves.
+// Decryption targets are rendered first, then attachment targets. Templates have the data
+// .encryptedSecrets and .attachment, each by name. A file that is a target of both is rendered
+// once, with the attachment targets. Sources are attached with their rendered content, so
+// templates of decryption targets can use only sources that are not rendered as decryption
+// targets.
 //
-// Errors are of kind Invalid, name the file, the line and what to change, and
-// never show a secret; several are joined. Any other comes from ctx or the tree.
+// Errors are of kind Invalid, name the file, the line and what to change, and never contain a
+// secret; several errors are joined. All other errors come from ctx or the tree.
 func (r *Renderer) Tree(ctx context.Context, tree fs.FS, dir string, enc *config.Encryption, att *config.Attachment) (fs.FS, error) {
 	if enc == nil || len(enc.EncryptedSecrets) == 0 {
 		enc = &config.Encryption{}
@@ -89,7 +90,7 @@ func (r *Renderer) Tree(ctx context.Context, tree fs.FS, dir string, enc *config
 	return a.files, nil
 }
 
-// application is one whose templates are being rendered.
+// application is the state of rendering the templates of one application.
 type application struct {
 	meter meter
 	files *overlay
@@ -99,7 +100,7 @@ type application struct {
 	data  data
 }
 
-// render renders the decryption targets, then the attachment's.
+// render renders the decryption targets, then the attachment targets.
 func (a *application) render(dir string) (err error) {
 	if a.data.secrets, err = a.keys.decrypt(a.enc); err != nil {
 		return err
@@ -135,8 +136,8 @@ func (a *application) render(dir string) (err error) {
 	return a.fill(values(attached))
 }
 
-// locate returns where files of the application are in the tree, by their name or
-// index in the field of the configuration that lists them.
+// locate returns the paths of files in the tree, by the same keys as files: names or indexes in
+// a field of the configuration. position and field are for errors.
 func (a *application) locate(dir, position, field string, files map[string]string) (map[string]string, error) {
 	at := map[string]string{}
 	var problems []error
@@ -153,7 +154,8 @@ func (a *application) locate(dir, position, field string, files map[string]strin
 	return at, errors.Join(problems...)
 }
 
-// attach reads the text of the sources that are not still to be rendered.
+// attach reads the content of the sources into a.data, except the pending files, which are not
+// rendered yet.
 func (a *application) attach(sources map[string]string, pending []string) error {
 	a.data.attachments = map[string]string{}
 	for _, name := range sortedKeys(sources) {
@@ -169,7 +171,7 @@ func (a *application) attach(sources map[string]string, pending []string) error 
 	return nil
 }
 
-// fill renders targets.
+// fill renders targets and adds the results to the overlay.
 func (a *application) fill(targets []string) error {
 	var problems []error
 	for _, file := range targets {
@@ -191,12 +193,12 @@ func (a *application) fill(targets []string) error {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// values returns each value of m once, sorted.
+// values returns the distinct values of m, sorted.
 func values(m map[string]string) []string {
 	return slices.Compact(slices.Sorted(maps.Values(m)))
 }
 
-// indexed returns a list by the index in it, as errors write it.
+// indexed returns the items of a list by their index, formatted for errors as [0].
 func indexed(list []string) map[string]string {
 	m := map[string]string{}
 	for i, text := range list {

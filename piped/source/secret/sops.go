@@ -18,7 +18,7 @@ import (
 	"github.com/c785c783/piped/piped/source/sops"
 )
 
-// loadSOPS reads the keys of SOPS files.
+// loadSOPS loads the keys for SOPS files from the key files in the configuration.
 func loadSOPS(s config.SOPS) (*sops.Keys, error) {
 	var texts [3]string
 	for i, file := range []struct{ field, name string }{
@@ -50,19 +50,19 @@ func loadSOPS(s config.SOPS) (*sops.Keys, error) {
 	return keys, nil
 }
 
-// Decrypted is a tree in which each SOPS file has the content that it encrypts. A
-// file is decrypted when it is opened; the error of one that cannot be is of kind
-// Invalid. Info of directories and paths is that of the encrypted files.
+// Decrypted is a tree whose SOPS files are decrypted when they are opened. Opening a file that
+// cannot be decrypted is an error of kind Invalid. Stat, Lstat and ReadDir describe the
+// encrypted files.
 type Decrypted struct {
 	tree fs.FS
 	keys *Keys
 
 	mu      sync.Mutex
 	opened  map[string][]byte // contents of SOPS files by path
-	secrets map[string]string // what they encrypt
+	secrets map[string]string // their plaintexts, by path and index
 }
 
-// Decrypted returns a tree with its SOPS files decrypted by the present keys.
+// Decrypted returns a tree whose SOPS files are decrypted with the current keys.
 func (r *Renderer) Decrypted(tree fs.FS) *Decrypted {
 	return &Decrypted{tree: tree, keys: r.current(), opened: map[string][]byte{}, secrets: map[string]string{}}
 }
@@ -74,8 +74,8 @@ var (
 	_ fs.ReadLinkFS = (*Decrypted)(nil)
 )
 
-// Redactor returns the Redactor for what was decrypted so far, in addition to what
-// tree, which Renderer.Tree returned, has.
+// Redactor returns a Redactor for the secrets that were decrypted so far and those of tree, which
+// is from Renderer.Tree; nil without secrets.
 func (d *Decrypted) Redactor(tree fs.FS) *Redactor {
 	own := RedactorOf(tree)
 	d.mu.Lock()
@@ -111,7 +111,7 @@ func (d *Decrypted) Open(name string) (fs.File, error) {
 	return &file{Reader: bytes.NewReader(data), info: sized{info, int64(len(data))}}, nil
 }
 
-// open returns what a file holds, decrypted if it is one of SOPS.
+// open returns the content of a file, decrypted if it is a SOPS file.
 func (d *Decrypted) open(name string, data []byte) ([]byte, error) {
 	if !sops.Is(data) {
 		return data, nil
@@ -140,7 +140,7 @@ func (d *Decrypted) open(name string, data []byte) ([]byte, error) {
 	return f.Data, nil
 }
 
-// ReadFile returns a file's content in a slice of the caller's own.
+// ReadFile returns a copy of a file's content.
 func (d *Decrypted) ReadFile(name string) ([]byte, error) {
 	f, err := d.Open(name)
 	if err != nil {
@@ -150,13 +150,13 @@ func (d *Decrypted) ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Stat describes a file or directory, following symbolic links.
+// Stat describes a file or directory. It follows symbolic links.
 func (d *Decrypted) Stat(name string) (fs.FileInfo, error) { return fs.Stat(d.tree, name) }
 
-// Lstat describes what stands at name, which may be a symbolic link.
+// Lstat describes a file, directory or symbolic link.
 func (d *Decrypted) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(d.tree, name) }
 
-// ReadLink returns where a symbolic link points.
+// ReadLink returns the target of a symbolic link.
 func (d *Decrypted) ReadLink(name string) (string, error) { return fs.ReadLink(d.tree, name) }
 
 // ReadDir lists a directory, sorted by name.

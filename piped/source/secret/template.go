@@ -11,19 +11,19 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Names of functions that only instrument writes into templates: they do not exist
-// yet when a template is parsed.
+// Names of the functions that instrument and render insert into parsed templates. Templates
+// cannot call them, because they are not defined during parsing.
 const (
 	tickFunc = "_tick"
 	emitFunc = "_emit"
 	callFunc = "_call"
 )
 
-// data is what templates are filled with, by name.
+// data holds the values for templates, by name.
 type data struct{ secrets, attachments map[string]string }
 
-// render returns the text of a template, which stands in a file of the tree. A
-// panic while it is rendered is an error that shows nothing of the data.
+// render executes the template text of a file and returns the result. A panic becomes an error
+// that contains none of the data.
 func (d data) render(m *meter, file, text string) (out string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -52,7 +52,7 @@ func (d data) render(m *meter, file, text string) (out string, err error) {
 	return w.text.String(), nil
 }
 
-// writer collects what a template writes, on the account of its meter.
+// writer collects the output of a template and spends its bytes from the meter.
 type writer struct {
 	meter *meter
 	text  strings.Builder
@@ -66,7 +66,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// guards are the functions that instrument adds calls of.
+// guards returns the functions that are inserted into parsed templates. They spend from m.
 func guards(m *meter) template.FuncMap {
 	return template.FuncMap{
 		tickFunc: func() string { m.spend(step); return "" },
@@ -75,8 +75,8 @@ func guards(m *meter) template.FuncMap {
 	}
 }
 
-// instrument adds calls of the guards below n, as html/template adds its escapers:
-// every turn of a range is counted, and whatever is printed is weighed before.
+// instrument inserts calls of guards below n: in each iteration of a range, and before each
+// value that is printed. html/template adds its escapers in the same way.
 func instrument(n parse.Node) {
 	switch n := n.(type) {
 	case *parse.ListNode:

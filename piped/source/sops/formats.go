@@ -13,15 +13,15 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// format reads and writes documents.
+// format parses and serializes the documents of a file.
 type format struct {
 	read  func(data []byte) ([]mapping, error)
 	write func(docs []mapping) ([]byte, error)
-	flat  string // what keys of flattened metadata begin with; "" where they are not
+	flat  string // the key prefix of flattened metadata; "" if metadata is under the key sops
 }
 
-// formatOf returns the format of a file by its name, and by its content where the
-// name does not say.
+// formatOf returns the format of a file according to its extension and, if that is not
+// sufficient, its content.
 func formatOf(name string, data []byte) format {
 	text := bytes.TrimSpace(data)
 	object := bytes.HasPrefix(text, []byte("{"))
@@ -66,7 +66,7 @@ func readYAML(data []byte) (docs []mapping, err error) {
 	}
 }
 
-// comments adds the lines of a YAML comment to a mapping.
+// comments appends the lines of a YAML comment to a mapping, one entry per line.
 func comments(m mapping, text string) mapping {
 	for line := range strings.SplitSeq(text, "\n") {
 		if line != "" {
@@ -312,7 +312,7 @@ func toJSON(out *bytes.Buffer, value any) error {
 	return err
 }
 
-// writeBinary returns the content of an envelope.
+// writeBinary returns the content of a JSON envelope, or JSON if docs is not an envelope.
 func writeBinary(docs []mapping) ([]byte, error) {
 	if len(docs[0]) == 1 && docs[0][0].key == "data" {
 		text, ok := docs[0][0].value.(string)
@@ -348,8 +348,8 @@ func writeDotenv(docs []mapping) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// readINI reads what SOPS writes: sections of key = value, values in quotes where
-// they need some.
+// readINI parses the subset of INI that SOPS writes: sections of key = value, with quotes if
+// needed.
 func readINI(data []byte) ([]mapping, error) {
 	m := mapping{{"DEFAULT", mapping{}}}
 	lines := strings.Split(string(data), "\n")
@@ -411,7 +411,7 @@ func writeINI(docs []mapping) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// lineText returns a value as formats of lines hold it.
+// lineText formats a value for the line-based formats dotenv and INI.
 func lineText(value any) string {
 	switch v := value.(type) {
 	case nil:

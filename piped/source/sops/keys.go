@@ -16,17 +16,16 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 )
 
-// Keys open the data keys of files. They never change.
+// Keys decrypts the data keys of SOPS files. It is immutable.
 type Keys struct {
 	age         []age.Identity
 	pgp         openpgp.EntityList
 	fingerprint string
 }
 
-// NewKeys returns keys of age identities and of a PGP keyring with private keys in
-// ASCII armor, one or more blocks, of which those with a passphrase have this one.
-// Either may be missing. Name identifies the keys for Fingerprint. Errors show
-// nothing of the keys.
+// NewKeys returns keys from age identities and a PGP keyring; either may be empty. The keyring
+// has private keys in one or more blocks of ASCII armor. passphrase decrypts all PGP keys that
+// have one. Fingerprint returns a hash of name. Errors do not reveal the keys.
 func NewKeys(identities []age.Identity, keyring, passphrase, name string) (*Keys, error) {
 	sum := sha256.Sum256([]byte(name))
 	k := &Keys{age: identities, fingerprint: hex.EncodeToString(sum[:])}
@@ -55,7 +54,7 @@ func NewKeys(identities []age.Identity, keyring, passphrase, name string) (*Keys
 	return k, nil
 }
 
-// Fingerprint identifies the keys without showing them; "" for nil.
+// Fingerprint identifies the keys without revealing them; "" for nil.
 func (k *Keys) Fingerprint() string {
 	if k == nil {
 		return ""
@@ -65,15 +64,17 @@ func (k *Keys) Fingerprint() string {
 
 const keySize = 32
 
-// NoKeyError is of a file that none of the keys opens.
+// NoKeyError is the error for a file that none of the keys can decrypt.
 type NoKeyError struct{ text string }
 
+// Error implements error.
 func (e *NoKeyError) Error() string { return e.text }
 
-// Sealed lets readers find the error without importing this package.
+// Sealed returns true. It lets other packages detect the error without importing this one.
 func (e *NoKeyError) Sealed() bool { return true }
 
-// dataKey returns the data key of a file.
+// dataKey decrypts the data key of a file. It returns a *NoKeyError if the keys are not
+// sufficient.
 func (k *Keys) dataKey(md metadata) (dataKey, error) {
 	var parts [][]byte
 	var others []string
@@ -103,7 +104,8 @@ func (k *Keys) dataKey(md metadata) (dataKey, error) {
 	return key, nil
 }
 
-// part opens the part of the data key that a group holds.
+// part decrypts a group's part of the data key, which is the whole key if there is one group. It
+// returns false if no key matches.
 func (k *Keys) part(g group) ([]byte, bool) {
 	for _, text := range g.age {
 		if len(k.age) == 0 {
@@ -136,11 +138,11 @@ func (k *Keys) part(g group) ([]byte, bool) {
 	return nil, false
 }
 
-// maxPart bounds a part of a data key, in bytes.
+// maxPart is the maximum size of a part of a data key in bytes.
 const maxPart = 1 << 10
 
-// combine returns the secret of Shamir's parts over GF(256), in each of which the
-// last byte is the x of the others.
+// combine reconstructs the secret from the parts of Shamir's secret sharing over GF(256). The
+// last byte of each part is its x coordinate. It returns nil for invalid parts.
 func combine(parts [][]byte) []byte {
 	size := len(parts[0]) - 1
 	var xs []byte
@@ -152,7 +154,7 @@ func combine(parts [][]byte) []byte {
 	}
 	out := make([]byte, size)
 	for i, part := range parts {
-		weight := byte(1) // of the part, at 0
+		weight := byte(1) // the Lagrange coefficient of the part at x = 0
 		for j, x := range xs {
 			if j != i {
 				weight = multiply(weight, multiply(x, inverse(x^xs[i])))
@@ -174,7 +176,7 @@ func multiply(a, b byte) (product byte) {
 	return product
 }
 
-// inverse returns a to the 254th.
+// inverse returns the multiplicative inverse of a in GF(256), which is a to the power 254.
 func inverse(a byte) byte {
 	out := byte(1)
 	for range 254 {

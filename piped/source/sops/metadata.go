@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// metadata is what stands under the key sops.
+// metadata is the parsed content of the key sops.
 type metadata struct {
 	groups       []group
-	threshold    int // of groups, when there are several
+	threshold    int // number of groups that are needed, if there are several
 	mac          string
-	macOnly      bool
+	macOnly      bool // the MAC covers only encrypted values
 	lastModified string
 	rules        rules
 }
@@ -23,10 +23,11 @@ type metadata struct {
 // group holds one part of the data key, encrypted for each recipient.
 type group struct {
 	age, pgp []string
-	others   []string // kinds of keys that the agent has not
+	others   []string // names of key services that the agent does not support
 }
 
-// clouds are the kinds of keys that only their services open.
+// clouds are the names of key services by their key in the metadata. The agent does not support
+// them.
 var clouds = map[string]string{
 	"kms": "AWS KMS", "gcp_kms": "GCP KMS", "azure_kv": "Azure Key Vault", "hc_vault": "HashiCorp Vault", "hckms": "Huawei Cloud KMS",
 }
@@ -61,14 +62,14 @@ func readMetadata(m mapping) (metadata, error) {
 	return md, checkRecipients(md.groups)
 }
 
-// Bounds of the metadata: each recipient costs the agent a decryption.
+// Limits of the metadata. Each recipient costs the agent an attempt to decrypt.
 const (
 	maxRecipients     = 256
 	maxRecipientBytes = 256 << 10
 	maxRule           = 1 << 10 // bytes of a regular expression
 )
 
-// checkRecipients refuses metadata that takes long to try.
+// checkRecipients returns an error if there are too many recipients.
 func checkRecipients(groups []group) error {
 	count, size := 0, 0
 	for _, g := range groups {
@@ -83,7 +84,7 @@ func checkRecipients(groups []group) error {
 	return nil
 }
 
-// scalar returns what stands under a key, as a text.
+// scalar returns the scalar value of a key as a string, "" if there is none.
 func scalar(m mapping, key string) string {
 	for _, e := range m {
 		if e.key != key {
@@ -156,17 +157,17 @@ func readRules(m mapping) (r rules, err error) {
 	return r, nil
 }
 
-// unflatten makes the mapping of metadata that dotenv and INI files hold as
-// age__list_0__map_enc.
+// unflatten converts flattened metadata of dotenv and INI files, which has keys such as
+// age__list_0__map_enc, to nested mappings.
 func unflatten(flat mapping) mapping {
 	left := 4 * maxRecipients
 	return unflattened(flat, &left)
 }
 
-// unflattened is unflatten for at most left items of lists; the rest stays flat.
+// unflattened is unflatten for at most *left list items in total. Further items stay flat.
 func unflattened(flat mapping, left *int) mapping {
 	out := mapping{}
-	lists := map[string]int{} // where a list of out is
+	lists := map[string]int{} // indexes of lists in out
 	for _, e := range flat {
 		name, rest, ok := strings.Cut(e.key, "__list_")
 		index, field, mapped := strings.Cut(rest, "__map_")
@@ -189,7 +190,7 @@ func unflattened(flat mapping, left *int) mapping {
 		list[n] = append(list[n].(mapping), entry{field, e.value})
 		out[at].value = list
 	}
-	for i, e := range out { // key groups hold lists themselves
+	for i, e := range out { // key groups contain further lists
 		list, _ := e.value.([]any)
 		for j := range list {
 			if m, ok := list[j].(mapping); ok {

@@ -11,39 +11,41 @@ import (
 	"strings"
 )
 
-// How says what takes the place of encrypted values.
+// How determines the replacement of encrypted values.
 type How int
 
 const (
 	// Reveal decrypts them.
 	Reveal How = iota
-	// Conceal decrypts the file, and puts a name in the place of each text: the same
-	// as long as the ciphertext is.
+	// Conceal verifies the file like Reveal but replaces each encrypted text by a hash of its
+	// ciphertext.
 	Conceal
-	// Placeholders decrypts nothing; it needs no keys.
+	// Placeholders replaces each value by a constant of its type. It needs no keys and does
+	// not verify the MAC.
 	Placeholders
 )
 
-// File is what a SOPS file holds.
+// File is the decrypted content of a SOPS file.
 type File struct {
-	Data []byte // in the format of the file, without SOPS's metadata
-	// Secrets are the texts that were encrypted, but for those that name an object of
-	// Kubernetes, and also as base64 of a Secret stands for them.
+	Data []byte // in the format of the file, without the metadata of SOPS
+	// Secrets are the plaintexts that must not be shown, without those that identify a
+	// Kubernetes object, booleans and short numbers. For data of a Secret, both the base64
+	// and the decoded text are included. Only How Reveal sets them.
 	Secrets []string
 }
 
-// MaxSize bounds a SOPS file, in bytes. A larger file is not taken for one; an object
-// of Kubernetes is smaller.
+// MaxSize is the maximum size of a SOPS file in bytes. A larger file is not recognized as one;
+// Kubernetes objects are smaller.
 const MaxSize = 2 << 20
 
-// Is reports whether a file could be one of SOPS.
+// Is reports whether a file may be a SOPS file.
 func Is(data []byte) bool {
 	return len(data) <= MaxSize && bytes.Contains(data, []byte("ENC[AES256_GCM,")) && bytes.Contains(data, []byte("sops"))
 }
 
-// Open decrypts a file, whose name says its format. Not ok means that it is none of
-// SOPS, or one that an operator in the cluster is to decrypt: an object of kind
-// SopsSecret. Errors say what to change and show nothing of the content.
+// Open decrypts a file; its name determines the format. It returns ok == false if the file is
+// not a SOPS file, or is an object of kind SopsSecret, which an operator in the cluster
+// decrypts. Errors say what to change and contain nothing of the content.
 func (k *Keys) Open(name string, data []byte, how How) (f File, ok bool, err error) {
 	if !Is(data) {
 		return File{}, false, nil
@@ -68,7 +70,7 @@ func (k *Keys) Open(name string, data []byte, how How) (f File, ok bool, err err
 	return f, true, err
 }
 
-// takeMetadata removes the metadata from documents, and returns it.
+// takeMetadata removes the metadata from documents and returns it, unflattened.
 func takeMetadata(docs []mapping, format format) (md mapping, ok bool) {
 	if len(docs) == 0 {
 		return nil, false
@@ -90,7 +92,7 @@ func takeMetadata(docs []mapping, format format) (md mapping, ok bool) {
 		}
 	}
 	for i, e := range md {
-		if text, is := e.value.(string); is && strings.Contains(e.key, "__list_") { // of INI
+		if text, is := e.value.(string); is && strings.Contains(e.key, "__list_") { // INI
 			md[i].value = strings.ReplaceAll(text, `\n`, "\n")
 		}
 	}
@@ -99,7 +101,7 @@ func takeMetadata(docs []mapping, format format) (md mapping, ok bool) {
 
 var errChanged = errors.New("its MAC is not that of its values: it was changed after SOPS wrote it; edit it with sops")
 
-// open opens documents whose metadata was taken out.
+// open decrypts documents whose metadata was removed, and verifies their MAC.
 func (k *Keys) open(docs []mapping, md metadata, format format, how How) (File, error) {
 	var key dataKey
 	if how != Placeholders {
@@ -135,13 +137,13 @@ func (k *Keys) open(docs []mapping, md metadata, format format, how How) (File, 
 	return File{Data: data, Secrets: o.secrets}, err
 }
 
-// opening replaces the encrypted values of a file.
+// opening is the state of replacing the encrypted values of a file.
 type opening struct {
 	key     dataKey
 	how     How
 	mac     mac
-	object  bool   // the document is an object of Kubernetes
-	kind    string // of the object; decrypted once that is read
+	object  bool   // the document is a Kubernetes object
+	kind    string // of the object; ciphertext until leaf has decrypted it
 	secrets []string
 }
 
@@ -183,8 +185,8 @@ func (o *opening) leaf(path []string, value any, encrypted bool) (any, error) {
 	return out, nil
 }
 
-// namesObject reports whether a value says which object it is part of, and so is no
-// secret.
+// namesObject reports whether a field identifies its object (or is other metadata except
+// annotations) and thus is not a secret.
 func namesObject(path []string) bool {
 	switch path[0] {
 	case "apiVersion", "kind":
@@ -195,7 +197,7 @@ func namesObject(path []string) bool {
 	return false
 }
 
-// inSecret returns a text as it stands in data of a Secret, or as it is.
+// inSecret returns a text in base64, as in data of a Secret, if encoded is set.
 func inSecret(text string, encoded bool) string {
 	if encoded {
 		return base64.StdEncoding.EncodeToString([]byte(text))
@@ -203,7 +205,7 @@ func inSecret(text string, encoded bool) string {
 	return text
 }
 
-// placeholder returns a value that takes the place of one that cannot be known.
+// placeholder returns a constant for an encrypted value, of the same type.
 func placeholder(path []string, text string, encoded bool) any {
 	return standIn(text, func(string) string {
 		switch strings.Join(path, ".") {
@@ -216,11 +218,11 @@ func placeholder(path []string, text string, encoded bool) any {
 	})
 }
 
-// shortNumber is up to how many digits a number is taken for no secret: a port or a
-// number of replicas stands in too many messages.
+// shortNumber is the maximum number of digits of a number that is not treated as a secret,
+// because ports and numbers of replicas occur in too many messages.
 const shortNumber = 5
 
-// keep notes a value that was encrypted.
+// keep adds a decrypted value to the secrets, except booleans and short numbers.
 func (o *opening) keep(value any, encoded bool) {
 	text, ok := value.(string)
 	if !ok {

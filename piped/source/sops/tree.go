@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A document is a mapping. Values are string, int, float64, bool, time.Time, nil,
-// mapping, []any and comment.
+// mapping is a document or a nested mapping. Values are of type string, int, float64, bool,
+// time.Time, mapping, []any or comment, or nil.
 type mapping []entry
 
 type entry struct {
@@ -22,10 +22,10 @@ type entry struct {
 	value any
 }
 
-// comment is the text of a comment behind its sign.
+// comment is the text of a comment without the leading #.
 type comment string
 
-// take removes what stands under a key, and returns it.
+// take removes a key and returns its value, false if the key is missing.
 func (m *mapping) take(key string) (value any, ok bool) {
 	at := slices.IndexFunc(*m, func(e entry) bool { return e.key == key })
 	if at < 0 {
@@ -45,14 +45,14 @@ func (m mapping) text(key string) string {
 	return ""
 }
 
-// rules say which values are encrypted. At most one of them is set.
+// rules select the encrypted values. At most one field is set.
 type rules struct {
 	unencryptedSuffix, encryptedSuffix   string
 	unencryptedKeys, encryptedKeys       *regexp.Regexp
 	unencryptedComment, encryptedComment *regexp.Regexp
 }
 
-// names reports whether the rule is about keys and means this one.
+// names reports whether the rule selects values by their keys, and matches key.
 func (r rules) names(key string) bool {
 	switch {
 	case r.unencryptedSuffix != "":
@@ -65,25 +65,25 @@ func (r rules) names(key string) bool {
 	return r.encryptedKeys != nil && r.encryptedKeys.MatchString(key)
 }
 
-// says reports whether the rule is about comments and means this one.
-func (r rules) says(c comment) bool {
+// matchesComment reports whether the rule selects values by their comments, and matches c.
+func (r rules) matchesComment(c comment) bool {
 	if r.unencryptedComment != nil {
 		return r.unencryptedComment.MatchString(string(c))
 	}
 	return r.encryptedComment != nil && r.encryptedComment.MatchString(string(c))
 }
 
-// covers reports whether a value is encrypted; matched reports that the rule means
-// one of the keys or comments that apply to it.
+// covers reports whether a value is encrypted. matched means that the rule matches a key of the
+// value's path or a comment before one.
 func (r rules) covers(matched bool) bool {
 	plain := r.unencryptedSuffix != "" || r.unencryptedKeys != nil || r.unencryptedComment != nil
 	return plain && !matched || !plain && (matched || r == rules{})
 }
 
-// Bounds of what a file holds.
+// Limits of a file.
 const (
-	maxDepth = 200  // of values in values
-	maxPath  = 4096 // bytes of the keys that lead to a value
+	maxDepth = 200  // nesting of values
+	maxPath  = 4096 // bytes of the keys of a value's path
 )
 
 var (
@@ -91,17 +91,16 @@ var (
 	errPath = fmt.Errorf("the keys that lead to a value have more than %d bytes", maxPath)
 )
 
-// place is where a value is in a document.
+// place is the position of a value in a document.
 type place struct {
 	path    []string
 	bytes   int // of path
 	depth   int
-	matched bool // the rule means a key of the path or a comment before one
+	matched bool // the rule matches a key of the path or a comment before one
 }
 
-// walker visits the values of documents in their order. Leaf returns what takes the
-// place of one. Comments are left out of the result. A rule is applied once to each
-// key and comment.
+// walker copies documents without comments. It calls leaf for each scalar value, in the order of
+// the document, and replaces the value by the result. Each key and comment is matched once.
 type walker struct {
 	rules rules
 	leaf  func(path []string, value any, encrypted bool) (any, error)
@@ -109,10 +108,10 @@ type walker struct {
 
 func (w walker) mapping(in mapping, at place) (mapping, error) {
 	out := mapping{}
-	said := false // by the comments before an entry
+	said := false // a comment before the entry matches
 	for _, e := range in {
 		if c, ok := e.value.(comment); ok {
-			said = said || w.rules.says(c)
+			said = said || w.rules.matchesComment(c)
 			continue
 		}
 		value, err := w.value(e.value, place{
@@ -133,7 +132,7 @@ func (w walker) list(in []any, at place) ([]any, error) {
 	said := false
 	for _, item := range in {
 		if c, ok := item.(comment); ok {
-			said = said || w.rules.says(c)
+			said = said || w.rules.matchesComment(c)
 			continue
 		}
 		value, err := w.value(item, place{path: at.path, bytes: at.bytes, depth: at.depth + 1, matched: at.matched || said})
@@ -166,14 +165,14 @@ func (w walker) value(in any, at place) (any, error) {
 	return w.leaf(at.path, in, w.rules.covers(at.matched))
 }
 
-// mac is the MAC over values.
+// mac computes the MAC over the values of a file.
 type mac struct {
 	hash hash.Hash
-	only bool // encrypted values alone
+	only bool // ignore values that are not encrypted
 }
 
-// onlyEncrypted is what a MAC over encrypted values alone begins with: the SHA-256
-// of "sops".
+// onlyEncrypted is the initial input, in hex, of a MAC over only the encrypted values. It is the
+// SHA-256 of "sops".
 const onlyEncrypted = "8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69"
 
 func newMAC(only bool) mac {
@@ -199,7 +198,7 @@ func (m mac) add(value any, encrypted bool) error {
 
 func (m mac) sum() string { return strings.ToUpper(hex.EncodeToString(m.hash.Sum(nil))) }
 
-// plainText returns a value as it is authenticated.
+// plainText returns the text of a value that is the input of the MAC.
 func plainText(value any) (string, error) {
 	switch v := value.(type) {
 	case string:

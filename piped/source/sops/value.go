@@ -21,11 +21,11 @@ var (
 // dataKey decrypts the values of a file.
 type dataKey []byte
 
-// open returns the value behind a text in the format of SOPS; it is bound to its
-// place in the file.
+// open decrypts a value in the format of SOPS. bound is the additional authenticated data, which
+// binds the value to its path.
 func (k dataKey) open(text, bound string) (any, error) {
 	if text == "" {
-		return "", nil // what SOPS encrypts nothing to
+		return "", nil // SOPS does not encrypt the empty string
 	}
 	parts := encrypted.FindStringSubmatch(text)
 	if parts == nil {
@@ -57,7 +57,7 @@ func (k dataKey) open(text, bound string) (any, error) {
 	return value, nil
 }
 
-// typed returns a value of a type of SOPS by its text.
+// typed parses a decrypted text as a value of a SOPS type.
 func typed(text, typ string) (any, error) {
 	switch typ {
 	case "str", "bytes":
@@ -78,7 +78,8 @@ func typed(text, typ string) (any, error) {
 	return nil, errFormat
 }
 
-// standIn returns a value that takes the place of an encrypted one, of its type.
+// standIn returns a replacement for an encrypted value: name(text) for a string, and the zero
+// value for other types.
 func standIn(text string, name func(ciphertext string) string) any {
 	parts := encrypted.FindStringSubmatch(text)
 	if parts == nil {
@@ -99,5 +100,5 @@ func standIn(text string, name func(ciphertext string) string) any {
 	return name(text)
 }
 
-// boundTo names a path as values are bound to it.
+// boundTo returns the additional authenticated data for the value at a path.
 func boundTo(path []string) string { return strings.Join(path, ":") + ":" }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Bounds of what functions take and make.
+// Limits of the arguments and results of template functions.
 const (
-	maxCount   = 1_000_000 // of what until, randAlphaNum and the like make
-	maxResult  = 16 << 20  // bytes of what one function makes
-	maxNodes   = 1_000_000 // of a value that is written as text
-	maxNesting = 1000      // of such a value
-	maxSearch  = 1 << 28   // steps of one search; nothing can interrupt it
-	maxCompare = 1 << 25   // comparisons of one call; nor these
+	maxCount   = 1_000_000 // numeric arguments of until, randAlphaNum and similar functions
+	maxResult  = 16 << 20  // bytes of the result of one call
+	maxNodes   = 1_000_000 // nodes of an argument that is traversed
+	maxNesting = 1000      // nesting of such an argument
+	maxSearch  = 1 << 28   // estimated steps of one regexp search, which cannot be interrupted
+	maxCompare = 1 << 25   // comparisons of one call, which cannot be interrupted
 )
 
 // set is a set of function names.
@@ -28,15 +28,15 @@ func names(all ...string) set {
 	return out
 }
 
-// hazards are the functions that can make a large result of small arguments, and what is
-// checked before they are called.
+// hazards groups the functions that can use much time or memory for small arguments by the
+// check of their arguments.
 type hazards struct {
-	counts     set // numbers say how much they make
-	multiplies set // they make as much as the product of two arguments
-	searches   set // they search for a regular expression in a text
-	compares   set // they compare each item of a list with each of another
-	merges     set // they change their first argument
-	writes     set // they walk a value to its ends
+	counts     set // the size of the result is a numeric argument
+	multiplies set // the size of the result is up to the product of two arguments
+	searches   set // search for a regular expression in a text
+	compares   set // compare each item of a list with each item of another list
+	merges     set // change their first argument
+	writes     set // traverse a value completely
 }
 
 func newHazards() hazards {
@@ -54,7 +54,8 @@ func newHazards() hazards {
 	}
 }
 
-// bounded returns f with checks of its arguments and of its result.
+// bounded returns a function that calls f and checks its arguments and its result. The
+// returned function always has an error as second result.
 func (g *guard) bounded(name string, f any) any {
 	fn := reflect.ValueOf(f)
 	typ := fn.Type()
@@ -87,7 +88,8 @@ func (g *guard) bounded(name string, f any) any {
 	}).Interface()
 }
 
-// before refuses arguments from which a function would make too much.
+// before returns an error if the arguments of a function exceed its limits, or if the
+// rendering has ended.
 func (g *guard) before(name string, args []reflect.Value) error {
 	if err := g.alive(); err != nil {
 		return err
@@ -124,7 +126,7 @@ func (g *guard) before(name string, args []reflect.Value) error {
 	return nil
 }
 
-// after counts what a function made.
+// after checks the size of a function's result and adds it to the total of the rendering.
 func (g *guard) after(result reflect.Value) error {
 	n := weight(result)
 	if n > maxResult {
@@ -133,8 +135,8 @@ func (g *guard) after(result reflect.Value) error {
 	return g.spend(n)
 }
 
-// acyclic refuses to put a value into a map that holds this map: whatever walks
-// it would never end.
+// acyclic returns an error if a function would put the map args[0] into itself, since
+// traversing it would never end.
 func acyclic(name string, args []reflect.Value) error {
 	into := bare(args[0])
 	left := maxNodes
@@ -146,8 +148,7 @@ func acyclic(name string, args []reflect.Value) error {
 	return nil
 }
 
-// holds reports whether v is or contains the map at the address, or is too large to be
-// searched.
+// holds reports whether v is or contains the map at the address, or has more than left nodes.
 func holds(v reflect.Value, address uintptr, left *int) bool {
 	v = bare(v)
 	if *left--; *left < 0 {
@@ -159,8 +160,8 @@ func holds(v reflect.Value, address uintptr, left *int) bool {
 	return anyPart(v, func(part reflect.Value) bool { return holds(part, address, left) })
 }
 
-// fits reports whether v has no more than left parts and is not nested deeper
-// than deep.
+// fits reports whether v has at most *left nodes and is nested at most deep levels. It
+// decreases *left by the number of nodes.
 func fits(v reflect.Value, left *int, deep int) bool {
 	if *left--; *left < 0 || deep < 0 {
 		return false
@@ -168,7 +169,7 @@ func fits(v reflect.Value, left *int, deep int) bool {
 	return !anyPart(bare(v), func(part reflect.Value) bool { return !fits(part, left, deep-1) })
 }
 
-// anyPart reports whether is is true of a part of a map or list.
+// anyPart reports whether is returns true for a value of a map or an item of a list.
 func anyPart(v reflect.Value, is func(reflect.Value) bool) bool {
 	switch v.Kind() {
 	case reflect.Map:
@@ -190,7 +191,7 @@ func anyPart(v reflect.Value, is func(reflect.Value) bool) bool {
 	return false
 }
 
-// bare is what is in an interface.
+// bare returns the value inside an interface.
 func bare(v reflect.Value) reflect.Value {
 	for v.Kind() == reflect.Interface {
 		v = v.Elem()
@@ -198,7 +199,8 @@ func bare(v reflect.Value) reflect.Value {
 	return v
 }
 
-// weight is about how many bytes a value holds itself.
+// weight returns the approximate size of a string or list in bytes, without the data that
+// items point to; 0 for other values.
 func weight(v reflect.Value) int {
 	switch v = bare(v); v.Kind() {
 	case reflect.String:
@@ -211,27 +213,27 @@ func weight(v reflect.Value) int {
 
 var repeated = regexp.MustCompile(`\d+`)
 
-// states is about how large a regular expression is: what {1000} repeats is
-// written out.
+// states estimates the size of a compiled regular expression, in which {1000} repeats its
+// operand 1000 times.
 func states(pattern string) int64 {
 	most := int64(0)
 	if strings.Contains(pattern, "{") {
 		for _, digits := range repeated.FindAllString(pattern, -1) {
 			n, err := strconv.ParseInt(digits, 10, 64)
 			if err == nil {
-				most = max(most, min(n, 1000)) // what a regular expression may repeat
+				most = max(most, min(n, 1000)) // the maximum that package regexp allows
 			}
 		}
 	}
 	return int64(len(pattern)) * (1 + most)
 }
 
-// comparisons is how often the parts of the first list are compared with the items
-// of that list, or with the arguments after it.
+// comparisons estimates how many comparisons a function makes between the nodes of a list and
+// the items of that list or, if there are any, the further arguments.
 func comparisons(args []reflect.Value) int64 {
 	list := bare(args[0])
 	if list.Kind() != reflect.Slice && list.Kind() != reflect.Array {
-		return 0 // the function refuses it
+		return 0 // the function returns an error
 	}
 	left := maxNodes
 	if !fits(list, &left, maxNesting) {
@@ -244,7 +246,7 @@ func comparisons(args []reflect.Value) int64 {
 	return int64(maxNodes-left) * int64(with)
 }
 
-// largest returns the largest number among arguments, by amount.
+// largest returns the largest absolute value of the integers among arguments.
 func largest(args []reflect.Value) (most int64) {
 	for _, arg := range args {
 		switch arg = bare(arg); {
@@ -259,8 +261,8 @@ func largest(args []reflect.Value) (most int64) {
 	return most
 }
 
-// product is that of the two arguments that are the largest numbers or have the
-// most bytes.
+// product returns the product of the two largest arguments, as numbers or by their bytes. It
+// is at most 1<<62.
 func product(args []reflect.Value) int64 {
 	first, second := int64(1), int64(1)
 	for _, arg := range args {

@@ -14,12 +14,12 @@ import (
 	"sync"
 )
 
-// cache stores downloaded charts and indexes on disk: each content once, named by its
-// SHA-256, with an index of which chart has which content. Files that are broken or cannot
-// be written count as missing. When the cache is full, the oldest files are evicted.
+// cache stores downloaded charts and indexes on disk. Each content is stored once, named by
+// its SHA-256; a reference file for each key holds the digest. Corrupt files count as missing,
+// and write errors are ignored. If the cache is full, the oldest files are evicted.
 type cache struct {
-	dir   string // "" keeps nothing
-	limit int64
+	dir   string     // "" disables the cache
+	limit int64      // in bytes
 	mu    sync.Mutex // held while files are written and removed
 }
 
@@ -32,7 +32,7 @@ func newCache(dir string, limit int64) (*cache, error) {
 	return &cache{dir: dir, limit: limit}, nil
 }
 
-// get returns what the words of its key name.
+// get returns the content stored for a key, false if there is none.
 func (c *cache) get(key ...string) ([]byte, bool) {
 	if c.dir == "" {
 		return nil, false
@@ -48,8 +48,7 @@ func (c *cache) get(key ...string) ([]byte, bool) {
 	return data, true
 }
 
-// put keeps what the words of its key name, in the place of what they named. It is
-// not an error if it cannot.
+// put stores the content for a key and removes the key's previous content. It ignores errors.
 func (c *cache) put(data []byte, key ...string) {
 	if c.dir == "" || int64(len(data)) > c.limit {
 		return
@@ -59,14 +58,14 @@ func (c *cache) put(data []byte, key ...string) {
 	digest := hexSum(data)
 	content, reference := c.content(digest), c.reference(key)
 	if was, err := os.ReadFile(reference); err == nil && len(was) == len(digest) && string(was) != digest {
-		_ = os.Remove(c.content(string(was))) // what else names it is fetched anew
+		_ = os.Remove(c.content(string(was))) // other keys with this content miss and download it again
 	}
 	if c.write(content, data) == nil && c.write(reference, []byte(digest)) == nil {
-		_ = c.shrink(content, reference) // the next one tries again
+		_ = c.shrink(content, reference) // the next put tries again
 	}
 }
 
-// write makes a file, whole or not at all.
+// write creates or replaces a file atomically.
 func (c *cache) write(name string, data []byte) error {
 	f, err := os.CreateTemp(c.dir, "new-*")
 	if err != nil {
@@ -83,8 +82,7 @@ func (c *cache) write(name string, data []byte) error {
 	return err
 }
 
-// shrink removes the oldest files until the rest is within the limit, but for
-// those to keep.
+// shrink removes the oldest files, except those in keep, until the rest is within the limit.
 func (c *cache) shrink(keep ...string) error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {

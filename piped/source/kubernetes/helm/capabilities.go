@@ -9,19 +9,19 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Capabilities are what templates see of the cluster as .Capabilities. The zero
-// value stands for Helm's own: the Kubernetes version that the agent was built
-// with and every group version that is built into it.
+// Capabilities describe the cluster for templates, as .Capabilities. The zero value stands
+// for Helm's defaults: the Kubernetes version and the group versions of its client library.
 type Capabilities struct {
 	// KubeVersion is the version of Kubernetes, such as v1.36.3.
 	KubeVersion string
-	// APIVersions are the group versions and kinds that are served: v1, apps/v1,
+	// APIVersions are the served group versions and kinds, such as v1, apps/v1 and
 	// apps/v1/Deployment.
 	APIVersions []string
 }
 
-// capabilities are those of the options, else the request's, else Helm's. The
-// options' API versions come on top, as helm template does it.
+// capabilities returns the capabilities of the request, or Helm's defaults. The options'
+// kubeVersion takes precedence, and the options' API versions are added, as helm template
+// does it.
 func (r *rendering) capabilities() (*common.Capabilities, error) {
 	caps := common.DefaultCapabilities.Copy()
 	if known := r.Capabilities.APIVersions; len(known) > 0 {

@@ -15,16 +15,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// place is where a chart was found: what a dependency with a file:// repository
-// is relative to. It is zero for a chart that was downloaded.
+// place is the directory of a chart in a tree, which file:// dependencies are relative to. A
+// chart that was downloaded or packed has only a depth.
 type place struct {
 	tree  fs.FS
 	dir   string
-	above []string // the directories of the charts that depend on it
-	depth int      // of charts that depend on each other
+	above []string // the directories of the charts that depend on this one
+	depth int      // the number of charts above this one in the chain of dependencies
 }
 
-// maxDependencies is how deep charts may depend on each other.
+// maxDependencies is the maximum length of a chain of chart dependencies.
 const maxDependencies = 16
 
 // chart returns the chart of the request with all its dependencies.
@@ -69,7 +69,7 @@ func (r *rendering) gitChart(ctx context.Context, remote, ref, name string) (*ch
 	return r.treeChart(ctx, place{tree: tree, dir: dir}, fmt.Sprintf("input.helmChart: %s at %s (commit %s)", dir, ref, deploy.ShortHash(commit)))
 }
 
-// treeChart reads a chart's directory, or an archive that lies in the tree.
+// treeChart reads a chart from a directory or an archive in the tree.
 func (r *rendering) treeChart(ctx context.Context, at place, label string) (*chart.Chart, error) {
 	info, err := fs.Stat(at.tree, at.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +108,7 @@ func (r *rendering) archive(ctx context.Context, label string, data []byte, at p
 	return r.load(ctx, label, files, at)
 }
 
-// load makes a chart of its files, and gets the dependencies that are missing.
+// load creates a chart from its files and loads the dependencies that charts/ lacks.
 func (r *rendering) load(ctx context.Context, label string, files []*file, at place) (*chart.Chart, error) {
 	files, err := r.unfold(files, maxDirectories)
 	if err != nil {
@@ -128,7 +128,8 @@ func (r *rendering) load(ctx context.Context, label string, files []*file, at pl
 	return c, nil
 }
 
-// unfold replaces the packed charts in charts/ by their files, within the limits.
+// unfold replaces packed charts in charts/ by their files, recursively up to depth levels. Its
+// limits thus apply to the unpacked files.
 func (r *rendering) unfold(files []*file, depth int) ([]*file, error) {
 	var out []*file
 	for _, f := range files {
@@ -154,7 +155,8 @@ func (r *rendering) unfold(files []*file, depth int) ([]*file, error) {
 	return out, nil
 }
 
-// sortDependencies gives dependencies an order: the SDK reads them in none.
+// sortDependencies sorts the dependencies of c recursively, because the SDK loads them in
+// random order.
 func sortDependencies(c *chart.Chart) {
 	below := slices.Clone(c.Dependencies())
 	slices.SortStableFunc(below, func(a, b *chart.Chart) int {

@@ -9,8 +9,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 )
 
-// chartFiles are .Files: the files of a chart that are no templates. Methods and results
-// are Helm's.
+// chartFiles is .Files in templates: the content of a chart's other files, by name. The
+// methods behave as in Helm.
 type chartFiles map[string][]byte
 
 func newChartFiles(from []*common.File) chartFiles {
@@ -21,7 +21,7 @@ func newChartFiles(from []*common.File) chartFiles {
 	return out
 }
 
-// GetBytes returns a file's content; empty if there is none.
+// GetBytes returns a file's content; empty if the file does not exist.
 func (f chartFiles) GetBytes(name string) []byte {
 	if data, ok := f[name]; ok {
 		return data
@@ -29,10 +29,10 @@ func (f chartFiles) GetBytes(name string) []byte {
 	return []byte{}
 }
 
-// Get returns a file's content; "" if there is none.
+// Get returns a file's content; "" if the file does not exist.
 func (f chartFiles) Get(name string) string { return string(f.GetBytes(name)) }
 
-// Glob returns the files whose names match; all of them if the pattern is none.
+// Glob returns the files whose names match; all files if the pattern is invalid.
 func (f chartFiles) Glob(pattern string) chartFiles {
 	g, err := glob.Compile(pattern, '/')
 	if err != nil {
@@ -47,12 +47,12 @@ func (f chartFiles) Glob(pattern string) chartFiles {
 	return out
 }
 
-// AsConfig returns the files as the data of a ConfigMap.
+// AsConfig returns the files as YAML for the data of a ConfigMap, by base name.
 func (f chartFiles) AsConfig() string {
 	return f.asYAML(func(data []byte) string { return string(data) })
 }
 
-// AsSecrets returns the files as the data of a Secret.
+// AsSecrets returns the files as YAML for the data of a Secret, in base64, by base name.
 func (f chartFiles) AsSecrets() string { return f.asYAML(base64.StdEncoding.EncodeToString) }
 
 func (f chartFiles) asYAML(text func([]byte) string) string {

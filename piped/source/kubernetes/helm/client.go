@@ -13,8 +13,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// client downloads files. Credentials go to the host they belong to and to no
-// other, wherever that one redirects to.
+// client downloads files. It sends credentials only to the host they belong to, also after a
+// redirect.
 type client struct {
 	secure, insecure *http.Client
 	timeout          time.Duration
@@ -22,12 +22,11 @@ type client struct {
 
 const (
 	maxRedirects = 5
-	attempts     = 3                      // of one request
-	firstPause   = 200 * time.Millisecond // between them; it doubles
+	attempts     = 3                      // per request
+	firstPause   = 200 * time.Millisecond // before the first retry; doubles with each
 )
 
-// newClient returns a client over the network, or over a transport of the
-// caller's.
+// newClient returns a client that uses transport, or the network if transport is nil.
 func newClient(limits Limits, transport http.RoundTripper, h hosts) *client {
 	c := &client{secure: httpClient(false, h), insecure: httpClient(true, h), timeout: limits.Download}
 	if transport != nil {
@@ -52,8 +51,8 @@ func httpClient(insecure bool, h hosts) *http.Client {
 	return &http.Client{Transport: retrying{transport}, CheckRedirect: redirect}
 }
 
-// redirect follows to servers only, and takes the credentials off on the way to
-// another one.
+// redirect implements http.Client.CheckRedirect. It refuses redirects to other schemes and
+// from https to http, and removes credentials on redirects to another host.
 func redirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
@@ -71,7 +70,7 @@ func redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// retrying repeats requests that have no body after failures that pass.
+// retrying retries requests without a body after transient failures.
 type retrying struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -84,7 +83,7 @@ func (t retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		if resp != nil {
-			_ = resp.Body.Close() // its content is not wanted
+			_ = resp.Body.Close() // the content is not needed
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -97,22 +96,22 @@ func (t retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// answer is a file, with the entity tag that its server names this content by, ""
-// if it does not; or that the content is still the one with the tag asked for.
+// answer is the result of a download.
 type answer struct {
 	data []byte
-	etag string
-	same bool
+	etag string // the entity tag of data; "" if the server sent none
+	same bool   // the content still has the requested entity tag; data is nil
 }
 
-// get downloads a file of at most limit bytes. The error is of kind Unavailable
-// if another attempt may succeed, else Invalid.
+// get downloads a file of at most limit bytes. The error is of kind Unavailable if another
+// attempt may succeed, else Invalid; if ctx ended, it is the cause.
 func (c *client) get(ctx context.Context, address string, how access, limit int64) ([]byte, error) {
 	a, err := c.ask(ctx, address, how, limit, "")
 	return a.data, err
 }
 
-// ask downloads a file as get does, unless its entity tag is still the given one.
+// ask downloads a file as get does, unless its entity tag still equals etag. An empty etag
+// always downloads.
 func (c *client) ask(ctx context.Context, address string, how access, limit int64, etag string) (answer, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, c.timeout, deploy.Errorf(deploy.Unavailable, "it takes longer than %s", c.timeout))
 	defer stop()
@@ -152,16 +151,17 @@ func (c *client) ask(ctx context.Context, address string, how access, limit int6
 	return answer{data: data, etag: resp.Header.Get("ETag")}, nil
 }
 
-// unreachable is the error of a request that got no answer.
+// unreachable returns the error for a request without a complete response. shown is its
+// address without secrets.
 func unreachable(ctx context.Context, shown string, err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
-		err = wrapped.Err // the rest of it is the address, maybe with secrets
+		err = wrapped.Err // without the address, which may contain secrets
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 		if !deploy.IsKind(err, deploy.Unavailable) {
-			return err // the caller is gone
+			return err // the caller canceled the request
 		}
 	}
 	if deploy.IsKind(err, deploy.Invalid) {
@@ -170,7 +170,7 @@ func unreachable(ctx context.Context, shown string, err error) error {
 	return deploy.Errorf(deploy.Unavailable, "%s cannot be reached: %w", shown, err)
 }
 
-// refused is the error of an answer other than 200.
+// refused returns the error for a response with the given status, nil for 200.
 func refused(shown string, status int) error {
 	switch {
 	case status == http.StatusOK:

@@ -14,8 +14,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// complete gets the dependencies that Chart.yaml names and charts/ lacks, in the
-// versions of Chart.lock where there is one, as helm dependency build does.
+// complete loads the dependencies that Chart.yaml lists and charts/ lacks. If there is a
+// Chart.lock, it uses the versions in it, as helm dependency build does.
 func (r *rendering) complete(ctx context.Context, c *chart.Chart, at place) error {
 	for _, d := range c.Metadata.Dependencies {
 		if slices.ContainsFunc(c.Dependencies(), func(have *chart.Chart) bool { return satisfies(have, d) }) {
@@ -42,14 +42,14 @@ func (r *rendering) complete(ctx context.Context, c *chart.Chart, at place) erro
 	return nil
 }
 
-// satisfies reports whether a chart is what Chart.yaml wants. A version that it
-// does not name is any.
+// satisfies reports whether a chart has the name and the version that a dependency requires.
+// A dependency without a version accepts all versions.
 func satisfies(have *chart.Chart, d *chart.Dependency) bool {
 	return have.Name() == d.Name && (d.Version == "" || chartutil.IsCompatibleRange(d.Version, have.Metadata.Version))
 }
 
-// leaveOutStale removes the charts of a name from charts/ whose version no dependency wants,
-// as helm dependency update does.
+// leaveOutStale removes the chart's dependencies with the given name whose version Chart.yaml
+// does not require, as helm dependency update does.
 func leaveOutStale(c *chart.Chart, name string) {
 	c.SetDependencies(slices.DeleteFunc(slices.Clone(c.Dependencies()), func(have *chart.Chart) bool {
 		wanted := slices.ContainsFunc(c.Metadata.Dependencies, func(d *chart.Dependency) bool { return satisfies(have, d) })
@@ -57,7 +57,8 @@ func leaveOutStale(c *chart.Chart, name string) {
 	})...)
 }
 
-// locked is the version of a dependency in Chart.lock, or what Chart.yaml wants.
+// locked returns the version of a dependency in Chart.lock, or the one in Chart.yaml if there
+// is no Chart.lock. It returns an error if Chart.lock has no matching version.
 func locked(c *chart.Chart, d *chart.Dependency) (string, error) {
 	if c.Lock == nil {
 		return d.Version, nil

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// durationFunctions are Helm's functions of durations. What is no duration counts
-// as 0.
+// durationFunctions returns Helm's functions for durations. Except for mustToDuration, they
+// treat invalid durations as 0.
 func durationFunctions() template.FuncMap {
 	whole := func(of func(time.Duration) int64) func(any) int64 {
 		return func(v any) int64 { return of(orZero(v)) }
@@ -57,8 +57,8 @@ func toMultiple(of func(d, m time.Duration) time.Duration) func(v, m any) time.D
 	}
 }
 
-// duration returns a duration, the duration that a text such as 1h30m names, or
-// a number as seconds.
+// duration converts a value to a duration: a time.Duration, a string such as 1h30m, or a
+// number of seconds (also as a string).
 func duration(v any) (time.Duration, error) {
 	switch v := v.(type) {
 	case nil:

@@ -15,26 +15,26 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// ErrSlow is in the error of templates that took too long, which may be the
-// machine's fault.
+// ErrSlow is wrapped by the error of templates that exceeded the time limit. A later attempt
+// may succeed if the machine was overloaded.
 var ErrSlow = errors.New("the templates were stopped")
 
 // templateFile is one file of templates/ of a chart or of one of its dependencies.
 type templateFile struct {
-	name  string // from the chart's directory on
-	base  string // the directory of its chart's templates
+	name  string // the path, beginning with the root chart's name
+	base  string // the path of its chart's templates directory
 	text  string
 	scope map[string]any
 }
 
-// output is what a template file rendered to.
+// output is the rendered text of a template file.
 type output struct {
 	name string
 	text string
 }
 
-// execute executes the templates of a chart and its dependencies, and returns
-// what each rendered to, sorted by name. Partials and NOTES.txt are left out.
+// execute executes the templates of a chart and its dependencies within limits. It returns
+// the outputs sorted by name, without partials (_*) and NOTES.txt.
 func execute(ctx context.Context, c *chart.Chart, scope common.Values, limits Limits) ([]output, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, deploy.Errorf(deploy.Invalid,
 		"%w after %s; a loop in them may have no end", ErrSlow, limits.Time))
@@ -66,11 +66,11 @@ func execute(ctx context.Context, c *chart.Chart, scope common.Values, limits Li
 	return out, nil
 }
 
-// maxTemplate bounds the parser's recursion.
+// maxTemplate is the maximum size of a template in bytes. It bounds the parser's recursion.
 const maxTemplate = 1 << 20
 
-// templateFiles returns the templates in the order in which Helm parses and
-// executes them, the deepest first: of definitions of one name the last counts.
+// templateFiles returns the templates in the order in which Helm parses them, the most deeply
+// nested first. The order matters because the last definition of a name takes effect.
 func templateFiles(c *chart.Chart, scope common.Values) []templateFile {
 	var files []templateFile
 	collect(c, scope, &files)
@@ -83,12 +83,12 @@ func templateFiles(c *chart.Chart, scope common.Values) []templateFile {
 	return files
 }
 
-// collect adds the templates of c and its dependencies, each with the values
-// that its chart sees, and returns those of c.
+// collect appends the templates of c and its dependencies to files, each with the scope of its
+// chart. It returns the scope of c.
 func collect(c *chart.Chart, parent common.Values, files *[]templateFile) map[string]any {
 	accessor, err := chartapi.NewAccessor(c)
 	if err != nil {
-		panic(err) // it is a chart that the SDK has made
+		panic(err) // unreachable: the SDK created the chart
 	}
 	about := accessor.MetadataAsMap()
 	about["IsRoot"] = c.IsRoot()
@@ -115,7 +115,8 @@ func collect(c *chart.Chart, parent common.Values, files *[]templateFile) map[st
 	return scope
 }
 
-// templateError returns the error of a template with the place where it failed.
+// templateError converts the error of executing a template to one of kind deploy.Invalid that
+// names the file and, if known, the position. If ctx was canceled, it returns the cause.
 func templateError(ctx context.Context, file string, err error) error {
 	var failed *failError
 	var spent *limitError
@@ -140,7 +141,8 @@ func templateError(ctx context.Context, file string, err error) error {
 	return deploy.Errorf(deploy.Invalid, "%s", chain[0])
 }
 
-// position is the file, line and column at which the outermost template failed.
+// position returns the file, line and column at which the outermost template failed, or file
+// if the error has no position.
 func position(err error, file string) string {
 	text := strings.TrimPrefix(err.Error(), "template: ")
 	if at, _, ok := strings.Cut(text, ": "); ok {

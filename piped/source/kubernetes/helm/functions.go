@@ -14,9 +14,9 @@ import (
 	goyaml "sigs.k8s.io/yaml/goyaml.v3"
 )
 
-// functionMap returns Helm's functions, but for include and tpl, which belong to
-// a template. Names, results and the places where errors become results are
-// Helm's; the printing functions of text/template are among them, to be bounded.
+// functionMap returns Helm's functions except include and tpl, which depend on a template.
+// Names and results, including errors that are returned as results, are the same as in Helm.
+// The map also has the printing functions of text/template, so that they can be limited.
 func functionMap() template.FuncMap {
 	all := sprig.TxtFuncMap()
 	delete(all, "env")
@@ -112,7 +112,7 @@ func mustToTOML(v any) (string, error) {
 
 func fromTOML(text string) map[string]any { return decodeMap(text, toml.Unmarshal) }
 
-// decodeMap returns what a text holds; an error stands under the key Error.
+// decodeMap decodes a mapping. It returns an error as value of the key Error, as Helm does.
 func decodeMap(text string, decode func([]byte, any) error) map[string]any {
 	m := map[string]any{}
 	if err := decode([]byte(text), &m); err != nil {
@@ -121,7 +121,7 @@ func decodeMap(text string, decode func([]byte, any) error) map[string]any {
 	return m
 }
 
-// decodeList returns what a text holds, or its error as the only item.
+// decodeList decodes a list. It returns an error as the only item, as Helm does.
 func decodeList(text string, decode func([]byte, any) error) []any {
 	list := []any{}
 	if err := decode([]byte(text), &list); err != nil {

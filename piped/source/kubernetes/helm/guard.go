@@ -8,13 +8,13 @@ import (
 	"text/template"
 )
 
-// guard executes templates within bounds. Package text/template has none, so steps are
-// inserted into the parsed templates: one into each turn of each loop, which checks the
-// time limit, and two around the body of each template, which count the depth of calls.
-// The output of templates and the results of functions are counted in bytes.
+// guard executes templates within limits. Package text/template has none, so the guard inserts
+// steps (calls of functions) into the parsed templates: one into the body of each loop, which
+// checks the time limit, and two around the body of each template, which count the depth of
+// calls. The guard also counts the bytes of outputs and of function results.
 type guard struct {
 	ctx     context.Context
-	left    int64 // bytes
+	left    int64 // remaining bytes
 	limit   int64
 	depth   int
 	steps   steps
@@ -25,13 +25,13 @@ func newGuard(ctx context.Context, limit int64) *guard {
 	return &guard{ctx: ctx, left: limit, limit: limit, steps: newSteps(), hazards: newHazards()}
 }
 
-// Bounds of what a template may do.
+// Limits of nesting.
 const (
-	maxDepth = 1000 // of templates that call each other; Helm's bound of include
-	maxInner = 200  // of blocks and parentheses inside one another in a template
+	maxDepth = 1000 // of template calls; Helm has the same limit for include
+	maxInner = 200  // of blocks and parentheses in a template
 )
 
-// limitError says which bound was met.
+// limitError says which limit was exceeded.
 type limitError struct{ text string }
 
 func (e *limitError) Error() string { return e.text }
@@ -45,7 +45,7 @@ type failError struct{ text string }
 
 func (e *failError) Error() string { return e.text }
 
-// functions returns t with Helm's functions and the steps.
+// functions adds Helm's functions, with limits, and the steps to t and returns t.
 func (g *guard) functions(t *template.Template) *template.Template {
 	all := functionMap()
 	for name, f := range all {
@@ -66,7 +66,7 @@ func (g *guard) functions(t *template.Template) *template.Template {
 	return t
 }
 
-// bind gives t the functions that execute templates of t.
+// bind adds the functions include and tpl, which execute templates of t, to t.
 func (g *guard) bind(t *template.Template) {
 	t.Funcs(template.FuncMap{
 		"include": func(name string, data any) (string, error) { return g.execute(t, name, data) },
@@ -74,7 +74,7 @@ func (g *guard) bind(t *template.Template) {
 	})
 }
 
-// tpl executes a text as a template that sees those of t.
+// tpl executes a text as a template that can call the templates of parent.
 func (g *guard) tpl(parent *template.Template, text string, data any) (string, error) {
 	if len(text) > maxTemplate {
 		return "", limitf("tpl is given a template of %d bytes; expected at most %d", len(text), maxTemplate)
@@ -94,14 +94,14 @@ func (g *guard) tpl(parent *template.Template, text string, data any) (string, e
 	return w.text(), nil
 }
 
-// execute executes one template of t.
+// execute executes the named template of t and returns its output.
 func (g *guard) execute(t *template.Template, name string, data any) (string, error) {
 	w := &sink{guard: g}
 	err := t.ExecuteTemplate(w, name, data)
 	return w.text(), err
 }
 
-// parse parses a text as t and puts the steps in.
+// parse parses a text as template t and inserts the steps.
 func (g *guard) parse(t *template.Template, text string) (*template.Template, error) {
 	t, err := t.Parse(text)
 	if err != nil {
@@ -125,7 +125,7 @@ func (g *guard) alive() error {
 	return nil
 }
 
-// spend counts n bytes.
+// spend subtracts n bytes from the rest, and returns an error if the limit is exceeded.
 func (g *guard) spend(n int) error {
 	if g.left -= int64(n); g.left < 0 {
 		return limitf("the templates make more than %d bytes; a loop in them may have no end", g.limit)
@@ -133,7 +133,7 @@ func (g *guard) spend(n int) error {
 	return nil
 }
 
-// sink takes what a template writes.
+// sink collects the output of a template and counts its bytes.
 type sink struct {
 	guard *guard
 	out   strings.Builder
@@ -146,5 +146,5 @@ func (w *sink) Write(p []byte) (int, error) {
 	return w.out.Write(p)
 }
 
-// text is what was written. A value that is missing is written as nothing.
+// text returns the output. Missing values are replaced by "", as in Helm.
 func (w *sink) text() string { return strings.ReplaceAll(w.out.String(), "<no value>", "") }

@@ -15,12 +15,12 @@ const (
 	annotationDelete = "helm.sh/hook-delete-policy"
 )
 
-// hooksOf returns when an object runs by Helm's annotations: one hook for each
-// phase, before the objects of the chart and after them, or one that is never
-// run; none for an object that is no hook.
+// hooksOf returns the hooks of an object according to Helm's annotations: one for each phase
+// (pre and post) in which it runs, or one of phase HookOther if it never runs. It returns nil
+// for an object that is not a hook.
 //
-// Without a policy, or with before-hook-creation, the object of an earlier
-// deployment or phase is deleted first, which always happens.
+// The policy before-hook-creation needs no field: the object of an earlier deployment or phase
+// is always deleted first.
 func hooksOf(o manifest.Object) []manifest.Hook {
 	annotations := o.GetAnnotations()
 	events, ok := annotations[annotationHook]
@@ -28,7 +28,7 @@ func hooksOf(o manifest.Object) []manifest.Hook {
 		return nil
 	}
 	hook := manifest.Hook{Phase: manifest.HookOther}
-	hook.Weight, _ = strconv.Atoi(strings.TrimSpace(annotations[annotationWeight])) // 0 if it is none, as for Helm
+	hook.Weight, _ = strconv.Atoi(strings.TrimSpace(annotations[annotationWeight])) // 0 if invalid, as in Helm
 	for policy := range words(annotations[annotationDelete]) {
 		hook.DeleteOnSuccess = hook.DeleteOnSuccess || policy == "hook-succeeded"
 		hook.DeleteOnFailure = hook.DeleteOnFailure || policy == "hook-failed"
@@ -51,7 +51,7 @@ func hooksOf(o manifest.Object) []manifest.Hook {
 	return hooks
 }
 
-// words yields the words of a list with commas.
+// words yields the items of a comma-separated list in lower case, without spaces around them.
 func words(list string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for word := range strings.SplitSeq(list, ",") {
@@ -68,7 +68,7 @@ func byHook(a, b manifest.Hook) int {
 	return cmp.Or(place[a.Phase]-place[b.Phase], cmp.Compare(a.Weight, b.Weight))
 }
 
-// leavesOut reports whether an object is a hook or test that is not wanted.
+// leavesOut reports whether NoHooks or NoTests excludes an object with the given hooks.
 func (t *Template) leavesOut(o manifest.Object, hooks []manifest.Hook) bool {
 	if len(hooks) == 0 {
 		return false

@@ -12,12 +12,12 @@ import (
 	"github.com/c785c783/piped/piped/outbound"
 )
 
-// hosts are those that the agent's configuration names, as a name or as name:port. They
-// may have private addresses; what only a chart names may not.
+// hosts is the set of hosts in the agent's configuration, as name or name:port in lower case.
+// Only these hosts may have private addresses; hosts that only a chart refers to may not.
 type hosts map[string]bool
 
-// namedHosts returns the hosts of chart repositories and registries, those that are
-// allowed, and the proxies of the environment, through which all others are reached.
+// namedHosts returns the hosts of chart repositories and registries, the allowed hosts, and
+// the HTTP proxies of the environment, through which all other hosts may be reached.
 func namedHosts(repositories []config.ChartRepository, registries []config.ChartRegistry, allowed []string) hosts {
 	h := hosts{}
 	for _, r := range repositories {
@@ -45,14 +45,15 @@ func (h hosts) add(address string) {
 	}
 }
 
-// has reports whether a host:port is named.
+// has reports whether a host:port is in the set, with or without its port.
 func (h hosts) has(address string) bool {
 	address = strings.ToLower(address)
 	host, _, err := net.SplitHostPort(address)
 	return h[address] || err == nil && h[host]
 }
 
-// dial connects to a host. The address that its name resolves to is checked.
+// dial connects to a host. It checks the resolved address by outbound.NotMetadata for hosts in
+// the set, and by the stricter outbound.NotPrivate for others.
 func (h hosts) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: 10 * time.Second, Control: outbound.NotPrivate}
 	if h.has(address) {

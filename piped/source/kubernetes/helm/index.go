@@ -14,7 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// listed is a version of a chart in the index of a repository.
+// listed is a version of a chart in the index of a chart repository.
 type listed struct {
 	Version string   `json:"version"`
 	URLs    []string `json:"urls"`
@@ -35,8 +35,8 @@ func (l listing) choose(want string) (listed, error) {
 	return l[at], nil
 }
 
-// index returns the versions of a chart in a repository, whose index is asked for
-// once in a rendering, and read anew only when it has changed.
+// index returns the versions of a chart in a chart repository. It requests the repository's
+// index once per rendering, and downloads it only if it has changed.
 func (r *rendering) index(ctx context.Context, address string, how access, name string) (listing, error) {
 	shown := withoutSecrets(address)
 	data, ok := r.indexes[address]
@@ -62,8 +62,8 @@ func (r *rendering) index(ctx context.Context, address string, how access, name 
 	return index.Entries[name], nil
 }
 
-// readIndex returns the index of a repository. On disk its entity tag stands in the
-// line before it.
+// readIndex returns the index of a chart repository. In the cache, the first line before the
+// index is its entity tag.
 func (r *rendering) readIndex(ctx context.Context, address string, how access) ([]byte, error) {
 	at, err := inRepository(address, "index.yaml")
 	if err != nil {
@@ -85,13 +85,12 @@ func (r *rendering) readIndex(ctx context.Context, address string, how access) (
 	return now.data, nil
 }
 
-// excerpt returns as much of an index as has the entry of one chart: an index of
-// megabytes takes hundreds of them to be read. One that is not laid out as Helm
-// does it is returned as it is.
+// excerpt returns the part of an index with the entry of one chart, because parsing a large
+// index takes hundreds of megabytes. It returns the whole index if its layout is not Helm's.
 func excerpt(index []byte, name string) []byte {
 	const head = "\nentries:\n"
 	at := bytes.Index(append([]byte("\n"), index...), []byte(head))
-	if at < 0 || bytes.Contains(index, []byte("&")) { // an anchor may stand elsewhere
+	if at < 0 || bytes.Contains(index, []byte("&")) { // the entry may use an anchor from elsewhere
 		return index
 	}
 	body := index[at+len(head)-1:]
@@ -115,7 +114,7 @@ func excerpt(index []byte, name string) []byte {
 	return out
 }
 
-// download gets a listed chart, and checks that it is the one that was listed.
+// download downloads a listed chart and checks its digest if the index has one.
 func (r *rendering) download(ctx context.Context, address string, how access, chart listed) ([]byte, error) {
 	if len(chart.URLs) == 0 {
 		return nil, deploy.Errorf(deploy.Invalid, "chart repository %s names no address of version %s", withoutSecrets(address), chart.Version)
@@ -140,8 +139,8 @@ func (r *rendering) download(ctx context.Context, address string, how access, ch
 	return data, nil
 }
 
-// inRepository returns the address of something that a repository names by its
-// whole address or from its own one on.
+// inRepository resolves an absolute or relative URL in a chart repository with the given
+// address. On the same host, it adds the query of that address unless the URL has one.
 func inRepository(address, name string) (string, error) {
 	base, err := url.Parse(strings.TrimSuffix(address, "/") + "/")
 	if err != nil {

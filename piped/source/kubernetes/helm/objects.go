@@ -16,8 +16,9 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// objects returns the objects of a chart's crds/ and of what its templates
-// rendered to, as a template prints them unless it is nil.
+// objects parses the objects in a chart's crds/ and in the rendered templates, which may have
+// limit bytes in total. If as is not nil, it selects objects as helm template does and treats
+// hooks as normal objects.
 func objects(c *chart.Chart, rendered []output, limit int64, as *Template) (Result, error) {
 	var result Result
 	add := func(name, text string) ([]manifest.Object, error) {
@@ -73,7 +74,8 @@ func objects(c *chart.Chart, rendered []output, limit int64, as *Template) (Resu
 	return result, nil
 }
 
-// crds are the files of crds/, the chart's own first. They are no templates.
+// crds returns the files in crds/ of a chart and its dependencies, the chart's own first. They
+// are not templates.
 func crds(c *chart.Chart) []output {
 	var out []output
 	for _, f := range c.CRDObjects() {
@@ -82,8 +84,8 @@ func crds(c *chart.Chart) []output {
 	return out
 }
 
-// ranks returns the place of a kind in Helm's order of installation; unknown ones
-// come last.
+// ranks returns a function that returns the position of an object's kind in Helm's order of
+// installation. Unknown kinds come last.
 func ranks() func(manifest.Object) int {
 	order := map[string]int{}
 	for i, kind := range releaseutil.InstallOrder {
@@ -97,12 +99,12 @@ func ranks() func(manifest.Object) int {
 	}
 }
 
-// separator is where Helm cuts a text into documents: even where a template's
-// trimming has left content right behind the dashes.
+// separator matches where Helm splits a text into documents, also if content follows the
+// dashes on the same line because a template trimmed the newline.
 var separator = regexp.MustCompile(`(?m)^---[ \t]*`)
 
-// parseRendered returns the objects of a rendered text. Of a key that stands twice in a
-// mapping the last counts, as for Helm: many charts have such.
+// parseRendered parses the objects in a rendered text. If a mapping has duplicate keys, the
+// last one takes effect, as in Helm; many charts have them.
 func parseRendered(name, text string) ([]manifest.Object, error) {
 	var out []manifest.Object
 	begin := 0
@@ -119,11 +121,11 @@ func parseRendered(name, text string) ([]manifest.Object, error) {
 	return out, nil
 }
 
-// yamlLine is where an error of the YAML parser says in which line it is.
+// yamlLine matches the line number in an error of the YAML parser.
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// document returns the objects of one document, which begins at a line of what a
-// template rendered to.
+// document parses the objects in one document, which begins at the given line of a rendered
+// template.
 func document(name, text string, line int) ([]manifest.Object, error) {
 	const where = "in what a template renders to: "
 	if strings.TrimSpace(text) == "" {
@@ -138,13 +140,13 @@ func document(name, text string, line int) ([]manifest.Object, error) {
 		}
 		return nil, deploy.Errorf(deploy.Invalid, where+"%s:%d: not valid YAML: %s; mostly the indentation of a value is wrong", name, line, why)
 	}
-	// Of the place of the document only its line is left.
+	// The line breaks make errors refer to the document's first line.
 	objects, err := manifest.Parse(name, append(bytes.Repeat([]byte("\n"), line-1), data...))
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, where+"%w", err)
 	}
 	for i := range objects {
-		objects[i].Origin.Line = 0 // of no file
+		objects[i].Origin.Line = 0 // a line of rendered text does not help the user
 	}
 	return objects, nil
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// What a chart is in a registry; the second is that of Helm before 3.7.
+// Media types of a chart's layer in a registry, and the maximum size of a manifest. Helm before
+// 3.7 wrote the legacy type.
 const (
 	chartLayer       = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 	legacyChartLayer = "application/tar+gzip"
@@ -25,8 +26,8 @@ const (
 	maxManifest = 1 << 20
 )
 
-// fetchOCI returns the archive of a chart in a registry; name has no scheme. The
-// version may be the digest of the chart's manifest, too.
+// fetchOCI returns the archive of a chart in a registry and its label for messages. name has no
+// scheme. version is an exact version, a constraint, or the digest of the chart's manifest.
 func (r *rendering) fetchOCI(ctx context.Context, name, version string) ([]byte, string, error) {
 	digest := strings.HasPrefix(version, "sha256:")
 	if !exact(version) && !digest {
@@ -39,7 +40,7 @@ func (r *rendering) fetchOCI(ctx context.Context, name, version string) ([]byte,
 	if data, ok := r.cache.get(ociScheme+name, version); ok {
 		return data, ociScheme + name + ":" + version, nil
 	}
-	reference := name + ":" + strings.ReplaceAll(version, "+", "_") // a tag holds no plus sign; Helm writes an underscore
+	reference := name + ":" + strings.ReplaceAll(version, "+", "_") // tags cannot contain a plus sign
 	if digest {
 		reference = name + "@" + version
 	}
@@ -51,8 +52,8 @@ func (r *rendering) fetchOCI(ctx context.Context, name, version string) ([]byte,
 	return data, ociScheme + reference, nil
 }
 
-// repositoryOf prepares access to a repository of a registry. Loopback addresses
-// are spoken to without TLS.
+// repositoryOf returns a client for the repository of a reference, with the configured
+// credentials. It uses plain HTTP for loopback addresses.
 func (r *rendering) repositoryOf(reference string) (*remote.Repository, error) {
 	repo, err := remote.NewRepository(reference)
 	if err != nil {
@@ -68,7 +69,7 @@ func (r *rendering) repositoryOf(reference string) (*remote.Repository, error) {
 	return repo, nil
 }
 
-// pull returns the chart behind a reference with a tag or digest.
+// pull downloads the archive of the chart with a reference that has a tag or digest.
 func (r *rendering) pull(ctx context.Context, reference string) ([]byte, error) {
 	defer r.wait(ctx, "chart "+ociScheme+reference)()
 	repo, err := r.repositoryOf(reference)
@@ -134,7 +135,7 @@ func (r *rendering) newest(ctx context.Context, name, want string) (string, erro
 	return versions[at], nil
 }
 
-// registryError gives an error of the registry's client its kind.
+// registryError converts an error of the registry client to one with a kind.
 func registryError(ctx context.Context, shown string, err error) error {
 	var answer *errcode.ErrorResponse
 	switch {

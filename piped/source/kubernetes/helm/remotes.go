@@ -13,7 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// remotes are the chart repositories and registries that are configured.
+// remotes holds the configured chart repositories (except those of type GIT) and registries.
 type remotes struct {
 	repositories []config.ChartRepository
 	registries   []config.ChartRegistry
@@ -36,15 +36,15 @@ func newRemotes(repositories []config.ChartRepository, registries []config.Chart
 
 const ociScheme = "oci://"
 
-// access is how a server is talked to.
+// access holds the credentials and the TLS setting for a server.
 type access struct {
-	host               string // the only one that gets the credentials
+	host               string // the only host that they apply to
 	username, password string
-	insecure           bool // accepts any certificate
+	insecure           bool // accept any certificate
 }
 
-// repository returns the address that a chart repository is named by: its
-// configured name, as in Chart.yaml with @ or alias: in front, or itself.
+// repository returns the address of a chart repository and the access to it. name is its
+// configured name (with the prefix @ or alias: in Chart.yaml) or its address.
 func (m *remotes) repository(name string) (string, access, error) {
 	address, named := name, false
 	for _, prefix := range []string{"@", "alias:"} {
@@ -73,8 +73,8 @@ func (m *remotes) repository(name string) (string, access, error) {
 	return repo.Address, access{host: parsed.Host, username: repo.Username, password: repo.Password.Reveal(), insecure: repo.Insecure}, nil
 }
 
-// registry returns the access to a reference, which has no scheme: that of the
-// configured registry whose address is the longest one it begins with.
+// registry returns the access for a reference, which has no scheme. It has the credentials of
+// the configured registry with the longest address that is a prefix of the reference.
 func (m *remotes) registry(reference string) access {
 	host, _, _ := strings.Cut(reference, "/")
 	best := access{host: host}
@@ -88,8 +88,8 @@ func (m *remotes) registry(reference string) access {
 	return best
 }
 
-// fetch returns the archive of a chart and what to call it. A version that is
-// exact and was fetched before needs no network.
+// fetch returns the archive of a chart and its label for messages. It needs no network for an
+// exact version that is in the cache.
 func (r *rendering) fetch(ctx context.Context, repository, name, version string) (data []byte, label string, err error) {
 	r.remote = true
 	ctx, stop := context.WithTimeoutCause(ctx, r.limits.Download, deploy.Errorf(deploy.Unavailable, "it takes longer than %s", r.limits.Download))
@@ -135,14 +135,14 @@ func (r *rendering) fetchHTTP(ctx context.Context, address string, how access, n
 
 func labeled(label, version string) string { return strings.Replace(label, "%s", version, 1) }
 
-// exact reports whether a version names one version.
+// exact reports whether a version is a complete semantic version and not a constraint.
 func exact(version string) bool {
 	_, err := semver.StrictNewVersion(strings.TrimPrefix(version, "v"))
 	return err == nil
 }
 
-// choose returns the index of the version that is meant: that very one, else the
-// highest that satisfies the constraint; -1 if there is none.
+// choose returns the index of the version that equals want, else of the highest version that
+// satisfies the constraint want; "" is any version. Without a match it returns -1 and an error.
 func choose(versions []string, want string) (int, error) {
 	if at := slices.Index(versions, want); at >= 0 {
 		return at, nil
@@ -167,7 +167,8 @@ func choose(versions []string, want string) (int, error) {
 	return best, nil
 }
 
-// isLoopback reports whether a host, mostly with a port, is this machine.
+// isLoopback reports whether a host, with or without a port, is localhost or a loopback
+// address.
 func isLoopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -177,7 +178,8 @@ func isLoopback(host string) bool {
 	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// withoutSecrets returns an address without what could be a credential in it.
+// withoutSecrets returns an address without user info, query and fragment, which may contain
+// credentials.
 func withoutSecrets(address string) string {
 	parsed, err := url.Parse(address)
 	if err != nil {

@@ -16,98 +16,98 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Request is one rendering.
+// Request describes one rendering.
 type Request struct {
-	Tree fs.FS  // the repository of the application, at the commit
-	Dir  string // of the application in Tree, slash-separated
+	Tree fs.FS  // the files of the application's repository at the commit
+	Dir  string // the application's directory in Tree, slash-separated
 
 	Chart   kubernetes.HelmChart
 	Options kubernetes.HelmOptions
 
-	// ReleaseName is used where the options name none.
+	// ReleaseName is used if the options set none.
 	ReleaseName string
 	// Namespace is .Release.Namespace; "" is "default".
 	Namespace string
-	// Capabilities are used where the options set none.
+	// Capabilities are used unless the options override them.
 	Capabilities Capabilities
 
-	// Values, unless nil, returns files of values in place of those of the options,
-	// the one that counts last. It gets the values.yaml of the chart, which may be
-	// empty.
+	// Values, unless nil, replaces all values of the options. It gets the chart's
+	// values.yaml, which may be empty, and returns the contents of values files; later ones
+	// take precedence.
 	Values func(own []byte) ([][]byte, error)
-	// Template, unless nil, asks for what helm template prints.
+	// Template, unless nil, renders the output of helm template.
 	Template *Template
 }
 
-// Template is how helm template prints a chart: hooks are objects as any other,
-// once each.
+// Template holds the options of helm template. Hooks are rendered as normal objects, once
+// each.
 type Template struct {
-	CRDs             bool // those of crds/, too
-	NoHooks, NoTests bool
-	// Name is a template of the release's name, in place of Request.ReleaseName.
+	CRDs             bool // include the objects in crds/
+	NoHooks, NoTests bool // exclude hooks, or tests
+	// Name is a template for the release name. It takes precedence over all other names.
 	Name string
 }
 
-// Result is what a chart rendered to.
+// Result is the result of a rendering.
 type Result struct {
-	// Objects belong to the caller: those of crds/ first, then the rest in Helm's
-	// order of installation, by kind and name, then hooks, by phase and weight.
-	// Hooks have Object.Hook set, and stand once for each phase. Origin is the template, named as Helm does: from
-	// the chart's directory on. It has no line.
+	// Objects are owned by the caller. The objects in crds/ come first, then the other
+	// objects in Helm's order of installation, by kind and name, then hooks by phase and
+	// weight. Hooks have Object.Hook set and occur once per phase. Origin is the path of the
+	// template, beginning with the chart's name as in Helm, without a line.
 	Objects []manifest.Object
 	// Bytes is the size of the rendered text.
 	Bytes int64
-	// Version is that of the chart, which a constraint may have chosen.
+	// Version is the version of the chart.
 	Version string
-	// Remote reports that the result, or the error next to it, depends on more than
-	// the request: on a server or another repository.
+	// Remote reports that the result or the returned error also depends on a server or
+	// another repository, not only on the request.
 	Remote bool
 }
 
 // Trees reads other Git repositories.
 type Trees interface {
-	// At returns the files of a remote repository at a branch, tag or commit, and
-	// that commit.
+	// At returns the files of a remote repository at a branch, tag or commit, and the hash
+	// of the commit.
 	At(ctx context.Context, remote, ref string) (files fs.FS, commit string, err error)
 }
 
-// Config is what a Renderer needs. With its zero value it renders charts of the
-// application's repository and those that need no credentials.
+// Config is the configuration of a Renderer. With its zero value, a Renderer renders charts in
+// the application's repository and charts that need no credentials.
 type Config struct {
-	Repositories []config.ChartRepository // those of type GIT are the business of Git
+	Repositories []config.ChartRepository // those of type GIT are ignored; see Git
 	Registries   []config.ChartRegistry
-	// AllowedHosts may have private addresses although only charts name them.
+	// AllowedHosts may have private addresses even if only charts refer to them.
 	AllowedHosts []string
-	// Git reads charts of other Git repositories; nil refuses them.
+	// Git reads charts in other Git repositories; nil refuses them.
 	Git Trees
-	// Dir keeps downloaded charts; "" keeps none.
+	// Dir is the cache directory of downloaded charts; "" disables the cache.
 	Dir string
-	// Limits of one rendering; zero fields are the defaults.
+	// Limits of one rendering; zero fields have the defaults.
 	Limits Limits
-	// Transport carries every request to a server; nil is the network, with
-	// attempts anew after failures that pass.
+	// Transport sends all requests to servers; nil is the network, with retries of
+	// transient failures.
 	Transport http.RoundTripper
 }
 
-// Limits bound what one chart may cost, so that no commit and no server can take
-// the agent's memory, disk or time.
+// Limits bound the resources of a rendering, so that no commit and no server can exhaust the
+// agent's memory, disk or time.
 type Limits struct {
-	// Time is for the execution of the templates; default 30 s. Downloads have
-	// their own, Download, default 2 min for one file with its retries.
+	// Time limits the execution of the templates; default 30 s. Download limits the
+	// download of one file with its retries; default 2 min.
 	Time, Download time.Duration
-	// Output is how many bytes the objects may have as text, default 16 MiB; the
-	// templates may write 16 times that on the way.
+	// Output is the maximum size of the rendered objects in bytes; default 16 MiB. All
+	// intermediate results of templates may have 16 times that size.
 	Output int64
-	// Files and Bytes are those of a chart, unpacked, with its dependencies;
-	// default 10,000 and 64 MiB.
+	// Files and Bytes limit the unpacked files of a chart with its dependencies; default
+	// 10,000 and 64 MiB.
 	Files int
 	Bytes int64
-	// Archive is the size of one download of a chart or of values, default 16 MiB;
-	// Index that of a repository's index, default 32 MiB.
+	// Archive is the maximum size of a packed chart in bytes, default 16 MiB; Index that of
+	// a chart repository's index, default 32 MiB.
 	Archive, Index int64
-	// Cache is how many bytes Config.Dir keeps; default 256 MiB.
+	// Cache is the maximum size of Config.Dir in bytes; default 256 MiB.
 	Cache int64
-	// Concurrent is how many charts are rendered at once, others wait; default 4.
+	// Concurrent is the maximum number of concurrent renderings; default 4. Others wait.
 	Concurrent int
 }
 
@@ -137,13 +137,13 @@ func (l Limits) withDefaults() Limits {
 type Renderer struct {
 	git     Trees
 	limits  Limits
-	network http.RoundTripper // nil is the network itself
-	slots   chan struct{}     // holds a token for each rendering under way
+	network http.RoundTripper // Config.Transport
+	slots   chan struct{}     // a semaphore for renderings
 	remotes atomic.Pointer[remotes]
 	cache   *cache
 }
 
-// New returns a Renderer. It contacts nothing.
+// New returns a Renderer. It sends no request.
 func New(cfg Config) (*Renderer, error) {
 	limits := cfg.Limits.withDefaults()
 	store, err := newCache(cfg.Dir, limits.Cache)
@@ -155,14 +155,14 @@ func New(cfg Config) (*Renderer, error) {
 	return r, nil
 }
 
-// Use makes later renderings use other chart repositories, registries and allowed
-// hosts. Those under way keep theirs.
+// Use replaces the chart repositories, registries and allowed hosts for later renderings.
+// Running renderings are not affected.
 func (r *Renderer) Use(repositories []config.ChartRepository, registries []config.ChartRegistry, allowedHosts []string) {
 	r.remotes.Store(newRemotes(repositories, registries, newClient(r.limits, r.network, namedHosts(repositories, registries, allowedHosts))))
 }
 
-// Fingerprint identifies all of the configuration that decides what a request
-// renders to: which repositories there are and where. Credentials do not.
+// Fingerprint returns a hash of the configuration that affects the result of a request: the
+// names and addresses of chart repositories, but not credentials.
 func (r *Renderer) Fingerprint() string {
 	sum := sha256.New()
 	m := r.remotes.Load()
@@ -172,12 +172,12 @@ func (r *Renderer) Fingerprint() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Render renders a chart. The same request gives the same objects, but for
-// functions that are random and for what a version constraint or a branch names.
+// Render renders a chart. The result is deterministic, except for random functions, version
+// constraints and branches.
 //
-// An error of kind deploy.Invalid names the file, mostly the line, and what must
-// be changed; one of kind deploy.Unavailable says what could not be reached.
-// Neither holds a credential.
+// An error of kind deploy.Invalid names the file, usually the line, and what to change. An
+// error of kind deploy.Unavailable names the unavailable server. Errors contain no
+// credentials.
 func (r *Renderer) Render(ctx context.Context, req Request) (_ Result, err error) {
 	select {
 	case r.slots <- struct{}{}:

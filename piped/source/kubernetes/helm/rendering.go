@@ -23,20 +23,20 @@ type rendering struct {
 	*Renderer
 	Request
 
-	remotes *remotes          // as they were when it began
-	left    budget            // for the files of charts
+	remotes *remotes          // at the begin of the rendering
+	left    budget            // remaining files and bytes of charts
 	indexes map[string][]byte // of chart repositories, by address
-	remote  bool              // something was fetched
+	remote  bool              // sets Result.Remote
 }
 
-// wait lets another chart be rendered while this one waits for what on names, until
-// resume is called.
+// wait releases the rendering's slot while it waits for on, such as a download. resume acquires
+// a slot again.
 func (r *rendering) wait(ctx context.Context, on string) (resume func()) {
 	done := background.Wait(ctx, on)
 	<-r.slots
 	return func() {
 		done()
-		r.slots <- struct{}{} // what is rendered with the others ends in bounded time
+		r.slots <- struct{}{} // the renderings that hold slots end in bounded time
 	}
 }
 
@@ -73,7 +73,8 @@ func (r *rendering) render(ctx context.Context, c *chart.Chart) (Result, error) 
 	return objects(c, files, r.limits.Output, r.Template)
 }
 
-// allValues returns the values that the request has for a chart.
+// allValues returns the merged values of the request for a chart: those of Request.Values, or
+// of the options if it is nil.
 func (r *rendering) allValues(ctx context.Context, c *chart.Chart) (map[string]any, error) {
 	if r.Request.Values == nil {
 		return r.values(ctx)
@@ -99,7 +100,7 @@ func (r *rendering) allValues(ctx context.Context, c *chart.Chart) (map[string]a
 	return out, nil
 }
 
-// releaseName returns what the release is called.
+// releaseName returns the validated name of the release.
 func (r *rendering) releaseName(ctx context.Context) (string, error) {
 	name := cmp.Or(r.Options.ReleaseName, r.ReleaseName)
 	if r.Template != nil && r.Template.Name != "" {
@@ -118,10 +119,10 @@ func (r *rendering) releaseName(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// maxName bounds what a template of a name writes, in bytes.
+// maxName is the byte limit for executing a template of a release name.
 const maxName = 4 << 10
 
-// option returns the name of a setting as the author of the request knows it.
+// option returns the name of a Helm option in the user's configuration, for messages.
 func (r *rendering) option(name string) string {
 	if r.Template != nil {
 		return name
@@ -129,8 +130,8 @@ func (r *rendering) option(name string) string {
 	return "input.helmOptions." + name
 }
 
-// scope returns what templates see, after the dependencies were switched on and
-// off and the values of all charts were merged and checked.
+// scope returns the top-level data of templates (.Values, .Release and others). It enables and
+// disables the dependencies of c, merges the values of all charts, and validates them.
 func (r *rendering) scope(ctx context.Context, c *chart.Chart, values map[string]any) (common.Values, error) {
 	caps, err := r.capabilities()
 	if err != nil {
@@ -143,8 +144,8 @@ func (r *rendering) scope(ctx context.Context, c *chart.Chart, values map[string
 	if err := chartutil.ProcessDependencies(c, values); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "the values and dependencies do not fit: %w", err)
 	}
-	// What a chart renders to must not depend on what runs: each rendering is as
-	// for a first installation, as with helm template.
+	// The result must not depend on the state of the cluster, so each rendering is a first
+	// installation, as with helm template.
 	name, err := r.releaseName(ctx)
 	if err != nil {
 		return nil, err

@@ -13,9 +13,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// checkSchemas checks the values of a chart and its dependencies against their
-// values.schema.json. Such a schema may name others on the web, but no files:
-// they would be the agent's.
+// checkSchemas validates the values of a chart and its dependencies by their
+// values.schema.json. A schema may refer to http(s) URLs, but not to files, which would be
+// files of the agent.
 func (r *rendering) checkSchemas(ctx context.Context, c *chart.Chart, values map[string]any) error {
 	var problems []error
 	if len(c.Schema) > 0 {
@@ -68,7 +68,7 @@ func (r *rendering) checkSchema(ctx context.Context, c *chart.Chart, values map[
 	return nil
 }
 
-// maxWhy bounds the bytes of the reported problems of values.
+// maxWhy is the maximum length of a validation error in bytes.
 const maxWhy = 4000
 
 func shortened(text string) string {
@@ -78,13 +78,13 @@ func shortened(text string) string {
 	return text
 }
 
-// maxSchemaSteps bounds how often parts of a schema are held against parts of the
-// values: those of a small one that refers to itself twice on each level are more
-// than anyone can wait for.
+// maxSchemaSteps is the maximum number of steps of a validation. A step validates one value by
+// one subschema. A small schema that refers to itself twice per level causes exponentially
+// many steps.
 const maxSchemaSteps = 100_000
 
-// boundSchema makes what is compiled count its steps. A step is counted where a
-// part was held against a value, though not inside of a negation that fails.
+// boundSchema makes schemas of the compiler count their steps. A step is counted after the
+// subschema was evaluated, but not inside of a negation that fails.
 func boundSchema(c *jsonschema.Compiler) {
 	left := maxSchemaSteps
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
@@ -96,17 +96,18 @@ func boundSchema(c *jsonschema.Compiler) {
 	c.AssertVocabs()
 }
 
-// schemaStep counts one part of a schema.
+// schemaStep counts the evaluations of a subschema.
 type schemaStep struct{ left *int }
 
-// Validate implements jsonschema.SchemaExt. The library cannot be cancelled otherwise.
+// Validate implements jsonschema.SchemaExt. It panics if no step is left, because the library
+// cannot be canceled in another way.
 func (s schemaStep) Validate(*jsonschema.ValidatorContext, any) {
 	if *s.left--; *s.left < 0 {
 		panic(s)
 	}
 }
 
-// validate holds values against a schema, within its steps.
+// validate validates values by a schema within maxSchemaSteps.
 func validate(schema *jsonschema.Schema, values map[string]any) (err error) {
 	defer func() {
 		switch cause := recover().(type) {
@@ -120,7 +121,7 @@ func validate(schema *jsonschema.Schema, values map[string]any) (err error) {
 	return schema.Validate(values)
 }
 
-// webSchemas loads schemas that others name.
+// webSchemas downloads schemas that other schemas refer to.
 type webSchemas struct {
 	ctx context.Context
 	r   *rendering

@@ -4,14 +4,15 @@ import (
 	"text/template/parse"
 )
 
-// The names of the steps.
+// The template functions of the steps. See guard.functions.
 const (
 	stepTurn  = "pipedTurn"
 	stepEnter = "pipedEnter"
 	stepLeave = "pipedLeave"
 )
 
-// steps are the nodes that are put into templates. All templates share them.
+// steps are nodes that are inserted into templates and call the step functions. All templates
+// share them.
 type steps struct{ turn, enter, leave parse.Node }
 
 func newSteps() steps {
@@ -19,14 +20,14 @@ func newSteps() steps {
 		known := map[string]any{name: true}
 		trees, err := parse.Parse(name, "{{"+name+"}}", "", "", known)
 		if err != nil {
-			panic(err) // the text is constant
+			panic(err) // unreachable: the text is constant
 		}
 		return trees[name].Root.Nodes[0]
 	}
 	return steps{turn: node(stepTurn), enter: node(stepEnter), leave: node(stepLeave)}
 }
 
-// into puts the steps into a template, once.
+// into inserts the steps into a template. It is idempotent.
 func (s steps) into(root *parse.ListNode) error {
 	if len(root.Nodes) > 0 && root.Nodes[0] == s.enter {
 		return nil
@@ -39,8 +40,8 @@ func (s steps) into(root *parse.ListNode) error {
 	return nil
 }
 
-// list puts a step into each loop of a list. What is nested more than left deep
-// is refused: executing it would take too much of the stack.
+// list inserts a step into each loop in a list of nodes. It returns an error if nodes are nested
+// more than left levels, because executing them could overflow the stack.
 func (s steps) list(list *parse.ListNode, left int) error {
 	if list == nil {
 		return nil

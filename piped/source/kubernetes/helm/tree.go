@@ -19,16 +19,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// file is one file of a chart; its name begins at the chart's directory.
+// file is one file of a chart. Its name is relative to the chart's directory.
 type file = archive.BufferedFile
 
-// budget is what the files of a chart and its dependencies may still take.
+// budget is the remaining limit for the files of a chart and its dependencies.
 type budget struct {
 	files int
 	bytes int64
 }
 
-// take counts a file that is read from in.
+// take reads a file from in, without a byte order mark, and subtracts it from the budget.
 func (b *budget) take(name string, in io.Reader) (*file, error) {
 	if b.files--; b.files < 0 {
 		return nil, deploy.Errorf(deploy.Invalid, "%s: the chart with its dependencies has too many files", name)
@@ -43,12 +43,12 @@ func (b *budget) take(name string, in io.Reader) (*file, error) {
 	return &file{Name: name, Data: bytes.TrimPrefix(data, []byte("\ufeff"))}, nil
 }
 
-// maxDirectories is how deep the directories of a chart may be nested; links
-// could make a tree that has no end.
+// maxDirectories is the maximum nesting of a chart's directories. Symbolic links can make it
+// infinite.
 const maxDirectories = 32
 
-// readTree returns the files of a chart's directory, but for those that its
-// .helmignore names, sorted.
+// readTree returns the sorted files of a chart's directory, except those that its .helmignore
+// excludes.
 func readTree(ctx context.Context, fsys fs.FS, dir string, left *budget) ([]*file, error) {
 	rules, err := ignored(fsys, dir)
 	if err != nil {
@@ -61,7 +61,7 @@ func readTree(ctx context.Context, fsys fs.FS, dir string, left *budget) ([]*fil
 	return t.files, nil
 }
 
-// ignored reads the .helmignore of a chart.
+// ignored returns the rules of a chart's .helmignore, if there is one, and Helm's default rules.
 func ignored(fsys fs.FS, dir string) (*ignore.Rules, error) {
 	rules := ignore.Empty()
 	name := path.Join(dir, ignore.HelmIgnore)
@@ -86,13 +86,13 @@ type treeReader struct {
 	files []*file
 }
 
-// dir reads a directory, whose name begins at the root.
+// dir reads a directory recursively. Its name is relative to the root.
 func (t *treeReader) dir(name string, depth int) error {
 	if err := t.ctx.Err(); err != nil {
 		return context.Cause(t.ctx)
 	}
 	at := path.Join(t.root, name)
-	if t.left.files--; t.left.files < 0 { // directories count, too: links make many of few
+	if t.left.files--; t.left.files < 0 { // directories also count: links can multiply them
 		return deploy.Errorf(deploy.Invalid, "%s: the chart with its dependencies has too many files and directories", at)
 	}
 	if depth == 0 {
@@ -104,7 +104,7 @@ func (t *treeReader) dir(name string, depth int) error {
 	}
 	for _, entry := range entries {
 		below := path.Join(name, entry.Name())
-		info, err := fs.Stat(t.fsys, path.Join(t.root, below)) // follows links, as far as they stay inside
+		info, err := fs.Stat(t.fsys, path.Join(t.root, below)) // follows links inside the repository
 		if err != nil {
 			return deploy.Errorf(deploy.Invalid, "%s: %w", path.Join(t.root, below), err)
 		}
@@ -122,8 +122,8 @@ func (t *treeReader) dir(name string, depth int) error {
 	return nil
 }
 
-// isSealed reports whether an error is of an encrypted file that none of the agent's keys
-// opens.
+// isSealed reports whether an error means that a file is encrypted and none of the agent's keys
+// can decrypt it.
 func isSealed(err error) bool {
 	var sealed interface{ Sealed() bool }
 	return errors.As(err, &sealed) && sealed.Sealed()
@@ -131,7 +131,7 @@ func isSealed(err error) bool {
 
 func (t *treeReader) read(name string) error {
 	in, err := t.fsys.Open(path.Join(t.root, name))
-	if isSealed(err) && isExtra(name) { // values of another installation, mostly
+	if isSealed(err) && isExtra(name) { // usually the values of another installation
 		return nil
 	}
 	if err != nil {
@@ -146,8 +146,8 @@ func (t *treeReader) read(name string) error {
 	return nil
 }
 
-// unpack returns the files of a chart archive, whose names all begin with the
-// directory of the chart, which is left out.
+// unpack returns the sorted files of a chart archive. In the archive all names begin with the
+// chart's directory, which unpack removes.
 func unpack(data []byte, left *budget) ([]*file, error) {
 	zr, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -186,7 +186,7 @@ func unpack(data []byte, left *budget) ([]*file, error) {
 	return files, nil
 }
 
-// isExtra reports whether a file of a chart is none that Helm gives a meaning.
+// isExtra reports whether a file of a chart has no special meaning in Helm.
 func isExtra(name string) bool {
 	switch dir, _, _ := strings.Cut(name, "/"); dir {
 	case "templates", "crds", "charts", "Chart.yaml", "Chart.lock", "values.yaml", "values.schema.json":

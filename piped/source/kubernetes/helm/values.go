@@ -21,12 +21,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxValues is how many bytes a file of values may have.
+// maxValues is the maximum size of a values file in bytes.
 const maxValues = 4 << 20
 
-// values returns the values of the options: those of the files in their order,
-// then setValues and setFiles, each in the order of their keys. What comes later
-// counts.
+// values returns the merged values of the options: valueFiles in their order, then setValues
+// and setFiles, each sorted by key. Later values take precedence.
 func (r *rendering) values(ctx context.Context) (map[string]any, error) {
 	out := map[string]any{}
 	for _, name := range r.Options.ValueFiles {
@@ -61,13 +60,13 @@ func (r *rendering) values(ctx context.Context) (map[string]any, error) {
 	return out, nil
 }
 
-// maxIndexes bounds the sum of the indexes in all of setValues and setFiles: a list
-// is made as long as its index says.
+// maxIndexes is the maximum sum of the list indexes in setValues and setFiles, because an index
+// determines the length of its list.
 const maxIndexes = 500_000
 
 var listIndex = regexp.MustCompile(`\[\s*(\d+)`)
 
-// checkIndexes refuses keys that make lists of much more than they say.
+// checkIndexes returns an error if the list indexes add up to more than maxIndexes.
 func (r *rendering) checkIndexes() error {
 	sum := 0
 	for name, keys := range map[string]map[string]string{"setValues": r.Options.SetValues, "setFiles": r.Options.SetFiles} {
@@ -101,7 +100,7 @@ func (r *rendering) valueFile(ctx context.Context, name string) ([]byte, error) 
 	return data, nil
 }
 
-// ownFile reads a file of the application's directory.
+// ownFile reads a file in the application's directory, of at most maxValues bytes.
 func (r *rendering) ownFile(name string) ([]byte, error) {
 	if !filepath.IsLocal(name) {
 		return nil, deploy.Errorf(deploy.Invalid, "%q is not inside the application's directory", name)
@@ -111,7 +110,7 @@ func (r *rendering) ownFile(name string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, deploy.Errorf(deploy.Invalid, "%s: there is no such file in the commit", at)
 	}
-	if deploy.IsKind(err, deploy.Invalid) { // it names the file
+	if deploy.IsKind(err, deploy.Invalid) { // the error already names the file
 		return nil, err
 	}
 	if err != nil {
@@ -128,7 +127,7 @@ func (r *rendering) ownFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// shown names a file of values in errors.
+// shown returns the name of a values file for messages.
 func (r *rendering) shown(name string) string {
 	if isWeb(name) {
 		return withoutSecrets(name)

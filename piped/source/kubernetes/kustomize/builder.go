@@ -20,35 +20,34 @@ import (
 	"github.com/c785c783/piped/piped/source/kubernetes/helm"
 )
 
-// Remotes gives trees of other repositories. Ref is a branch, a tag, a commit or
-// "" for the default branch. The error's kind is Unavailable when trying later
-// may help, and Invalid when the reference must be changed.
+// Remotes reads other repositories and single remote files. An error of kind Unavailable may
+// be transient; one of kind Invalid requires a change of the reference.
 type Remotes interface {
+	// At returns the files of a repository at ref, and the hash of the commit. ref is a
+	// branch, a tag, a commit, or "" for the default branch.
 	At(ctx context.Context, remote, ref string) (tree fs.FS, commit string, err error)
-	// File gives what stands at an http or https address, at most limit bytes. The
-	// kinds of errors are those of At.
+	// File downloads a file of at most limit bytes from an http or https address.
 	File(ctx context.Context, address string, limit int64) ([]byte, error)
 }
 
-// Charts renders the charts that kustomizations name. The kinds of errors are those
-// of Remotes.
+// Charts renders the charts in kustomizations. The kinds of errors are those of Remotes.
 type Charts interface {
 	Render(ctx context.Context, req helm.Request) (helm.Result, error)
 }
 
 // Limits bound one build.
 type Limits struct {
-	Kustomizations int           // that are read
-	Files          int           // that Kustomize reads, each time counted
-	Bytes          int64         // of these files
-	Objects        int           // in these files, and of the result
+	Kustomizations int           // kustomizations
+	Files          int           // reads of files by Kustomize
+	Bytes          int64         // bytes of these reads
+	Objects        int           // objects in these files, and objects of the result
 	Output         int64         // bytes of the result as YAML
-	Time           time.Duration // of the second step; the first one fetches, and ends with the caller's context
+	Time           time.Duration // of the second step; only the caller's context limits the first
 	Fetched        int           // single remote files
-	Charts         int           // that are rendered
+	Charts         int           // charts
 }
 
-// DefaultLimits are far beyond what an application consists of.
+// DefaultLimits returns limits that normal applications do not reach.
 func DefaultLimits() Limits {
 	return Limits{
 		Kustomizations: 1000, Files: 10_000, Bytes: 32 << 20, Objects: manifest.MaxObjects, Output: 32 << 20, Time: time.Minute,
@@ -56,54 +55,52 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Builder builds kustomizations, one at a time: Kustomize keeps the OpenAPI
-// schema of a build in variables of its packages. A process has one Builder. It
-// is safe for concurrent use.
+// Builder builds kustomizations, one at a time, because Kustomize has the OpenAPI schema of a
+// build in global variables. A process must have only one Builder. It is safe for concurrent
+// use.
 type Builder struct {
 	remotes Remotes
 	limits  Limits
-	slot    chan struct{} // holds a token while Kustomize builds
+	slot    chan struct{} // a lock that is held while Kustomize builds
 }
 
-// New returns a Builder. Without remotes (nil) every remote base is refused.
+// New returns a Builder. If remotes is nil, remote bases are refused.
 func New(remotes Remotes, limits Limits) *Builder {
 	return &Builder{remotes: remotes, limits: limits, slot: make(chan struct{}, 1)}
 }
 
-// Request names what to build: the kustomization in the directory Dir of Tree,
-// slash-separated.
+// Request describes one build: of the kustomization in directory Dir of Tree.
 type Request struct {
 	Tree    fs.FS
-	Dir     string
+	Dir     string // slash-separated
 	Options kubernetes.KustomizeBuild
-	// Charts renders charts, where Options allow them; nil refuses them.
+	// Charts renders charts if Options allow them; nil refuses them.
 	Charts Charts
-	// Capabilities are what charts see of the cluster where neither they nor Options
-	// say so.
+	// Capabilities are the defaults for charts. Options and the charts' entries in the
+	// kustomization override them.
 	Capabilities helm.Capabilities
 }
 
-// Result is what was built. The origin of the objects is the kustomization of
-// the request.
+// Result is the result of a build. The origin of the objects is the kustomization of the
+// request.
 type Result struct {
 	Objects []manifest.Object
 	Bytes   int64 // of the objects as YAML
-	// Remote reports that the result, or the error next to it, depends on other
-	// repositories, too.
+	// Remote reports that the result or the returned error also depends on other
+	// repositories or servers.
 	Remote bool
-	// Warnings are about fields of the application's own kustomizations that work and
-	// are deprecated, each a line that begins with the file.
+	// Warnings report deprecated fields in the application's own kustomizations. Each is one
+	// line that begins with the file.
 	Warnings []string
 }
 
-// ErrSlow is in the chain of the error of a build that takes too long: the same
-// build may be fast enough at another time.
+// ErrSlow is wrapped by the error of a build that exceeded its time limit. A later build of the
+// same kustomization may succeed.
 var ErrSlow = errors.New("the build takes too long")
 
-// Build returns what a kustomization declares. The kind of an error is Invalid
-// when the commit must be changed, which includes what goes beyond the limits;
-// Unavailable when a remote base cannot be read now or an earlier build goes on
-// beyond its time; else it is that of ctx or the tree.
+// Build builds a kustomization. An error of kind Invalid requires a change of the commit, also
+// if a limit is exceeded. An error is of kind Unavailable if a remote base is unavailable or
+// earlier builds did not end in time. Other errors are those of ctx or the tree.
 func (b *Builder) Build(ctx context.Context, req Request) (Result, error) {
 	p := newPlan(ctx, b.remotes, b.limits, req)
 	file, err := p.directory(p.mounts[0], path.Clean(req.Dir), "")
@@ -115,15 +112,14 @@ func (b *Builder) Build(ctx context.Context, req Request) (Result, error) {
 	return result, err
 }
 
-// outcome is how the second step ended.
+// outcome is the outcome of the second step.
 type outcome struct {
 	result Result
 	err    error
 }
 
-// build is the second step. Kustomize cannot be cancelled: a build whose caller no longer
-// waits keeps its slot until it ends, so that no other runs at the same time. It gets no
-// more files, which ends it soon.
+// build executes the second step. Kustomize cannot be canceled, so a build holds its slot
+// until it ends, even if ctx ends first. Reading files then fails, which ends the build soon.
 func (b *Builder) build(ctx context.Context, files *files, file string, req Request) (Result, error) {
 	busy := time.NewTimer(b.limits.Time)
 	defer busy.Stop()
@@ -154,7 +150,7 @@ func (b *Builder) build(ctx context.Context, files *files, file string, req Requ
 	return out.result, out.err
 }
 
-// guarded turns a panic on what a commit holds into the error of that build.
+// guarded calls run and converts a panic into an error.
 func (b *Builder) guarded(files *files, file string, req Request) (out outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -166,7 +162,7 @@ func (b *Builder) guarded(files *files, file string, req Request) (out outcome) 
 }
 
 func (b *Builder) run(files *files, file string, req Request) (Result, error) {
-	if files.schema { // it would stay for the builds after this one
+	if files.schema { // the schema would affect later builds
 		defer openapi.ResetOpenAPI()
 	}
 	options := krusty.MakeDefaultOptions() // plugins disabled
@@ -192,8 +188,7 @@ func (b *Builder) run(files *files, file string, req Request) (Result, error) {
 	return b.objects(built, file)
 }
 
-// objects reads what was built as kubectl would read the output of kustomize
-// build.
+// objects parses the built resources as kubectl parses the output of kustomize build.
 func (b *Builder) objects(built resmap.ResMap, file string) (Result, error) {
 	if built.Size() > b.limits.Objects {
 		return Result{}, deploy.Errorf(deploy.Invalid, "%s: it declares %d objects; expected at most %d", file, built.Size(), b.limits.Objects)
@@ -219,8 +214,8 @@ func (b *Builder) objects(built resmap.ResMap, file string) (Result, error) {
 	return out, nil
 }
 
-// firstLine returns the beginning of a text: what follows may quote files, which
-// may hold secrets.
+// firstLine returns at most 600 bytes of the first line of a text. Further lines may quote
+// files, which may contain secrets.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	const most = 600

@@ -20,17 +20,16 @@ import (
 	"github.com/c785c783/piped/piped/source/kubernetes/helm"
 )
 
-// Kustomize renders charts by the helm program. The plan renders them with the
-// agent's renderer instead, and Kustomize reads the objects as a resource of the
-// kustomization.
+// Kustomize renders charts by running helm. The plan renders them with the agent's renderer
+// instead, and adds the objects as a resource file to the kustomization.
 
 const (
 	helmGenerator  = "HelmChartInflationGenerator"
-	defaultRelease = "release-name" // that of helm template
-	maxValues      = 4 << 20        // bytes of a file of values
+	defaultRelease = "release-name" // as in helm template
+	maxValues      = 4 << 20        // bytes of a values file
 )
 
-// charts replaces the charts of a kustomization by resources.
+// charts replaces the charts in the field helmCharts of a kustomization by resources.
 func (r *rewriter) charts(k *kustomization) {
 	globals := types.HelmGlobals{}
 	if k.HelmGlobals != nil {
@@ -48,7 +47,7 @@ func (r *rewriter) charts(k *kustomization) {
 	k.HelmCharts, k.HelmGlobals = nil, nil
 }
 
-// chart adds what a chart renders to the resources of a kustomization.
+// chart renders a chart and adds its objects to the resources of a kustomization.
 func (r *rewriter) chart(k *kustomization, field string, globals types.HelmGlobals, chart types.HelmChart) {
 	if r.err != nil {
 		return
@@ -71,7 +70,7 @@ func (r *rewriter) chart(k *kustomization, field string, globals types.HelmGloba
 	}))
 }
 
-// chartRequest says what to render for a chart of the kustomization.
+// chartRequest returns the request for rendering a chart of the kustomization.
 func (r *rewriter) chartRequest(globals types.HelmGlobals, chart types.HelmChart) (helm.Request, error) {
 	options := r.plan.request.Options
 	switch {
@@ -116,8 +115,8 @@ func (r *rewriter) chartRequest(globals types.HelmGlobals, chart types.HelmChart
 	return req, nil
 }
 
-// inside returns the path in the tree of what the kustomization names, which Kustomize
-// reads only below the kustomization's directory unless the options say otherwise.
+// inside returns the path in the tree of a file that the kustomization refers to. Unless the
+// options allow any file, the file must be below the kustomization's directory.
 func (r *rewriter) inside(name string) (string, error) {
 	at := path.Join(r.dir, name)
 	switch {
@@ -129,9 +128,9 @@ func (r *rewriter) inside(name string) (string, error) {
 	return at, nil
 }
 
-// chartValues returns the files of values of a chart as Kustomize gives them to helm:
-// that of the chart or of valuesFile merged with valuesInline, then
-// additionalValuesFiles.
+// chartValues returns the contents of a chart's values files in the order in which Kustomize
+// passes them to helm: valuesFile, or the chart's own if it is not set, merged with
+// valuesInline, then additionalValuesFiles.
 func (r *rewriter) chartValues(chart types.HelmChart, own []byte) ([][]byte, error) {
 	var err error
 	if chart.ValuesFile != "" {
@@ -154,7 +153,7 @@ func (r *rewriter) chartValues(chart types.HelmChart, own []byte) ([][]byte, err
 	return files, nil
 }
 
-// valuesFile reads a file of values, which may be an address.
+// valuesFile reads a values file from the tree or from an http(s) address.
 func (r *rewriter) valuesFile(field, name string) (data []byte, err error) {
 	if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
 		data, err = r.plan.fetchFile(name, maxValues)
@@ -176,7 +175,7 @@ func (r *rewriter) valuesFile(field, name string) (data []byte, err error) {
 	return data, nil
 }
 
-// kindOr returns the kind of an error; that of one without any is or.
+// kindOr returns the kind of an error, or the default or if the error has none.
 func kindOr(err error, or deploy.Kind) deploy.Kind {
 	if kind := deploy.KindOf(err); kind != deploy.Internal {
 		return kind
@@ -184,8 +183,8 @@ func kindOr(err error, or deploy.Kind) deploy.Kind {
 	return or
 }
 
-// mergeValues merges a file of values with those in the kustomization, as
-// valuesMerge says.
+// mergeValues merges a values file with valuesInline of the kustomization according to
+// valuesMerge.
 func mergeValues(file []byte, chart types.HelmChart) ([]byte, error) {
 	if len(chart.ValuesInline) == 0 {
 		return file, nil
@@ -208,7 +207,7 @@ func mergeValues(file []byte, chart types.HelmChart) ([]byte, error) {
 	if err != nil || from.YNode().Kind != kyaml.MappingNode {
 		return nil, deploy.Errorf(deploy.Invalid, "the values that valuesInline is merged with are no YAML mapping (what is there is not shown)")
 	}
-	// Of both, the first overrides the second.
+	// The first overrides the second.
 	first, second := inline, from
 	if chart.ValuesMerge == "merge" {
 		first, second = from, inline
@@ -224,7 +223,7 @@ func mergeValues(file []byte, chart types.HelmChart) ([]byte, error) {
 	return []byte(merged), err
 }
 
-// isBlank reports whether YAML holds no value.
+// isBlank reports whether YAML has no content except comments and document separators.
 func isBlank(data []byte) bool {
 	for line := range bytes.Lines(data) {
 		text := bytes.TrimSpace(line)
@@ -235,8 +234,8 @@ func isBlank(data []byte) bool {
 	return true
 }
 
-// render returns what a chart renders to as YAML, marked as Kustomize marks it: its
-// namespace transformer passes over such objects.
+// render renders a chart to YAML. The objects have Kustomize's annotation for charts, so that
+// its namespace transformer skips them.
 func (p *plan) render(req helm.Request) ([]byte, error) {
 	if p.request.Charts == nil {
 		return nil, deploy.Errorf(deploy.Invalid, "charts are not rendered here")

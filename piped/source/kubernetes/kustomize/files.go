@@ -15,46 +15,47 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// remotesDir is where remote bases are in the virtual file system. No commit
-// holds a file of that name.
+// remotesDir is the directory of remote bases in the virtual file system. No commit can contain
+// a file of that name.
 const remotesDir = "/.git/remotes/"
 
 // mount is a tree in the virtual file system.
 type mount struct {
 	id    string    // of a remote base: its remote and commit
-	at    string    // absolute; "/" for the application's repository
-	show  string    // what stands before a file of it in messages
-	from  remoteRef // of a remote base; its directory says nothing
+	at    string    // the absolute path; "/" for the application's repository
+	show  string    // the prefix of its files in messages
+	from  remoteRef // of a remote base; its directory is not used
 	tree  fs.FS
 	depth int // 0 for the application's repository, 1 for its remote bases, and so on
 }
 
-// path returns where a file of the mount is in the virtual file system.
+// path returns the path of a file of the mount in the virtual file system.
 func (m *mount) path(name string) string { return path.Join(m.at, name) }
 
-// named returns a file of the mount as messages name it.
+// named returns the name of a file of the mount for messages.
 func (m *mount) named(name string) string { return m.show + name }
 
-// virtual returns where a directory of the application's repository is.
+// virtual returns the path of a directory of the application's repository in the virtual file
+// system.
 func virtual(dir string) string { return path.Join("/", dir) }
 
-// files is the virtual file system of one build, as Kustomize sees it: read
-// only, and with kustomizations as the plan has rewritten them. What Kustomize
-// does not use is that of an empty file system.
+// files is the virtual file system of one build. It is read-only and contains the rewritten
+// kustomizations of the plan. The methods that Kustomize does not use are those of the embedded
+// empty file system.
 type files struct {
 	filesys.FileSystem
-	ctx            context.Context // when it ends, no file is read any more
+	ctx            context.Context // after it ends, all reads fail
 	mounts         []*mount        // the application's repository first
 	kustomizations map[string][]byte
-	made           map[string]made // files that no tree holds, by their path
+	made           map[string]made // generated files, by path
 	managed        bool            // objects get the label of buildMetadata
-	schema         bool            // one of them sets the OpenAPI schema
+	schema         bool            // a kustomization sets the OpenAPI schema
 	left           Limits
 	limits         Limits
-	failure        error // why a file was refused: Kustomize hides it behind its own
+	failure        error // the first error of a refused file, which Kustomize does not wrap
 }
 
-// locate returns the mount a path belongs to, and the name there.
+// locate returns the mount of a path, and the file's name relative to the mount.
 func (f *files) locate(file string) (m *mount, name string) {
 	file = path.Join("/", file)
 	for _, m := range f.mounts[1:] {
@@ -65,7 +66,7 @@ func (f *files) locate(file string) (m *mount, name string) {
 	return f.mounts[0], path.Join(".", file)
 }
 
-// refuse keeps the first reason not to build.
+// refuse stores the first error as f.failure, and returns err.
 func (f *files) refuse(err error) error {
 	if f.failure == nil {
 		f.failure = err
@@ -84,7 +85,7 @@ func (f *files) ReadFile(file string) ([]byte, error) {
 		data, ok = file.data, true
 	}
 	if !ok {
-		if isKustomization(path.Base(name)) { // not one that the plan came across
+		if isKustomization(path.Base(name)) { // the plan did not rewrite this one
 			return nil, fmt.Errorf("read %s: %w", file, fs.ErrNotExist)
 		}
 		var err error
@@ -110,8 +111,8 @@ func (f *files) ReadFile(file string) ([]byte, error) {
 	return data, nil
 }
 
-// CleanedAbs implements filesys.FileSystem. Symbolic links are not resolved: the
-// trees follow those that stay inside.
+// CleanedAbs implements filesys.FileSystem. It does not resolve symbolic links; the trees
+// follow links whose target is inside.
 func (f *files) CleanedAbs(file string) (filesys.ConfirmedDir, string, error) {
 	if f.ctx.Err() != nil {
 		return "", "", context.Cause(f.ctx)
@@ -131,7 +132,7 @@ func (f *files) CleanedAbs(file string) (filesys.ConfirmedDir, string, error) {
 	return filesys.ConfirmedDir(path.Dir(full)), path.Base(full), nil
 }
 
-// explain returns why Kustomize failed, with files named as the user knows them.
+// explain returns the text of an error of Kustomize, with the file names of messages.
 func (f *files) explain(err error) string {
 	text := withoutDumps(err.Error())
 	for _, m := range f.mounts[1:] {
@@ -140,22 +141,21 @@ func (f *files) explain(err error) string {
 	return text
 }
 
-// What Kustomize quotes of its input, as it is or, inside of another error,
-// escaped.
+// Quotes of its input in Kustomize's errors, verbatim or escaped.
 var (
 	configDump  = regexp.MustCompile("(?s)with config: `.*`: ")
 	inlinePatch = regexp.MustCompile(`(?s)\[patch: \\*".*"\]`)
 )
 
-// withoutDumps leaves out what Kustomize quotes of its input, which may hold
-// secrets.
+// withoutDumps returns the first line of an error without quotes of the input, which may
+// contain secrets.
 func withoutDumps(text string) string {
 	text = configDump.ReplaceAllLiteralString(text, "from this file: ")
 	return firstLine(inlinePatch.ReplaceAllLiteralString(text, "an inline patch"))
 }
 
-// readFile returns a file of at most limit bytes. The kind of an error is Invalid
-// when the file is larger, or is a symbolic link that leads out.
+// readFile reads a file of at most limit bytes. The error is of kind Invalid if the file is
+// larger, or is a symbolic link with a target outside of the repository.
 func readFile(m *mount, name string, limit int64) ([]byte, error) {
 	in, err := m.tree.Open(name)
 	if errors.Is(err, fs.ErrPermission) {

@@ -17,8 +17,8 @@ type chartGenerator struct {
 	types.HelmChart   `json:",inline"`
 }
 
-// generators rewrites the generators of a kustomization. Those that are charts become
-// resources; what else an entry with one holds stays, as a text.
+// generators rewrites the generators of a kustomization. It replaces charts by resources. The
+// other documents of an entry with charts become an inline entry.
 func (r *rewriter) generators(k *kustomization) {
 	var entries []string
 	for i, entry := range k.Generators {
@@ -41,14 +41,14 @@ func (r *rewriter) generators(k *kustomization) {
 	k.Generators = entries
 }
 
-// chartGenerators returns the charts of an entry of generators, which is a
-// configuration or names its file, and the rest of it as YAML.
+// chartGenerators returns the charts in an entry of generators, which is a configuration or the
+// name of its file, and the other documents of the entry as YAML.
 func (r *rewriter) chartGenerators(entry string) (charts []chartGenerator, rest string) {
 	data := []byte(entry)
 	if !isMapping(entry) {
 		name, ok := r.here(entry)
 		if !ok || isDir(r.mount, name) {
-			return nil, "" // as any plugin
+			return nil, "" // handled as any other plugin
 		}
 		var err error
 		if data, err = readFile(r.mount, name, r.plan.left.Bytes); err != nil {

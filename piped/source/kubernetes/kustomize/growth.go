@@ -10,11 +10,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxNodes bounds what a YAML file grows to once its aliases are followed.
+// maxNodes is the maximum number of values in a YAML file after its aliases are expanded.
 const maxNodes = 200_000
 
-// checkAliases refuses YAML that grows beyond bounds once its aliases are
-// followed, which Kustomize does without one. What is not YAML is left to it.
+// checkAliases returns an error for YAML that expands to more than maxNodes values by aliases,
+// because Kustomize has no such limit. It accepts invalid YAML, which Kustomize reports.
 func checkAliases(data []byte) error {
 	if !bytes.ContainsRune(data, '&') || !bytes.ContainsRune(data, '*') {
 		return nil
@@ -32,10 +32,10 @@ func checkAliases(data []byte) error {
 	}
 }
 
-// weigher counts the values of nodes, those behind aliases included.
+// weigher counts the values of nodes with expanded aliases.
 type weigher struct{ known map[*yaml.Node]int }
 
-// weigh returns a node's number of values, or one beyond maxNodes.
+// weigh returns the number of values of a node, at most maxNodes+1.
 func (w weigher) weigh(n *yaml.Node) int {
 	if n == nil {
 		return 0
@@ -46,7 +46,7 @@ func (w weigher) weigh(n *yaml.Node) int {
 	if total, ok := w.known[n]; ok {
 		return total
 	}
-	w.known[n] = maxNodes + 1 // for one that holds itself
+	w.known[n] = maxNodes + 1 // for a node that contains itself
 	total := 1
 	for _, child := range n.Content {
 		total = min(total+w.weigh(child), maxNodes+1)
@@ -57,8 +57,8 @@ func (w weigher) weigh(n *yaml.Node) int {
 
 var escapedKind = regexp.MustCompile(`"k?i?n?\\[xuU\n]`)
 
-// countKinds returns about how many objects a file holds, rather more. The time
-// of a build grows with the square of them, and Kustomize has no limit.
+// countKinds returns an upper estimate of the number of objects in a file. Kustomize has no
+// limit, and the time of a build grows with its square.
 func countKinds(data []byte) int {
 	return bytes.Count(data, []byte("kind")) + len(escapedKind.FindAllIndex(data, -1))
 }

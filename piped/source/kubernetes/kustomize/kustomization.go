@@ -11,20 +11,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kustomization is what a file says, with the fields of it that Kustomize calls
-// deprecated and files have all the same. They stand for those of the same names
-// in the embedded type, which stay empty.
+// kustomization is the content of a kustomization file. Its own fields are deprecated by
+// Kustomize but still in use. They shadow the fields of the same names in the embedded type,
+// which stay empty.
 type kustomization struct {
 	types.Kustomization   `json:",inline"`
 	PatchesStrategicMerge []string      `json:"patchesStrategicMerge,omitempty"`
 	PatchesJson6902       []types.Patch `json:"patchesJson6902,omitempty"`
 
-	deprecated []string // what is to be said about fields of old, without the file
+	deprecated []string // warnings about deprecated fields, without the file name
 }
 
-// parse reads a kustomization as Kustomize does, which takes keys in any case and
-// refuses those it does not know. Bases are among the resources, and other fields
-// of old are where they belong now.
+// parse parses a kustomization as Kustomize does: keys are case-insensitive, and unknown keys
+// are an error. It moves deprecated fields to their replacements, for example bases to
+// resources.
 func parse(data []byte) (*kustomization, error) {
 	text, err := yaml.YAMLToJSON(data)
 	if err != nil {
@@ -45,7 +45,7 @@ func parse(data []byte) (*kustomization, error) {
 }
 
 // deprecations returns a warning for each deprecated field, with its replacement. Kustomize
-// writes them to the standard error of the agent, which users do not read.
+// itself writes them to the agent's standard error, which users do not read.
 func (k *kustomization) deprecations() []string {
 	var out []string
 	for _, field := range []struct {

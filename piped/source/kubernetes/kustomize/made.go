@@ -14,25 +14,25 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// kustomizeVersion is the release of Kustomize that the library belongs to, as the
-// label of buildMetadata names it.
+// kustomizeVersion is the release of Kustomize that contains the library, as in the label of
+// buildMetadata.
 const kustomizeVersion = "v5.8.2"
 
-// made is a file that the plan has put into the virtual file system.
+// made is a file that the plan added to the virtual file system.
 type made struct {
 	data   []byte
-	origin resource.Origin // as buildMetadata names it, without a path
+	origin resource.Origin // for buildMetadata, without a path
 }
 
-// make adds a file to the directory of the kustomization, and returns the entry that names
-// it. No commit contains a file of that name.
+// make adds a file below the directory of the kustomization, and returns the entry that refers
+// to it. No commit can contain a file of that name.
 func (r *rewriter) make(data []byte, origin resource.Origin) (entry string) {
 	entry = fmt.Sprintf("./.git/%d.yaml", len(r.plan.made))
 	r.plan.made[path.Join(r.mount.path(r.dir), entry)] = made{append([]byte{}, data...), origin}
 	return entry
 }
 
-// remoteFile is an entry that is the address of a file.
+// remoteFile downloads the file whose address is the entry, and replaces the entry.
 func (r *rewriter) remoteFile(field string, entry *string) {
 	data, err := r.plan.fetchFile(*entry, r.plan.left.Bytes)
 	if err == nil {
@@ -47,13 +47,14 @@ func (r *rewriter) remoteFile(field string, entry *string) {
 	*entry = r.make(data, resource.Origin{Repo: withoutQuery(*entry)})
 }
 
-// withoutQuery returns the address of a file without what may be a credential in it.
+// withoutQuery returns the address of a file without user info and query, which may contain
+// credentials.
 func withoutQuery(address string) string {
 	address, _, _ = strings.Cut(redacted(address), "?")
 	return address
 }
 
-// fetchFile returns what stands at an address, at most limit bytes.
+// fetchFile downloads a file of at most limit bytes from an address.
 func (p *plan) fetchFile(address string, limit int64) ([]byte, error) {
 	if p.ctx.Err() != nil {
 		return nil, context.Cause(p.ctx)
@@ -72,9 +73,9 @@ func (p *plan) fetchFile(address string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// annotate completes what buildMetadata asks for: the label, and origins as the user
-// knows them in place of those in the virtual file system. Dir is that of the
-// request.
+// annotate completes the metadata that buildMetadata requests: it sets the managed-by label,
+// and replaces paths of the virtual file system in origins by those of the repositories. dir is
+// the directory of the request.
 func (f *files) annotate(built resmap.ResMap, dir string) error {
 	for _, r := range built.Resources() {
 		if f.managed {
@@ -116,12 +117,12 @@ func (f *files) annotateTransformations(r *resource.Resource, dir string) error 
 	return nil
 }
 
-// locateOrigin replaces the paths of an origin that no tree of the user has.
+// locateOrigin replaces the paths of generated files and remote bases in an origin.
 func (f *files) locateOrigin(o *resource.Origin, dir string) {
 	if file, ok := f.made[path.Join(virtual(dir), o.Path)]; ok && o.Path != "" {
 		ref := o.Path
 		*o = file.origin
-		if o.ConfiguredIn != "" { // relative to the file that was made
+		if o.ConfiguredIn != "" { // relative to the generated file
 			o.ConfiguredIn = path.Join(path.Dir(path.Dir(ref)), o.ConfiguredIn)
 		}
 	}

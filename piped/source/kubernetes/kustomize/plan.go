@@ -17,11 +17,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxDepth is how deep remote bases may refer to remote bases.
+// maxDepth is the maximum length of a chain of remote bases.
 const maxDepth = 5
 
-// IsKustomization reports whether a file of this name makes its directory one
-// that Kustomize builds.
+// IsKustomization reports whether a name is one of Kustomize's names of kustomization files.
 func IsKustomization(name string) bool { return isKustomization(name) }
 
 func isKustomization(name string) bool {
@@ -33,8 +32,8 @@ func isKustomization(name string) bool {
 	return false
 }
 
-// plan is the first step of a build: it reads and rewrites kustomizations from
-// one directory to the next.
+// plan is the first step of a build. It reads and rewrites the kustomization of the request and
+// all that it refers to.
 type plan struct {
 	ctx     context.Context
 	remotes Remotes
@@ -42,21 +41,21 @@ type plan struct {
 	left    Limits
 
 	mounts    []*mount // the application's repository first
-	remote    bool     // a remote base was asked for
+	remote    bool     // sets Result.Remote
 	rewritten map[string][]byte
-	made      map[string]made     // files that the plan has fetched or rendered
-	known     map[string]*planned // kustomizations by directory, those being read included
-	managed   bool                // that of the request asks for the managed-by label
-	schema    bool                // one of them sets the OpenAPI schema
-	warnings  []string            // about those of the application's repository
+	made      map[string]made     // fetched files and rendered charts
+	known     map[string]*planned // kustomizations by directory, also those being read
+	managed   bool                // the request's kustomization requests the managed-by label
+	schema    bool                // a kustomization sets the OpenAPI schema
+	warnings  []string            // about kustomizations in the application's repository
 	request   Request
 }
 
 // planned is a kustomization that the plan has read, or is reading.
 type planned struct {
 	file string
-	// namespace is what kustomizations that refer to it say, for charts in it;
-	// inherited reports that one uses it.
+	// namespace is the namespace of the referring kustomizations, the default for charts;
+	// inherited reports that a chart uses it.
 	namespace string
 	inherited bool
 }
@@ -76,9 +75,9 @@ func (p *plan) files() *files {
 	}
 }
 
-// directory plans the kustomization in a directory of a mount and all it refers
-// to, once. The namespace is that of the kustomization that refers to it. It
-// returns the kustomization's file.
+// directory plans the kustomization in a directory of a mount, and all that it refers to, once.
+// namespace is the namespace of the referring kustomization. It returns the path of the
+// kustomization file in the mount.
 func (p *plan) directory(m *mount, dir, namespace string) (file string, err error) {
 	at := m.path(dir)
 	if was := p.known[at]; was != nil { // Kustomize reports a cycle
@@ -110,7 +109,7 @@ func (p *plan) directory(m *mount, dir, namespace string) (file string, err erro
 	return file, nil
 }
 
-// read returns the kustomization in a directory.
+// read parses the kustomization in a directory and returns it with the path of its file.
 func (p *plan) read(m *mount, dir string) (*kustomization, string, error) {
 	if p.ctx.Err() != nil {
 		return nil, "", context.Cause(p.ctx)
@@ -135,7 +134,7 @@ func (p *plan) read(m *mount, dir string) (*kustomization, string, error) {
 	return k, file, nil
 }
 
-// find returns the kustomization file of a directory.
+// find returns the path of the only kustomization file in a directory.
 func find(m *mount, dir string) (string, error) {
 	entries, err := fs.ReadDir(m.tree, dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +159,7 @@ func find(m *mount, dir string) (string, error) {
 	return file, nil
 }
 
-// fetch returns the tree of a remote base that a kustomization of m refers to.
+// fetch mounts the tree of a remote base that a kustomization of m refers to.
 func (p *plan) fetch(m *mount, ref remoteRef) (*mount, error) {
 	p.remote = true
 	if p.remotes == nil {

@@ -15,18 +15,18 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 )
 
-// Generators, transformers and validators are configurations of what Kustomize
-// has built in. They name files, too, and Kustomize would fetch those that look
-// like URLs. They are checked as they stand, so they must come from files or the
-// kustomization itself, and not out of a kustomization that changes them.
+// Generators, transformers and validators are configurations of built-in plugins. They can
+// refer to files, and Kustomize would download those with the form of a URL. The plan checks
+// their text, so they must be in files or in the kustomization itself, and not the result of a
+// kustomization that changes them.
 
-// pluginFiles are the keys whose texts Kustomize reads as files, regardless of case.
+// pluginFiles returns the keys, in any case, whose values are names of files for Kustomize.
 func pluginFiles() []string {
 	return []string{"path", "paths", "file", "files", "env", "envs", "targetFilePath"}
 }
 
-// plugin is an entry that is a configuration, or names its file, or a directory
-// with a kustomization of such files.
+// plugin checks an entry that is a configuration, the name of its file, or a directory with a
+// kustomization of such files.
 func (r *rewriter) plugin(field string, entry *string) {
 	if isMapping(*entry) {
 		r.config(field, []byte(*entry))
@@ -55,8 +55,8 @@ func (r *rewriter) pluginFile(field, name string) {
 	r.config(field, data)
 }
 
-// pluginDirectory checks the files of a kustomization that does nothing but name
-// them.
+// pluginDirectory checks the plugins in a directory, whose kustomization may only list
+// resources.
 func (r *rewriter) pluginDirectory(field, dir string) {
 	k, file, err := r.plan.read(r.mount, dir)
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *rewriter) pluginDirectory(field, dir string) {
 	r.descend(field, r.mount, dir)
 }
 
-// config checks the documents of a configuration.
+// config checks the documents of a plugin configuration.
 func (r *rewriter) config(field string, data []byte) {
 	if err := checkAliases(data); err != nil {
 		r.errorf(field, "%w", err)
@@ -99,7 +99,8 @@ func (r *rewriter) config(field string, data []byte) {
 	}
 }
 
-// configNode finds the files below a node; named reports that its texts are files.
+// configNode checks the files that the nodes below n refer to. named means that strings are
+// names of files.
 func (r *rewriter) configNode(field string, n *yaml.Node, named bool) {
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -114,7 +115,7 @@ func (r *rewriter) configNode(field string, n *yaml.Node, named bool) {
 			if key == "kind" && scalar(value) == helmGenerator {
 				r.errorf(field, "%s: name its file in generators of the kustomization itself", helmGenerator)
 			}
-			if strings.EqualFold(key, "fieldSpecs") { // paths inside of objects
+			if strings.EqualFold(key, "fieldSpecs") { // its paths are paths of fields
 				continue
 			}
 			isFile := slices.ContainsFunc(pluginFiles(), func(known string) bool { return strings.EqualFold(known, key) })
@@ -134,7 +135,7 @@ func scalar(n *yaml.Node) string {
 	return n.Value
 }
 
-// configFile refuses a file outside of the repository: text may be key=file.
+// configFile reports an error for a file outside of the repository. text is file or key=file.
 func (r *rewriter) configFile(field, text string) {
 	for _, file := range []string{text, text[strings.LastIndex(text, "=")+1:]} {
 		u, err := url.Parse(file)

@@ -9,15 +9,15 @@ import (
 
 // remoteRef is a reference to a directory of another repository.
 type remoteRef struct {
-	remote string // as a Git remote
-	ref    string // "" is the default branch
-	dir    string // of the repository, slash-separated; "." is its root
+	remote string // the Git remote
+	ref    string // "" for the default branch
+	dir    string // in the repository, slash-separated; "." for its root
 }
 
 var scpUser = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]*@`)
 
-// isRemote reports whether Kustomize could take a path for something to fetch:
-// git::, a URL scheme, user@host:path, or github.com without a scheme.
+// isRemote reports whether Kustomize could interpret a path as remote: it has the prefix git::,
+// a URL scheme, the form user@host:path, or begins with github.com.
 func isRemote(entry string) bool {
 	lower := strings.ToLower(entry)
 	for _, prefix := range []string{"git::", "github.com/", "github.com:"} {
@@ -32,13 +32,13 @@ func isRemote(entry string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// parseRemote reads a reference in Kustomize's ways to write one:
+// parseRemote parses a reference in one of Kustomize's formats:
 //
 //	https://host/org/repo//dir?ref=v1   https://host/org/repo.git/dir?ref=v1
 //	https://host/org/repo/dir           ssh://git@host/org/repo//dir
 //	git@host:org/repo//dir?ref=v1       github.com/org/repo/dir   git::<any of these>
 //
-// Why says what is wrong with one that cannot be read.
+// why is the reason why the reference is invalid, "" if it is valid.
 func parseRemote(entry string) (r remoteRef, why string) {
 	rest, query, _ := strings.Cut(trimFold(entry, "git::"), "?")
 	values, err := url.ParseQuery(query)
@@ -67,7 +67,8 @@ func parseRemote(entry string) (r remoteRef, why string) {
 	return r, ""
 }
 
-// cutHost splits behind the host: scheme and user belong to it.
+// cutHost splits a reference after the host. host includes scheme, user and the separator. why
+// is as in parseRemote.
 func cutHost(text string) (host, rest, why string) {
 	for _, scheme := range []string{"https://", "http://", "ssh://"} {
 		if after := trimFold(text, scheme); after != text {
@@ -96,8 +97,8 @@ func cutHost(text string) (host, rest, why string) {
 	return host + ":", rest, ""
 }
 
-// cutRepository splits what follows the host at the end of the repository: at
-// _git/<name>, at //, at .git, or else behind two parts.
+// cutRepository splits a path at the end of the repository: after _git/<name>, at //, after
+// .git, or else after two elements.
 func cutRepository(text string) (repo, dir string, ok bool) {
 	if at := strings.Index(text, "_git/"); at >= 0 {
 		name, dir, _ := strings.Cut(text[at+len("_git/"):], "/")
@@ -114,7 +115,7 @@ func cutRepository(text string) (repo, dir string, ok bool) {
 	return org + "/" + name, dir, ok && org != "" && name != ""
 }
 
-// trimFold removes a prefix, whatever the case of its letters.
+// trimFold removes a prefix, ignoring case.
 func trimFold(text, prefix string) string {
 	if len(text) >= len(prefix) && strings.EqualFold(text[:len(prefix)], prefix) {
 		return text[len(prefix):]
@@ -122,7 +123,7 @@ func trimFold(text, prefix string) string {
 	return text
 }
 
-// isRemoteFile reports whether an entry is the address of one file, and of no
+// isRemoteFile reports whether an entry is the address of a single file and not of a
 // repository.
 func isRemoteFile(entry string) bool {
 	u, err := url.Parse(entry)

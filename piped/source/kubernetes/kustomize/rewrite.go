@@ -15,20 +15,20 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// rewriter rewrites one kustomization, so that each of its references is a path
-// that begins with "./" or "../", to something that is there.
+// rewriter rewrites one kustomization so that each of its references is an existing path that
+// begins with "./" or "../".
 type rewriter struct {
 	plan  *plan
 	mount *mount
 	dir   string
 	file  string
-	err   error // the first
+	err   error // the first error
 
-	namespace string // of the kustomization, or of the ones that refer to it
-	own       bool   // it is the kustomization's own
+	namespace string // of the kustomization or, by default, of the referring ones
+	own       bool   // the kustomization sets the namespace itself
 }
 
-// errorf keeps what is wrong with a field.
+// errorf records an error of kind Invalid for a field, unless there already is an error.
 func (r *rewriter) errorf(field, format string, args ...any) {
 	r.fail(field, deploy.Errorf(deploy.Invalid, format, args...))
 }
@@ -39,7 +39,7 @@ func (r *rewriter) fail(field string, err error) {
 	}
 }
 
-// rewrite returns the kustomization as Kustomize is to read it.
+// rewrite returns the rewritten kustomization as JSON.
 func (r *rewriter) rewrite(k *kustomization) ([]byte, error) {
 	each(k.Resources, r.base, "resources")
 	each(k.Components, r.component, "components")
@@ -79,14 +79,14 @@ func (r *rewriter) rewrite(k *kustomization) ([]byte, error) {
 	return data, checkTexts(r, data)
 }
 
-// each calls visit for each item of a list, which it may replace.
+// each calls visit for each item of a list. visit may replace the item.
 func each[T any](list []T, visit func(field string, item *T), field string) {
 	for i := range list {
 		visit(fmt.Sprintf("%s[%d]", field, i), &list[i])
 	}
 }
 
-// base is an entry that names a file, or a directory here or elsewhere.
+// base rewrites an entry that refers to a file or a directory, local or remote.
 func (r *rewriter) base(field string, entry *string) {
 	if name, ok := r.here(*entry); isRemoteFile(*entry) && !ok {
 		r.remoteFile(field, entry)
@@ -97,7 +97,7 @@ func (r *rewriter) base(field string, entry *string) {
 	}
 }
 
-// component is an entry that names a directory here or elsewhere.
+// component rewrites an entry that refers to a directory, local or remote.
 func (r *rewriter) component(field string, entry *string) {
 	name, ok := r.here(*entry)
 	if ok && !isDir(r.mount, name) {
@@ -111,7 +111,7 @@ func (r *rewriter) component(field string, entry *string) {
 	r.base(field, entry)
 }
 
-// remote is an entry that names a directory of another repository.
+// remote rewrites an entry that refers to a directory of another repository.
 func (r *rewriter) remote(field string, entry *string) {
 	ref, why := parseRemote(*entry)
 	if why != "" {
@@ -133,15 +133,14 @@ func (r *rewriter) remote(field string, entry *string) {
 
 func (r *rewriter) descend(field string, m *mount, dir string) {
 	if _, err := r.plan.directory(m, dir, r.namespace); err != nil && r.err == nil {
-		r.err = err // it says where
+		r.err = err // the error already names the file
 	}
 	if below := r.plan.known[m.path(dir)]; below != nil && below.inherited && !r.own {
 		r.plan.known[r.mount.path(r.dir)].inherited = true
 	}
 }
 
-// here returns where an entry points to in the mount, and whether anything is
-// there.
+// here returns the path in the mount that an entry refers to, and whether it exists.
 func (r *rewriter) here(entry string) (name string, ok bool) {
 	name = path.Join(r.dir, entry)
 	if entry == "" || path.IsAbs(entry) || name == ".." || strings.HasPrefix(name, "../") {
@@ -151,8 +150,9 @@ func (r *rewriter) here(entry string) (name string, ok bool) {
 	return name, err == nil
 }
 
-// local makes sure that an entry is a path to something inside the repository,
-// and writes it so that nothing takes it for anything else.
+// local checks that an entry is an existing path in the repository, and adds the prefix "./" so
+// that Kustomize does not interpret it as remote. Otherwise it records an error and returns
+// false.
 func (r *rewriter) local(field string, entry *string) bool {
 	name := path.Join(r.dir, *entry)
 	switch {
@@ -186,7 +186,8 @@ func (r *rewriter) missing(field, name string, err error) {
 	}
 }
 
-// ambiguous reports a part of a path that holds "..", but is not "..".
+// ambiguous reports whether an element of a path has ".." and white space, for example
+// ".. - base".
 func ambiguous(entry string) bool {
 	for part := range strings.SplitSeq(entry, "/") {
 		if part != ".." && strings.Contains(part, "..") && strings.ContainsAny(part, " \t") {
@@ -196,7 +197,7 @@ func ambiguous(entry string) bool {
 	return false
 }
 
-// onlyFile is an entry that names a file of the repository.
+// onlyFile rewrites an entry that must refer to a local file.
 func (r *rewriter) onlyFile(field string, entry *string) {
 	if _, ok := r.here(*entry); !ok && isRemote(*entry) {
 		r.errorf(field, "%s: files are not fetched; commit the file", redacted(*entry))
@@ -211,7 +212,7 @@ func (r *rewriter) optionalFile(field string, entry *string) {
 	}
 }
 
-// patch is an entry that is a patch, or names its file.
+// patch rewrites an entry that is a patch or the name of its file.
 func (r *rewriter) patch(field string, entry *string) {
 	if isMapping(*entry) {
 		*entry = inline(*entry)
@@ -220,7 +221,7 @@ func (r *rewriter) patch(field string, entry *string) {
 	r.onlyFile(field, entry)
 }
 
-// generator is what a ConfigMap or Secret is generated from.
+// generator rewrites and checks the sources of a generated ConfigMap or Secret.
 func (r *rewriter) generator(field string, from *types.KvPairSources) {
 	each(from.EnvSources, r.onlyFile, field+".envs")
 	each(from.FileSources, r.source, field+".files")
@@ -231,7 +232,7 @@ func (r *rewriter) generator(field string, from *types.KvPairSources) {
 	}
 }
 
-// source is a file, or key=file.
+// source rewrites an entry of the form file or key=file.
 func (r *rewriter) source(field string, entry *string) {
 	key, file, ok := strings.Cut(*entry, "=")
 	if !ok {
@@ -247,18 +248,17 @@ func isDir(m *mount, name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// isMapping reports whether a text is YAML that begins with a mapping, and so no
-// path.
+// isMapping reports whether a text is a YAML mapping and thus not a path.
 func isMapping(text string) bool {
 	var doc yaml.Node
 	err := yaml.Unmarshal([]byte(text), &doc)
 	return err == nil && len(doc.Content) == 1 && doc.Content[0].Kind == yaml.MappingNode
 }
 
-// inline marks a text as inline: after a comment, Kustomize does not read it as a URL.
+// inline adds a comment in front of a text, so that Kustomize does not read it as a URL.
 func inline(text string) string { return "# inline\n" + text }
 
-// redacted returns a URL without the password it may hold.
+// redacted returns a URL without user and password.
 func redacted(entry string) string {
 	scheme, rest, ok := strings.Cut(entry, "://")
 	if !ok {
@@ -271,8 +271,8 @@ func redacted(entry string) string {
 	return scheme + "://" + host + "/" + path
 }
 
-// checkTexts refuses texts of a kustomization that are YAML and grow beyond
-// bounds.
+// checkTexts applies checkAliases to all strings in a rewritten kustomization, because they may
+// contain YAML.
 func checkTexts(r *rewriter, data []byte) error {
 	var v any
 	if err := json.Unmarshal(data, &v); err != nil {
