@@ -18,7 +18,8 @@ import (
 // maxKeyText limits the name and the subject of a key, in characters.
 const maxKeyText = 128
 
-// CreateAPIKey creates a key and returns its only copy. The creator is recorded.
+// CreateAPIKey creates a key and returns it; this is the only time that its secret is visible.
+// The creator is recorded.
 func (s *controlService) CreateAPIKey(ctx context.Context, req *controlv1.CreateAPIKeyRequest) (*controlv1.CreateAPIKeyResponse, error) {
 	role, ok := modelv1.APIKey_Role_name[int32(req.Role)]
 	if !ok {
@@ -79,7 +80,7 @@ func (s *controlService) ListAPIKeys(ctx context.Context, req *controlv1.ListAPI
 // DisableAPIKey disables a key permanently. When it returns, calls with the key fail and
 // its streams have ended.
 func (s *controlService) DisableAPIKey(ctx context.Context, req *controlv1.DisableAPIKeyRequest) (*controlv1.DisableAPIKeyResponse, error) {
-	if _, whole := keyID(req.Id); whole { // a whole key, which the error must not repeat
+	if _, whole := keyID(req.Id); whole { // the caller passed a whole key, which the error must not repeat
 		return nil, deploy.Errorf(deploy.Invalid, "id holds more than the ID of an API key: give the part before the dot, never the key itself")
 	}
 	return &controlv1.DisableAPIKeyResponse{}, s.store.DisableAPIKey(ctx, req.Id)

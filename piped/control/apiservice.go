@@ -37,9 +37,9 @@ func page[T any, M proto.Message](asked int32, list func(limit int) ([]T, string
 	return pageOf(limit, list, convert)
 }
 
-// pageOf lists and converts rows. A page can be shorter than requested, since it must not
-// exceed the size that a client reads: then it is listed again with a limit that fits,
-// so that its cursor is correct.
+// pageOf lists and converts rows. A page can be shorter than requested, because it must not
+// exceed the size that a client accepts. In that case it lists the rows again with a limit
+// that fits, so that the cursor is correct.
 func pageOf[T any, M proto.Message](limit int, list func(limit int) ([]T, string, error), convert func(T) M) ([]M, string, error) {
 	for {
 		rows, cursor, err := list(limit)
@@ -73,8 +73,8 @@ func fit[M proto.Message](list []M) int {
 	return len(list)
 }
 
-// holdsAll returns an error if a list without pages exceeds the size of a response; instead
-// says how to request less.
+// holdsAll returns an error if a list without pages exceeds the size of a response. instead is
+// the hint in the error on how to request less.
 func holdsAll[M proto.Message](list []M, what, instead string) error {
 	if fit(list) == len(list) {
 		return nil

@@ -18,7 +18,7 @@ func (s *apiService) ListApplications(ctx context.Context, req *apiservice.ListA
 		return nil, status.Error(codes.InvalidArgument, "Invalid application kind")
 	}
 	if req.PipedId != "" && req.PipedId != s.convert.pipedID {
-		return &apiservice.ListApplicationsResponse{}, nil // this agent has no applications of others
+		return &apiservice.ListApplicationsResponse{}, nil // the agent has only its own applications
 	}
 	return s.applications.answer(ctx, req, func(ctx context.Context) (*apiservice.ListApplicationsResponse, error) {
 		return s.listApplications(ctx, req)
@@ -78,7 +78,7 @@ func (s *apiService) SyncApplication(ctx context.Context, req *apiservice.SyncAp
 	return &apiservice.SyncApplicationResponse{CommandId: command.ID}, nil
 }
 
-// GetCommand returns a command by the ID that a request returned.
+// GetCommand returns a command.
 func (s *apiService) GetCommand(ctx context.Context, req *apiservice.GetCommandRequest) (*apiservice.GetCommandResponse, error) {
 	command, err := s.store.Command(ctx, req.CommandId)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *apiService) GetCommand(ctx context.Context, req *apiservice.GetCommandR
 	return &apiservice.GetCommandResponse{Command: s.convert.command(command)}, nil
 }
 
-// named replaces the message of NotFound by the one that PipeCD's clients expect.
+// named replaces the message of a NotFound error by the one that PipeCD's clients expect.
 func named(err error, notFound string) error {
 	if deploy.IsKind(err, deploy.NotFound) {
 		return status.Error(codes.NotFound, notFound)

@@ -28,9 +28,9 @@ type audit struct {
 	missed int // records since the last successful write
 }
 
-// newAudit returns an audit that writes to the file at path, or to log if path is "". A
-// file that cannot be written is an error. The log must have no component attribute,
-// since the audit adds its own.
+// newAudit returns an audit that writes to the file at path, or to log if path is "". It
+// returns an error if the file cannot be written. log must have no component attribute,
+// because the audit adds its own.
 func newAudit(path string, log *slog.Logger) (*audit, error) {
 	a := &audit{log: log.With("component", "audit"), path: path}
 	a.file = slog.NewJSONHandler(appender(path), nil)
@@ -164,7 +164,7 @@ func enumName(e protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 	return fmt.Sprint(n)
 }
 
-// short returns a value truncated and without the secret of an API key passed as its ID.
+// short truncates a value and removes the secret of an API key that was passed as an ID.
 func short(value string) string {
 	if id, secret, ok := strings.Cut(value, "."); ok && len(secret) == secretLength && strings.Trim(secret, secretAlphabet) == "" {
 		value = id + ".[redacted]"

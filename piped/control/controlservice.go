@@ -104,6 +104,7 @@ func noStrategy(number modelv1.SyncStrategy) error {
 	return deploy.Errorf(deploy.Invalid, "there is no sync strategy %d: use AUTO, QUICK_SYNC or PIPELINE", number)
 }
 
+// notAHash returns the error for a commit that does not match hashPrefix.
 func notAHash(commit string) error {
 	return deploy.Errorf(deploy.Invalid, "commit %q is not a hash: give at least its first 7 digits, in lower case", commit)
 }

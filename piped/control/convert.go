@@ -9,8 +9,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// converter converts domain values to messages; no other code does. It makes every text
-// valid UTF-8, since one invalid byte from a commit or a log would fail the response.
+// converter converts domain values to messages; no other type does. It makes every text valid
+// UTF-8, because one invalid byte from a commit or a log would make the response fail.
 type converter struct {
 	pipedID, projectID string
 }
@@ -23,7 +23,7 @@ const (
 	triggerPrefix    = "TRIGGER_KIND_"
 )
 
-// pluginOf returns the name of the plugin of a kind of application, for clients that know
+// pluginOf returns the name of the plugin of an application kind, for clients that use
 // plugins.
 func pluginOf(kind string) string { return strings.ToLower(cmp.Or(kind, deploy.KindKubernetes)) }
 

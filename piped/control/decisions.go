@@ -44,8 +44,8 @@ func (s *controlService) RejectStage(ctx context.Context, req *controlv1.RejectS
 	return &controlv1.RejectStageResponse{CommandId: id}, err
 }
 
-// SkipStage requests the end of a running stage that can be skipped, or that one that has
-// not started is skipped.
+// SkipStage requests to end a running stage that can be skipped, or to skip one that has not
+// started.
 func (s *controlService) SkipStage(ctx context.Context, req *controlv1.SkipStageRequest) (*controlv1.SkipStageResponse, error) {
 	d, err := s.unfinished(ctx, req.DeploymentId)
 	if err != nil {
@@ -59,8 +59,9 @@ func (s *controlService) SkipStage(ctx context.Context, req *controlv1.SkipStage
 	return &controlv1.SkipStageResponse{CommandId: id}, err
 }
 
-// decide stores the command that what names for a running stage with the given name,
-// and returns the command's ID. Without stageID it is the only running one.
+// decide stores a command of type what for the running stage with the given name and ID, and
+// returns the command's ID. If stageID is "", there must be exactly one running stage with the
+// name.
 func (s *controlService) decide(ctx context.Context, what deploy.CommandType, name, deploymentID, stageID, reason string) (string, error) {
 	d, err := s.unfinished(ctx, deploymentID)
 	if err != nil {
@@ -78,8 +79,8 @@ func decision(what deploy.CommandType, d deploy.Deployment, stage deploy.Stage, 
 	return deploy.Command{Type: what, ApplicationID: d.ApplicationID, DeploymentID: d.ID, StageID: stage.ID, Reason: reason}
 }
 
-// stageToSkip returns the stage with the ID, which must be skippable and not have ended;
-// without an ID, the only running one.
+// stageToSkip returns the stage with the ID, which must be skippable and must not have ended.
+// Without an ID it returns the only running skippable stage.
 func stageToSkip(d deploy.Deployment, id string) (deploy.Stage, error) {
 	if stage := d.Stage(id); stage != nil && deploy.Skippable(stage.Name) && !stage.Status.Completed() {
 		return *stage, nil
@@ -96,13 +97,14 @@ func (s *controlService) unfinished(ctx context.Context, id string) (deploy.Depl
 	return d, err
 }
 
-// runningStage returns the running stage with the ID and name; without an ID, the only
-// running stage with the name.
+// runningStage returns the running stage with the ID and name. Without an ID it returns the
+// only running stage with the name.
 func runningStage(d deploy.Deployment, name, id string) (deploy.Stage, error) {
 	return runningOf(d, name, id, func(n string) bool { return n == name })
 }
 
-// runningOf is like runningStage for stages whose name satisfies is; what describes them.
+// runningOf is runningStage for the stages whose name satisfies is. what describes them in
+// errors.
 func runningOf(d deploy.Deployment, what, id string, is func(name string) bool) (deploy.Stage, error) {
 	var running []deploy.Stage
 	var all []string

@@ -68,8 +68,8 @@ func (s *controlService) GetDriftReport(ctx context.Context, req *controlv1.GetD
 	return &controlv1.GetDriftReportResponse{Report: state.message()}, nil
 }
 
-// lastReport returns the last stored report. If the last deployment succeeded after it,
-// the report is outdated and the application is compared again if possible.
+// lastReport returns the last stored report. If a deployment succeeded after it, the report is
+// outdated, and the application is compared again if possible.
 func (s *controlService) lastReport(ctx context.Context, app deploy.Application) (deploy.DriftReport, error) {
 	report, err := presentReport(ctx, s.store, app)
 	if err != nil || report.ID == "" || app.Deploying || app.LastSuccessful == nil || !app.LastSuccessful.CompletedAt.After(report.CheckedAt) {
@@ -81,8 +81,8 @@ func (s *controlService) lastReport(ctx context.Context, app deploy.Application)
 	return report, nil
 }
 
-// presentReport returns the report of the current period of drift; without drift, one
-// without ID and with the reason of the sync state.
+// presentReport returns the report of the current period of drift. Without drift it returns
+// one without ID and with the reason of the sync state.
 func presentReport(ctx context.Context, s driftReports, app deploy.Application) (deploy.DriftReport, error) {
 	report, err := s.DriftReport(ctx, app.ID)
 	if !deploy.IsKind(err, deploy.NotFound) {
@@ -166,7 +166,7 @@ func newDriftHub(s Store) *driftHub {
 	})
 }
 
-// version returns the application's ID and the time of its last comparison.
+// version returns the application's ID and, as revision, the time of its last comparison.
 func (s *driftState) version() (id string, revision int64) {
 	return s.app.ID, max(millis(s.report.CheckedAt), millis(s.report.EndedAt))
 }
@@ -211,7 +211,7 @@ func presentStates(ctx context.Context, s Store, ids []string) (out []driftState
 	return out, nil
 }
 
-// WatchDrift streams the reports of current drift, then each changed one.
+// WatchDrift streams the current drift reports, then each changed one.
 func (s *controlService) WatchDrift(req *controlv1.WatchDriftRequest, stream grpc.ServerStreamingServer[controlv1.WatchDriftResponse]) error {
 	ctx, f := stream.Context(), driftFilter(nonEmpty(req.ApplicationIds))
 	sub := s.drifts.subscribe(f, false)
@@ -238,8 +238,8 @@ func (s *controlService) WatchDrift(req *controlv1.WatchDriftRequest, stream grp
 	})
 }
 
-// presentDrift returns the initial reports of a watch: of the named applications, whether
-// they drift or not; or of all that drift.
+// presentDrift returns the first reports of a watch: those of the named applications, with or
+// without drift, or those of all applications with drift.
 func (s *controlService) presentDrift(ctx context.Context, f driftFilter) ([]driftState, error) {
 	if len(f) == 0 {
 		open, _, err := s.store.ListDriftReports(ctx, store.DriftQuery{OpenOnly: true})

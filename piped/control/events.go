@@ -54,10 +54,10 @@ func (s *apiService) RegisterEvent(ctx context.Context, req *apiservice.Register
 	return &apiservice.RegisterEventResponse{EventId: e.ID}, nil
 }
 
-// contextKey is PipeCD's pattern: what git accepts as a trailer key.
+// contextKey is PipeCD's pattern for keys of contexts. Git accepts such keys in trailers.
 var contextKey = regexp.MustCompile(`^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$`)
 
-// validateRegisterEvent validates the fields that the event watcher relies on. The rules and
+// validateRegisterEvent validates the fields that the event watcher uses. The rules and
 // messages are PipeCD's, except for the size limit.
 func validateRegisterEvent(r *apiservice.RegisterEventRequest) error {
 	if size := proto.Size(r); size > maxEvent {
@@ -86,7 +86,7 @@ const (
 	maxSeconds int64 = 253402300799
 )
 
-// pairs rejects empty keys and values, and too many pairs.
+// pairs returns an error for empty keys or values and for too many pairs.
 func pairs(field string, m map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		at := fmt.Sprintf("%s[%s]", field, key)

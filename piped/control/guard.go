@@ -36,7 +36,7 @@ type guard struct {
 	warnings *limiter // logged warnings about these, by network
 }
 
-// newGuard returns the guard of a server, which must run keys.run.
+// newGuard returns the guard of a server. The server must run keys.run.
 func newGuard(cfg Config) (*guard, error) {
 	log := cfg.Logger.With("component", "control")
 	g := &guard{
@@ -83,8 +83,8 @@ func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	return err
 }
 
-// admittedStream is a stream whose context contains the caller and ends with the caller's
-// key. It validates the request when the handler receives it.
+// admittedStream is a stream whose context contains the caller's key and ends when the key is
+// disabled. It validates the request when the handler receives it.
 type admittedStream struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -225,7 +225,8 @@ func credentialsOf(ctx context.Context) (string, error) {
 	}
 }
 
-// permit denies the call unless role suffices; a method that is not known is denied.
+// permit returns an error unless role is sufficient for need. A method that is not known is
+// denied.
 func permit(role, need deploy.Role, known bool) error {
 	if role != deploy.ReadOnly && role != deploy.ReadWrite {
 		return status.Error(codes.PermissionDenied, "Invalid role")
@@ -236,7 +237,8 @@ func permit(role, need deploy.Role, known bool) error {
 	return status.Error(codes.PermissionDenied, "Permission denied")
 }
 
-// end converts a panic or an error into a status, logs it, and records the call.
+// end converts a panic or an error into a status, logs it, and records the call in metrics and
+// audit.
 func (c *call) end(ctx context.Context, panicked, resp any, err error) error {
 	if panicked != nil {
 		c.log.ErrorContext(ctx, "a handler of the control API panicked", "method", c.method, "panic", panicked, "stack", string(debug.Stack()))

@@ -10,9 +10,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// hub distributes changes of the store to streaming calls. Each changed state, a V, is read
-// and converted to its message, an M, only once for all calls, and not at all if no call
-// watches it. A slow call delays no other: pending states are buffered per call, only the
+// hub distributes changes of the store to streaming calls. Each changed state, of type V, is
+// read and converted to its message, of type M, only once for all calls, and not at all if no
+// call watches it. A slow call delays no other: pending states are buffered per call, only the
 // newest of each ID.
 type hub[V, M any] struct {
 	watched[V, M]
@@ -41,8 +41,8 @@ type filter[V any] interface {
 	mayMatch(deploy.Change) bool
 }
 
-// maxPublished limits the remembered revisions. After they are dropped a state may be sent
-// twice.
+// maxPublished limits the number of stored revisions. After they are dropped a state may be
+// sent twice.
 const maxPublished = 10_000
 
 func newHub[V, M any](w watched[V, M]) *hub[V, M] {
@@ -109,8 +109,8 @@ func (h *hub[V, M]) publish(ctx context.Context, changes []deploy.Change) {
 	}
 }
 
-// isPublished reports whether a state was published before, as happens if it was read
-// before its change was announced. It records the state as published.
+// isPublished reports whether this or a newer revision was published before; that happens if a
+// state was read before its change was announced. It records the revision as published.
 func (h *hub[V, M]) isPublished(v V) bool {
 	if len(h.published) >= maxPublished {
 		clear(h.published)
@@ -121,7 +121,7 @@ func (h *hub[V, M]) isPublished(v V) bool {
 	return known && revision <= was
 }
 
-// wanted wakes the subscriptions with hints and returns the distinct IDs of changes that a
+// wanted wakes the subscriptions with hints. It returns the distinct IDs of the changes that a
 // subscription may match.
 func (h *hub[V, M]) wanted(changes []deploy.Change) []string {
 	h.mu.Lock()
@@ -143,7 +143,7 @@ func (h *hub[V, M]) wanted(changes []deploy.Change) []string {
 	return ids
 }
 
-// snapshot is a state at one moment.
+// snapshot is a state at one point in time.
 type snapshot[V, M any] struct {
 	state    *V
 	id       string

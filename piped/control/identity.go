@@ -2,8 +2,8 @@ package control
 
 import "github.com/c785c783/piped/piped/certificate"
 
-// SetIdentity replaces the certificate for new connections. A server without TLS ignores
-// it.
+// SetIdentity replaces the certificate for new connections. It has no effect on a server
+// without TLS.
 func (s *Server) SetIdentity(i *certificate.Identity) { s.identity.Set(i) }
 
 // SetRateLimit replaces the limit of calls per API key.

@@ -150,8 +150,9 @@ func (k *keyring) find(ctx context.Context, key string, admit func() error) (dep
 	return record, nil
 }
 
-// recall returns the cached record of a key and records its use. If fresh is false the
-// caller must read the key again; concurrent callers need not.
+// recall returns the cached record of a key and records its use. If fresh is false, the caller
+// must read the key again; concurrent callers get the cached record meanwhile. age is for
+// remember.
 func (k *keyring) recall(sum [sha256.Size]byte, now time.Time) (record deploy.APIKey, fresh bool, age int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -168,8 +169,8 @@ func (k *keyring) recall(sum [sha256.Size]byte, now time.Time) (record deploy.AP
 	return known.record, fresh, k.age
 }
 
-// remember caches a valid key under sum, its SHA-256. It does nothing if age, which
-// recall returned, is outdated: the key that was evicted since may be this one.
+// remember caches a valid key under sum, its SHA-256. It does nothing if a key was evicted
+// since recall returned age, because that may be this key.
 func (k *keyring) remember(sum [sha256.Size]byte, known knownKey, age int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -237,7 +238,7 @@ func (k *keyring) hold(ctx context.Context, id string) (_ context.Context, relea
 	}
 }
 
-// review reads the keys of open streams again; see trusted.
+// review reads the keys of open streams again, because trusted has passed.
 func (k *keyring) review(ctx context.Context) {
 	k.mu.Lock()
 	ids := map[string]bool{}

@@ -31,15 +31,15 @@ const (
 	warningsAtOnce    = 5
 )
 
-// maxBuckets limits the number of separate callers. Idle ones are removed at most once per
-// sweepEvery.
+// maxBuckets limits the number of callers with their own bucket. Idle buckets are removed at
+// most once per sweepEvery.
 const (
 	maxBuckets = 4096
 	sweepEvery = time.Second
 )
 
-// limiter holds a token bucket per caller: for recent callers, at most maxBuckets; all
-// others share one.
+// limiter holds one token bucket per recent caller, at most maxBuckets. All other callers
+// share one bucket.
 type limiter struct {
 	now func() time.Time
 
@@ -65,7 +65,8 @@ func (l *limiter) set(r RateLimit) {
 	clear(l.buckets)
 }
 
-// take takes a caller's token; without one, wait is the time until the next.
+// take takes a token of a caller. If there is none, ok is false and wait is the time until the
+// next token.
 func (l *limiter) take(caller string) (wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,9 +90,9 @@ func (l *limiter) spent(caller string) (wait time.Duration, spent bool) {
 	return untilNext(bucket, now), true
 }
 
-// bucket returns the token bucket of a caller, the ID of an API key or a network, and creates
-// it if needed. When there are too many, it removes those that are full at now. The caller
-// of bucket holds mu.
+// bucket returns the token bucket of a caller, which is the ID of an API key or a network, and
+// creates it if necessary. If there are too many, it removes full ones, or returns a bucket
+// that all further callers share. The caller of this function holds mu.
 func (l *limiter) bucket(caller string, now time.Time) *rate.Limiter {
 	if bucket := l.buckets[caller]; bucket != nil {
 		return bucket
@@ -111,7 +112,7 @@ func (l *limiter) bucket(caller string, now time.Time) *rate.Limiter {
 	return bucket
 }
 
-// untilNext returns how long it takes until the bucket has a token for one call.
+// untilNext returns the time until the bucket has a token for one call.
 func untilNext(bucket *rate.Limiter, now time.Time) time.Duration {
 	missing := 1 - bucket.TokensAt(now)
 	return time.Duration(math.Ceil(missing / float64(bucket.Limit()) * float64(time.Second)))

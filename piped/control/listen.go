@@ -80,8 +80,8 @@ func (s *Server) transport() (credentials.TransportCredentials, error) {
 	return nil, nil
 }
 
-// loopback reports whether address is reachable from this machine only. Of names only
-// localhost counts, since the meaning of others can change.
+// loopback reports whether address is reachable from this machine only. The only accepted name
+// is localhost, because the addresses of other names can change.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -21,8 +21,8 @@ type Agent interface {
 	Encrypt(plaintext []byte) (string, error)
 }
 
-// agentRecord stores what the API sets for the agent. UpdateAgent announces when the agent
-// is disabled or enabled.
+// agentRecord stores the agent settings made through the API. UpdateAgent announces when the
+// agent is disabled or enabled.
 type agentRecord interface {
 	Agent(ctx context.Context) (deploy.AgentRecord, error)
 	UpdateAgent(ctx context.Context, fn func(*deploy.AgentRecord)) (deploy.AgentRecord, error)
@@ -48,7 +48,7 @@ func (s *apiService) GetPiped(ctx context.Context, req *apiservice.GetPipedReque
 	return &apiservice.GetPipedResponse{Piped: s.convert.piped(s.agent.Describe(), record)}, nil
 }
 
-// RegisterPiped always fails: an agent is registered only with itself.
+// RegisterPiped always fails: the agent serves only itself.
 func (s *apiService) RegisterPiped(ctx context.Context, req *apiservice.RegisterPipedRequest) (*apiservice.RegisterPipedResponse, error) {
 	record, err := s.store.Agent(ctx)
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *apiService) UpdatePiped(ctx context.Context, req *apiservice.UpdatePipe
 	})
 }
 
-// EnablePiped enables the agent, which evaluates all repositories at once and deploys what
-// it missed.
+// EnablePiped enables the agent. It evaluates all repositories at once and deploys missed
+// changes.
 func (s *apiService) EnablePiped(ctx context.Context, req *apiservice.EnablePipedRequest) (*apiservice.EnablePipedResponse, error) {
 	return &apiservice.EnablePipedResponse{}, s.updateAgent(ctx, req.PipedId, func(a *deploy.AgentRecord) { a.Disabled = false })
 }
@@ -89,7 +89,8 @@ func (s *apiService) updateAgent(ctx context.Context, id string, change func(*de
 // noEncryption is PipeCD's value for an agent without keys.
 const noEncryption = "NONE"
 
-// piped converts this agent. It has no keys for a control plane, since it connects to none.
+// piped converts the agent. The message contains no keys for a control plane, because the
+// agent connects to none.
 func (c converter) piped(a deploy.Agent, r deploy.AgentRecord) *modelv1.Piped {
 	m := &modelv1.Piped{
 		Id: c.pipedID, Name: text(c.name(a, r)), Desc: text(r.Description), ProjectId: c.projectID,

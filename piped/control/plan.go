@@ -12,10 +12,10 @@ import (
 
 // Planner plans deployments without creating them.
 type Planner interface {
-	// Preview returns the deployment that a sync of the application would create now,
-	// requested by subject: planned but not stored. Hold is what it would wait for, or
-	// "". The commit is a hash or an unambiguous prefix; "" means the last known head.
-	// NotFound: there is no such commit. Invalid: the commit cannot be planned.
+	// Preview returns the deployment that a sync of the application, requested by subject,
+	// would create now: planned but not stored. hold is the reason for which it would wait, or
+	// "". commit is a hash or an unambiguous prefix; "" means the last known head. NotFound:
+	// there is no such commit. Invalid: the commit cannot be planned.
 	Preview(ctx context.Context, app deploy.Application, commit string, strategy deploy.Strategy, subject string) (d deploy.Deployment, hold string, err error)
 	// Changes returns the changes of a deployment, stored or not, to its rendered
 	// objects, by kind, namespace and name. Invalid: they cannot be rendered.
@@ -60,8 +60,8 @@ func (s *controlService) GetPlan(ctx context.Context, req *controlv1.GetPlanRequ
 	return &controlv1.GetPlanResponse{Plan: m}, nil
 }
 
-// planned returns the deployment to describe, stored or not, and what it waits for. A
-// pending deployment has no stages.
+// planned returns the deployment to describe, stored or not, and the reason for which it
+// waits. A pending deployment has no stages.
 func (s *controlService) planned(ctx context.Context, req *controlv1.GetPlanRequest, wanted deploy.Strategy) (d deploy.Deployment, hold string, err error) {
 	if req.DeploymentId != "" {
 		d, err = s.store.Deployment(ctx, req.DeploymentId)
@@ -78,7 +78,7 @@ func (s *controlService) planned(ctx context.Context, req *controlv1.GetPlanRequ
 	return d, hold, commitAtFault(err)
 }
 
-// commitAtFault converts an error about a commit into one about stored data, since the
+// commitAtFault converts an Invalid error about a commit into an Illegal one, because the
 // request itself is valid.
 func commitAtFault(err error) error {
 	if deploy.IsKind(err, deploy.Invalid) {

@@ -53,9 +53,9 @@ func (s *apiService) RequestPlanPreview(ctx context.Context, req *apiservice.Req
 	return &apiservice.RequestPlanPreviewResponse{}, nil
 }
 
-// GetPlanPreviewResults returns the results of plan previews once all have one or have
-// timed out. Until then it returns NotFound, on which clients wait, hence no other error
-// may be NotFound.
+// GetPlanPreviewResults returns the results of plan previews once all have a result or have
+// timed out. Before that it returns NotFound, and clients repeat the call. Therefore no other
+// error may be NotFound.
 func (s *apiService) GetPlanPreviewResults(ctx context.Context, req *apiservice.GetPlanPreviewResultsRequest) (*apiservice.GetPlanPreviewResultsResponse, error) {
 	wait := cmp.Or(previewTime(req.CommandHandleTimeout), previewTimeout)
 	var previews []deploy.PlanPreview

@@ -10,8 +10,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// ConfirmPrune permits the deletions that exceeded the prune limit and failed a deployment,
-// and requests that deployment again.
+// ConfirmPrune permits the deletions because of which a deployment exceeded the prune limit
+// and failed, and requests that deployment again.
 func (s *controlService) ConfirmPrune(ctx context.Context, req *controlv1.ConfirmPruneRequest) (*controlv1.ConfirmPruneResponse, error) {
 	app, err := s.deployable(ctx, req.ApplicationId)
 	if err != nil {
@@ -35,8 +35,9 @@ func (s *controlService) ConfirmPrune(ctx context.Context, req *controlv1.Confir
 	return resp, err
 }
 
-// refusedPrune returns the application's newest deployment, which must have failed because
-// of the prune limit, and the objects that it would have deleted. ID may be empty.
+// refusedPrune returns the application's newest deployment, which must have failed because of
+// the prune limit, and the objects that it would have deleted. id, if not "", must be the ID
+// of that deployment.
 func (s *controlService) refusedPrune(ctx context.Context, app deploy.Application, id string) (deploy.Deployment, []deploy.ObjectRef, error) {
 	none := deploy.Deployment{}
 	switch last := app.LastTriggered; {

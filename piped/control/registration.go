@@ -70,8 +70,8 @@ func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddAppl
 	return &apiservice.AddApplicationResponse{ApplicationId: app.ID}, nil
 }
 
-// idFor returns the ID of a new application: wanted, if it is valid, or without it the
-// ID that the agent gives to an application at that path.
+// idFor returns the ID of a new application: wanted, if that is set and valid, otherwise the
+// ID that the agent derives from the path.
 func (s *apiService) idFor(ctx context.Context, git deploy.GitPath, wanted string) (string, error) {
 	if wanted != "" {
 		return wanted, checkKeptID(wanted)
@@ -80,7 +80,8 @@ func (s *apiService) idFor(ctx context.Context, git deploy.GitPath, wanted strin
 	return places.ID(git), err
 }
 
-// checkKeptID rejects an ID that is no valid Kubernetes label value or Git reference name.
+// checkKeptID returns an error for an ID that is not a valid Kubernetes label value or Git
+// reference name.
 func checkKeptID(id string) error {
 	if regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`).MatchString(id) {
 		return nil
@@ -88,7 +89,8 @@ func checkKeptID(id string) error {
 	return deploy.Errorf(deploy.Invalid, "%q cannot be an application ID: use up to 63 letters, digits, dashes and underscores, beginning and ending with a letter or digit", id)
 }
 
-// place completes a Git path with the configuration of its repository.
+// place validates a Git path and completes it with the configured remote and branch of its
+// repository.
 func (s *apiService) place(p *modelv1.ApplicationGitPath) (deploy.GitPath, error) {
 	var out deploy.GitPath
 	repositories := s.agent.Describe().Repositories
@@ -165,8 +167,8 @@ func checkSamePath(app deploy.Application, to deploy.GitPath) error {
 		app.ID, app.Git.ConfigPath(), app.Git.RepoID, to.ConfigPath(), to.RepoID)
 }
 
-// RenameApplicationConfigFile succeeds if all applications have the file name already, else
-// the error says what to do.
+// RenameApplicationConfigFile succeeds if all applications have that file name already.
+// Otherwise it returns an error that explains how to rename the file in Git.
 func (s *apiService) RenameApplicationConfigFile(ctx context.Context, req *apiservice.RenameApplicationConfigFileRequest) (*apiservice.RenameApplicationConfigFileResponse, error) {
 	for _, id := range req.ApplicationIds {
 		app, err := s.registered(ctx, id)

@@ -21,8 +21,8 @@ type removals interface {
 	RemoveApplication(ctx context.Context, c deploy.Command) (deploy.Command, error)
 }
 
-// DeleteApplication unregisters an application, optionally with the objects that were
-// applied for it; then the command completes when they are gone.
+// DeleteApplication unregisters an application. It optionally deletes the applied objects; the
+// command then completes when they are gone.
 func (s *controlService) DeleteApplication(ctx context.Context, req *controlv1.DeleteApplicationRequest) (*controlv1.DeleteApplicationResponse, error) {
 	app, err := s.store.Application(ctx, req.ApplicationId)
 	switch {

@@ -35,8 +35,8 @@ func reference(id, name string, git deploy.GitPath) *controlv1.ResolvedReference
 	return &controlv1.ResolvedReference{Id: text(id), ApplicationName: text(name), Path: text(path.Join(git.RepoID, git.Dir))}
 }
 
-// resolveApplications returns the application with the ID; else those with the name; else
-// those at the path; else those with the ID prefix.
+// resolveApplications returns the application with the ID. If there is none, it returns those
+// with the name, else those at the path, else those with the ID prefix.
 func (s *controlService) resolveApplications(ctx context.Context, name string) ([]deploy.Application, error) {
 	app, err := s.store.Application(ctx, name)
 	if err == nil {

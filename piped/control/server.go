@@ -21,8 +21,8 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// Size limits. An unmodified pipectl rejects responses of 4 MiB or more; the difference
-// leaves room for what is added after rows are counted.
+// Size limits. An unmodified pipectl rejects responses of 4 MiB or more. The difference to
+// maxResponse leaves room for the parts of a response that are not measured.
 const (
 	maxRequest  = 4 << 20
 	maxResponse = 7 << 19 // 3.5 MiB
@@ -85,7 +85,7 @@ type Server struct {
 	identity certificate.Holder // only with TLS
 }
 
-// New binds the address, so that a used port, an unreadable certificate or an unwritable
+// New binds the address, so that a port in use, an unreadable certificate or an unwritable
 // audit file is reported at once. Plaintext beyond loopback requires cfg.Insecure. A caller
 // that does not call Run must call Close.
 func New(cfg Config) (*Server, error) {
@@ -131,7 +131,7 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 // Secure reports whether the server speaks TLS.
 func (s *Server) Secure() bool { return s.secure }
 
-// Close releases the address of a server that was not run; after Run it has no effect.
+// Close releases the address of a server that was not run. After Run it has no effect.
 func (s *Server) Close() error {
 	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -150,7 +150,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.guard.keys.follow()
 	streaming.Go(func() { s.guard.keys.run(run) })
 	feed, drift := s.hub.watch(), s.drifts.watch()
-	streaming.Go(func() { s.hub.run(run, feed) }) // its end cancels all streams, before the grace period starts
+	streaming.Go(func() { s.hub.run(run, feed) }) // its end cancels all streams before the grace period starts
 	streaming.Go(func() { s.drifts.run(run, drift) })
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(s.listener) }()

@@ -7,15 +7,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// reads shares the results of concurrent reads with the same key, since many clients follow
-// the same log or request the same list. A caller never gets a result that was read before
-// it called. Results are shared and must not be changed. The zero value is ready to use.
+// reads shares the results of concurrent reads with the same key, because many clients follow
+// the same log or request the same list. A caller never gets a result that was read before its
+// call. Results are shared and must not be changed. The zero value is ready to use.
 type reads[V any] struct {
 	mu    sync.Mutex
 	lanes map[string]*lane[V]
 }
 
-// lane holds the reads of one key: one runs, the next one collects callers.
+// lane holds the reads of one key: while one runs, further callers join the next one.
 type lane[V any] struct {
 	callers int
 	turn    chan struct{} // holds a token while a read runs
@@ -29,9 +29,9 @@ type read[V any] struct {
 	err   error
 }
 
-// do returns the result of get, called by this or another caller after do was called. It
-// returns the error of ctx if that ends first; the read of a caller that gives up is
-// repeated by another.
+// do returns the result of get, which this or another caller calls after do was called. It
+// returns the error of ctx if that ends first. If the caller that runs get gives up, another
+// caller repeats it.
 func (r *reads[V]) do(ctx context.Context, key string, get func(context.Context) (V, error)) (V, error) {
 	l, own := r.join(key)
 	defer r.leave(key, l)
@@ -44,7 +44,7 @@ func (r *reads[V]) do(ctx context.Context, key string, get func(context.Context)
 	}
 	defer func() { <-l.turn }()
 	select {
-	case <-own.done: // by the previous caller
+	case <-own.done: // read by the previous caller
 		return own.value, own.err
 	default:
 	}
@@ -67,6 +67,7 @@ func (r *reads[V]) answer(ctx context.Context, req proto.Message, get func(conte
 	return r.do(ctx, string(key), get)
 }
 
+// join adds a caller to the next read of a key.
 func (r *reads[V]) join(key string) (*lane[V], *read[V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

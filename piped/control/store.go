@@ -44,10 +44,10 @@ type Store interface {
 	LastLogIndex(ctx context.Context, deploymentID, stageID string) (int64, error)
 	// Places returns the paths of a repository's applications.
 	Places(ctx context.Context, repoID string) (deploy.Places, error)
-	// Watch returns a feed of what is committed from now on.
+	// Watch returns a feed of the changes committed from now on.
 	Watch(topics ...deploy.Topic) *store.Watch
-	// Chain returns a deployment chain with the states of its nodes; Candidates the
-	// configurations in Git that are no applications, by repository and path.
+	// Chain returns a deployment chain with the states of its nodes. Candidates returns the
+	// configurations in Git that are not applications, by repository and path.
 	Chain(ctx context.Context, id string) (deploy.Chain, error)
 	Candidates(ctx context.Context) ([]deploy.Candidate, error)
 	// Command returns a command; CreateCommand stores a new open one and announces it.

@@ -6,10 +6,10 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// maxItems limits the number of values of a list's condition.
+// maxItems limits the number of values of a list condition.
 const maxItems = 1000
 
-// validate validates the request itself. Rules that PipeCD has, and the form of all
+// validate validates the content of a request. Rules that PipeCD also has, and the form of all
 // messages, are PipeCD's.
 func validate(req any) error {
 	switch r := req.(type) {

@@ -65,8 +65,8 @@ func (s *apiService) lastFailure(ctx context.Context, appID string) (*modelv1.Ap
 	return s.applicationDeployment(ctx, failed[i])
 }
 
-// applicationDeployment summarizes d. What the running stage waits for is the last line of
-// its log.
+// applicationDeployment summarizes d. The reason why the running stage waits is the last line
+// of its log.
 func (s *apiService) applicationDeployment(ctx context.Context, d deploy.Deployment) (*modelv1.ApplicationDeployment, error) {
 	m := applicationDeployment(d)
 	if m.Wait.GetStageId() == "" || m.Wait.Approval {

@@ -13,7 +13,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// maxCompleted limits the ended deployments that a watch starts with.
+// maxCompleted limits the number of ended deployments at the start of a watch.
 const maxCompleted = 1000
 
 // deploymentFilter selects deployments; empty conditions match all.
@@ -68,8 +68,8 @@ func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest
 	})
 }
 
-// present returns the deployments that a watch starts with: the named ones; or those that
-// have not ended, then the ended ones, newest first.
+// present returns the deployments at the start of a watch: the named ones; or those that have
+// not ended, then ended ones, newest first, at most completed.
 func (s *controlService) present(ctx context.Context, f *deploymentFilter, completed int) ([]deploy.Deployment, error) {
 	if len(f.ids) > 0 {
 		list, err := s.store.DeploymentsByID(ctx, f.ids)

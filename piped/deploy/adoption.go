@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Adoption lists live objects that already exist under the names of an application's
-// objects but do not belong to the application. Applying the application makes them its
-// own. With adopt: review in the agent configuration, a user decides about the list
-// before the first deployment.
+// Adoption lists live objects that have the names of an application's objects but do not
+// belong to the application. Applying the application makes them its own. With adopt: review
+// in the agent configuration, a user decides about the list before the first deployment.
 type Adoption struct {
 	ApplicationID string          `json:"-"`
 	Objects       []AdoptedObject `json:"objects"`
@@ -19,7 +18,7 @@ type Adoption struct {
 	Token string `json:"-"`
 	// Accepted reports that a user permitted the adoption of these objects.
 	Accepted bool `json:"-"`
-	// Since is when the decision was first awaited.
+	// Since is when the decision was first required.
 	Since time.Time `json:"-"`
 }
 

@@ -9,8 +9,8 @@ type AgentState struct {
 	BuildCommit string // "" when unknown
 	GoVersion   string
 	StartedAt   time.Time
-	// ConfigLoadedAt is when the agent read the active configuration. ConfigError is
-	// why it rejected a newer file, "" when it did not.
+	// ConfigLoadedAt is when the agent read the active configuration. ConfigError is the
+	// reason why it rejected a newer file, "" if it did not.
 	ConfigLoadedAt time.Time
 	ConfigError    string
 	Disabled       bool // disabled through the API: nothing is triggered
@@ -31,11 +31,11 @@ type AgentState struct {
 type ScriptsState struct {
 	Isolation string // as in the configuration, such as "landlock"
 	EndedBy   string // what ends all processes of a script, such as "cgroup"
-	Holds     string // guarantees of the isolation, as text for users
+	Holds     string // guarantees of the isolation, for users
 	Error     string // why script stages fail; "" when they run
 }
 
-// QueueState describes the work of one kind.
+// QueueState describes a work queue.
 type QueueState struct {
 	Name          string
 	Waiting       int
@@ -44,8 +44,8 @@ type QueueState struct {
 	OldestWaiting time.Time // when the oldest waiting item was enqueued; zero when none waits
 }
 
-// RepositoryState describes a watched repository. A time is zero until its event
-// happens after the agent's start.
+// RepositoryState describes a watched repository. Each time is zero until its event has
+// happened since the agent's start.
 type RepositoryState struct {
 	ID           string
 	Remote       string // without credentials
@@ -70,8 +70,8 @@ type ClusterState struct {
 	WatchProblems  []WatchProblem // by kind
 }
 
-// WatchProblem says why objects of a kind cannot be watched. Drift of the kind is
-// unknown.
+// WatchProblem is the reason why objects of a kind cannot be watched. The drift of these
+// objects is unknown.
 type WatchProblem struct {
 	Kind  string // with its group: Deployment.apps
 	Error string

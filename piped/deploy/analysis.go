@@ -23,20 +23,20 @@ type AnalysisSample struct {
 	// Name is the display name.
 	Check string
 	Name  string
-	// Position numbers the evaluations of a check: how many intervals had passed.
+	// Position is the number of intervals before the evaluation.
 	Position int64
 	At       time.Time
 	Verdict  AnalysisVerdict
-	Counted  bool      // as a failure
-	Values   []float64 // what was measured; finite
-	Compared []float64 // what it was compared with; finite
-	Text     string    // what was measured and expected, for users
+	Counted  bool      // the evaluation counts as a failure
+	Values   []float64 // the measured values; finite
+	Compared []float64 // the values that they were compared with; finite
+	Text     string    // measured and expected values, for users
 }
 
 // AnalysisPassed records when the last successful analysis of an application began.
 type AnalysisPassed struct {
 	ApplicationID string
-	Analysis      string // which analysis, such as the stage ID
+	Analysis      string // identifies the analysis, such as the stage ID
 	DeploymentID  string
 	StartedAt     time.Time
 }

@@ -18,7 +18,7 @@ type APIKey struct {
 	Subject   string // recorded as the commander of each request
 	Role      Role
 	Hash      []byte // SHA-256 of "<id>.<secret>"; the secret has 165 bits of entropy
-	Creator   string // the subject that created it; "" when the agent did
+	Creator   string // the subject that created it; "" if the agent did
 	Disabled  bool   // permanent
 	CreatedAt time.Time
 	UpdatedAt time.Time // when it was created or disabled

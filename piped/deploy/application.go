@@ -21,7 +21,7 @@ type GitPath struct {
 // ConfigPath returns the configuration file's path from the repository's root.
 func (p GitPath) ConfigPath() string { return path.Join(p.Dir, p.ConfigFile) }
 
-// In returns p with another directory and configuration file, each unless it is "".
+// In returns p with dir and file as directory and configuration file; "" keeps the value of p.
 func (p GitPath) In(dir, file string) GitPath {
 	p.Dir, p.ConfigFile = cmp.Or(dir, p.Dir), cmp.Or(file, p.ConfigFile)
 	return p
@@ -110,7 +110,7 @@ type Application struct {
 	// Dir and ConfigFile are set.
 	Former []GitPath
 
-	// Registration says how the application was registered.
+	// Registration describes how the application was registered.
 	Registration Registration
 
 	// EvaluatedCommit is the last commit that the trigger compared with its
@@ -129,8 +129,8 @@ type Application struct {
 	Notice   string
 	NoticeAt time.Time
 
-	// Deploying is derived: it reports an active deployment, ActiveID, which was
-	// created at ActiveSince.
+	// Deploying reports an active deployment. ActiveID is its ID, ActiveSince the time of its
+	// creation. The three are derived.
 	Deploying   bool
 	ActiveID    string
 	ActiveSince time.Time
@@ -154,7 +154,7 @@ func (a Application) ShownSync() SyncState {
 	}
 }
 
-// withHold returns the stored sync state with the hold in front of its reason.
+// withHold returns the stored sync state with the hold prepended to its reason.
 func (a Application) withHold() SyncState {
 	s := a.Sync
 	if a.Hold == nil || s.Status == SyncInvalidConfig {
@@ -179,19 +179,19 @@ func (a Application) SameSpec(b Application) bool {
 		a.Description == b.Description && maps.Equal(a.Labels, b.Labels)
 }
 
-// Registration says how an application was registered. The zero value means that the
+// Registration describes how an application was registered. The zero value means that the
 // agent's configuration selected it in Git.
 type Registration struct {
 	By string    `json:"by,omitempty"` // subject of the API key that added it; "" for none
 	At time.Time `json:"at"`
-	// Provider is the platform provider to use while the configuration names none.
+	// Provider is the platform provider that is used while the configuration sets none.
 	Provider string `json:"provider,omitempty"`
 	// Name is the application's name while the configuration has none.
 	Name string `json:"name,omitempty"`
 }
 
-// NameOf returns an application's name: the configured one, else the registered one,
-// else the directory's, or the repository's at the root.
+// NameOf returns an application's name: the configured one, else the registered one, else the
+// directory's, or the repository ID for the root directory.
 func NameOf(name string, r Registration, p GitPath) string {
 	return cmp.Or(name, r.Name, path.Base(path.Join(p.RepoID, p.Dir)))
 }

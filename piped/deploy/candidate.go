@@ -1,6 +1,6 @@
 package deploy
 
-// CandidateState says why a configuration found in Git is not an application of this
+// CandidateState is the reason why a configuration found in Git is not an application of this
 // agent.
 type CandidateState string
 
@@ -21,5 +21,5 @@ type Candidate struct {
 	Kind   string // of the configuration file, such as KubernetesApp or TerraformApp
 	Labels map[string]string
 	State  CandidateState
-	Reason string // why, and how to have it deployed
+	Reason string // explanation for users, and how to have it deployed
 }

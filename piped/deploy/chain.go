@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Chain is a deployment chain. Its first deployment is the only one of block 0; each
-// later block waits for the success of the block before it. Blocks and nodes are fixed
-// with the first deployment. Node states are read from the deployments and commands.
+// Chain is a deployment chain. Its first deployment is the only one of block 0; each later
+// block waits for the success of the block before it. Blocks and nodes are fixed when the
+// first deployment is created. Node states are read from the deployments and commands.
 type Chain struct {
 	ID        string
 	Blocks    []ChainBlock
@@ -36,8 +36,9 @@ type ChainNode struct {
 	CompletedAt time.Time
 }
 
-// Status returns the state of a block: Pending before any of its deployments starts,
-// Running, or the final status. One failed or cancelled node decides it at once.
+// Status returns the state of a block: Pending before any of its deployments starts, then
+// Running, then the final status. A failed or cancelled node makes the whole block failed or
+// cancelled at once.
 func (b ChainBlock) Status() Status {
 	counts := map[Status]int{}
 	for _, n := range b.Nodes {
@@ -56,8 +57,8 @@ func (b ChainBlock) Status() Status {
 	return Pending
 }
 
-// Status returns the state of the chain: that of the first block that has not
-// succeeded, Running once an earlier block has.
+// Status returns the state of the chain: the state of the first block that has not succeeded,
+// but Running instead of Pending once an earlier block has succeeded.
 func (c Chain) Status() Status {
 	for i, b := range c.Blocks {
 		switch s := b.Status(); {
@@ -74,8 +75,8 @@ func (c Chain) Status() Status {
 // ChainTurn is the next action of a waiting deployment of a chain.
 type ChainTurn int
 
-// The actions: wait for the blocks before, proceed, or be cancelled because an earlier
-// block did not succeed.
+// The actions: wait for the earlier blocks, proceed, or be cancelled because an earlier block
+// did not succeed.
 const (
 	ChainWait ChainTurn = iota
 	ChainGo

@@ -13,9 +13,9 @@ const (
 	TopicEvent       Topic = "event"
 	TopicAPIKey      Topic = "api_key"          // one was disabled
 	TopicRegistered  Topic = "registered_event" // one was registered or handled
-	// TopicRegistration reports an API change to the list of applications, to whether
-	// they or the agent are enabled, or to a platform provider. ID is the
-	// application's, "" for all of them.
+	// TopicRegistration reports an API change to the list of applications, to a platform
+	// provider, or to whether applications or the agent are enabled. ID is the application's,
+	// "" for all applications.
 	TopicRegistration Topic = "registration"
 	TopicDrift        Topic = "drift" // an application's drift report was written; ID is the application's
 	// TopicEvaluated reports new evaluated commits of applications. ID is the commit.

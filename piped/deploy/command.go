@@ -56,21 +56,20 @@ const (
 	MetaTriggeredDeployment = "TriggeredDeploymentID"
 	// MetaRollbackTo holds the ID of the deployment whose commit a sync restores.
 	MetaRollbackTo = "RollbackToDeploymentID"
-	// MetaReason says why a command failed.
+	// MetaReason holds the reason why a command failed.
 	MetaReason = "Reason"
 
-	// Progress of a CommandDeleteApplication: MetaApplied counts the objects in the
-	// inventory at the start, MetaDeleted those deleted so far. MetaLeft lists the
-	// objects that remain, with reasons. MetaWaiting says what an open command waits
-	// for.
+	// Progress of a CommandDeleteApplication: MetaApplied is the number of objects in the
+	// inventory at the start, MetaDeleted that of the objects deleted so far. MetaLeft lists
+	// the remaining objects with reasons. MetaWaiting is the reason why the command is still
+	// open.
 	MetaApplied = "AppliedObjects"
 	MetaDeleted = "DeletedObjects"
 	MetaLeft    = "LeftObjects"
 	MetaWaiting = "Waiting"
 )
 
-// Command is a request of a user or a program, stored until it is answered exactly
-// once.
+// Command is a request of a user or a program. It is stored and completed exactly once.
 type Command struct {
 	ID            string
 	Type          CommandType
@@ -85,23 +84,23 @@ type Command struct {
 	// OverrideWindows runs the deployment even if a sync window denies it.
 	OverrideWindows bool
 
-	// WaitForRunning of a rollback leaves the application's pending and running
-	// deployments alone instead of cancelling them.
+	// WaitForRunning, of a rollback, does not cancel the application's pending and running
+	// deployments.
 	WaitForRunning bool
 
-	// PermitPrune of a CommandRetry lists objects that the repeated deployment may
-	// delete beyond the prune limit.
+	// PermitPrune, of a CommandRetry, lists objects that the repeated deployment may delete
+	// beyond the prune limit.
 	PermitPrune []ObjectRef
 
 	// ChainID and ChainBlock locate the deployment requested by a CommandChainSync.
 	ChainID    string
 	ChainBlock int
 
-	// Cascade of a CommandDeleteApplication also deletes the applied objects.
+	// Cascade, of a CommandDeleteApplication, also deletes the applied objects.
 	Cascade bool
 
-	// Accept and Token of a CommandDecideAdoption: whether the Adoption with that token
-	// is permitted.
+	// Accept and Token, of a CommandDecideAdoption, permit or reject the Adoption with that
+	// token.
 	Accept bool
 	Token  string
 

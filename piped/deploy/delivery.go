@@ -5,8 +5,8 @@ import "time"
 // Delivery is one event to send to one receiver of notifications.
 type Delivery struct {
 	Receiver string
-	// Order groups deliveries that must be sent in the order of their event numbers; ""
-	// needs no order.
+	// Order groups deliveries that must be sent in the order of their event numbers; "" means
+	// no order.
 	Order string
 	Event Event
 

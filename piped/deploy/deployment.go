@@ -94,7 +94,7 @@ type Deployment struct {
 	ID              string
 	ApplicationID   string
 	ApplicationName string
-	Kind            string // of the application; "" of one that was made before there were several
+	Kind            string // of the application; "" in older rows means KUBERNETES
 	Git             GitPath
 	Provider        string
 	Labels          map[string]string
@@ -108,8 +108,8 @@ type Deployment struct {
 	Stages       []Stage
 	Metadata     map[string]string
 
-	// RunningCommit, RunningDir and RunningConfigFile locate the application's last
-	// success at planning time: the target of a rollback. Empty on a first deployment.
+	// RunningCommit, RunningDir and RunningConfigFile locate the application's last success at
+	// planning time, the target of a rollback. They are empty for a first deployment.
 	RunningCommit       string
 	RunningDir          string
 	RunningConfigFile   string
@@ -127,8 +127,8 @@ type Deployment struct {
 	// NoAutoRollback disables the rollback unless a cancel request forces it.
 	NoAutoRollback bool
 
-	// Outcome and OutcomeReason are the final status after the rollback. They are
-	// stored when the rollback starts and survive a restart.
+	// Outcome and OutcomeReason are the final status after the rollback and its reason. They
+	// are stored when the rollback starts and survive a restart.
 	Outcome       Status
 	OutcomeReason string
 
@@ -211,8 +211,7 @@ type Stage struct {
 	StatusReason string
 	Metadata     map[string]string
 
-	// Deadline is absolute. It is set when the stage starts; a restart does not move
-	// it.
+	// Deadline is an absolute time, set when the stage starts. A restart does not change it.
 	Deadline    time.Time
 	StartedAt   time.Time
 	CompletedAt time.Time
@@ -239,17 +238,17 @@ const StageAnalysis = "ANALYSIS"
 // IDs of the rollback stages that the planner adds. Configurations cannot use them.
 const (
 	RollbackID           = "Rollback"
-	ScriptRollbackID     = "ScriptRunRollback"  // with - and the ID of the stage whose script it undoes
-	CustomSyncRollbackID = "CustomSyncRollback" // with - and the ID of the stage of the last success that it repeats
+	ScriptRollbackID     = "ScriptRunRollback"  // followed by - and the ID of the stage whose script it undoes
+	CustomSyncRollbackID = "CustomSyncRollback" // followed by - and the ID of the stage of the last success that it repeats
 )
 
-// Keys of Stage.Metadata that tell a SCRIPT_RUN_ROLLBACK or CUSTOM_SYNC_ROLLBACK stage
+// Keys of Stage.Metadata that define, for a SCRIPT_RUN_ROLLBACK or CUSTOM_SYNC_ROLLBACK stage,
 // what to undo and how. All names but the last are PipeCD's.
 const (
 	MetaBaseStage     = "baseStageID"   // the ID of the forward stage that it undoes
 	MetaOnRollback    = "onRollback"    // the script
 	MetaScriptEnv     = "env"           // the script's variables, a JSON object
-	MetaOnInterrupted = "onInterrupted" // what happens to the script when it is interrupted
+	MetaOnInterrupted = "onInterrupted" // how to handle an interruption of the script
 )
 
 // Metadata keys that name users: the approvers of a WAIT_APPROVAL stage, as in PipeCD,
@@ -263,9 +262,8 @@ const (
 // rejected as too large: a JSON array of ObjectRef.
 const MetaPruneRefused = "pruneRefused"
 
-// Keys of Stage.Metadata with progress that the resumed stage and later stages need:
-// objects about to be created, restarted workloads, results of hooks, and the traffic
-// split.
+// Keys of Stage.Metadata for progress that the resumed stage and later stages need: objects
+// about to be created, restarted workloads, results of hooks, and the traffic split.
 const (
 	MetaCreating      = "creating"
 	MetaConfigChanges = "configChanges"
@@ -277,8 +275,8 @@ const (
 // environment. It is absent unless the application's configuration sets one.
 const MetaEnvironmentURL = "environmentURL"
 
-// ShownMetadata returns the metadata to display. It leaves out keys that name objects,
-// since a name can contain a decrypted secret.
+// ShownMetadata returns the metadata to display. It omits keys that contain names of objects,
+// because a name can contain a decrypted secret.
 func (s Stage) ShownMetadata() map[string]string {
 	shown := maps.Clone(s.Metadata)
 	for _, key := range []string{MetaCreating, MetaConfigChanges, MetaHooks, MetaTraffic, MetaPruneRefused} {
@@ -301,8 +299,8 @@ type Transition struct {
 	At           time.Time
 }
 
-// SwapMetadata sets a key of the stage's metadata if its value is still was, "" for a
-// missing key. Otherwise the error is of kind Conflict.
+// SwapMetadata sets a key of the stage's metadata if its current value is was, "" for a
+// missing key. Otherwise it returns an error of kind Conflict.
 func (s *Stage) SwapMetadata(key, was, value string, now time.Time) error {
 	if s.Metadata[key] != was {
 		return Errorf(Conflict, "stage %s: another run of the stage changed %s concurrently; this run stops", s.ID, key)

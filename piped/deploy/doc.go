@@ -10,9 +10,8 @@
 //	Running    RUNNING, ROLLING_BACK           scheduler
 //	Completed  SUCCESS, FAILURE, CANCELLED     none: terminal
 //
-// Every state change is a pure function (Deployment.Plan, .Start, .FinishStage, ...).
-// Package store applies it in one database transaction and rejects what CheckTransition
-// rejects.
+// Every state change is a pure function (Deployment.Plan, .Start, .FinishStage, ...). Package
+// store applies it in one database transaction and enforces CheckTransition.
 //
 // The package imports no other package of this module, performs no I/O, starts no
 // goroutine and never reads the clock: times are arguments.

@@ -2,7 +2,7 @@ package deploy
 
 import "time"
 
-// DriftKind says how an object differs from Git.
+// DriftKind is the way in which an object differs from Git.
 type DriftKind string
 
 // The ways in which an object differs from Git.
@@ -12,14 +12,14 @@ const (
 	DriftExtra   DriftKind = "EXTRA"   // owned by the application in the cluster, but no longer in Git
 )
 
-// DriftEnd says how a period of drift ended; "" while it lasts.
+// DriftEnd is the reason why a period of drift ended; "" while it lasts.
 type DriftEnd string
 
 // The ends of a period of drift.
 const (
 	DriftDeployed  DriftEnd = "DEPLOYED"  // a deployment brought the cluster back to Git
 	DriftReverted  DriftEnd = "REVERTED"  // a user changed the cluster back
-	DriftAccepted  DriftEnd = "ACCEPTED"  // Git or the ignore rules now allow what is live
+	DriftAccepted  DriftEnd = "ACCEPTED"  // Git or the ignore rules now permit the live state
 	DriftAbandoned DriftEnd = "ABANDONED" // the application was disabled or deleted
 )
 
@@ -57,12 +57,12 @@ func (r DriftReport) Undone() []ObjectDrift {
 	return out
 }
 
-// ObjectDrift says how one object differs from Git.
+// ObjectDrift describes how one object differs from Git.
 type ObjectDrift struct {
 	Object  ObjectRef    `json:"object"`
-	Cluster string       `json:"cluster,omitempty"` // platform provider where it lives
+	Cluster string       `json:"cluster,omitempty"` // platform provider of the object's cluster
 	Kind    DriftKind    `json:"kind"`
-	Fields  []FieldDrift `json:"fields,omitempty"` // of one that is CHANGED
+	Fields  []FieldDrift `json:"fields,omitempty"` // of an object that is CHANGED
 	// Note is an additional explanation for users, such as that the API server refuses
 	// to restore the object.
 	Note    string    `json:"note,omitempty"`

@@ -16,12 +16,12 @@ const (
 	// Invalid means the user must change an input: a configuration, a
 	// manifest, a request.
 	Invalid
-	// NotFound means the named thing does not exist.
+	// NotFound means that the named object does not exist.
 	NotFound
-	// Exists means the named thing exists already.
+	// Exists means that the named object exists already.
 	Exists
-	// Conflict means the thing changed since it was read. The caller reads again and
-	// decides again.
+	// Conflict means that the object changed since it was read. The caller must read it again
+	// and decide again.
 	Conflict
 	// Illegal means the state machine forbids the transition. Nothing was written.
 	Illegal

@@ -87,8 +87,8 @@ type Event struct {
 // approval.
 var approvalEvents = map[StageStatus]EventType{StageRunning: EventWaitApproval, StageSuccess: EventApproved}
 
-// EventsFor returns the events of transition t of d. Their keys are unique because a
-// status is entered at most once.
+// EventsFor returns the events of transition t of d. Their keys are unique because a status is
+// entered at most once.
 func EventsFor(d *Deployment, t Transition) []Event {
 	var out []Event
 	add := func(kind EventType, key string) { out = append(out, newEvent(d, t, kind, key)) }

@@ -2,8 +2,8 @@ package deploy
 
 import "time"
 
-// Delivers reports whether the trigger delivers a change: a new commit in Git, as
-// opposed to a manual sync, a retry, or taking over a running application.
+// Delivers reports whether the trigger delivers a change: a new commit in Git, as opposed to a
+// manual sync, a retry, or taking over a running application.
 func (t Trigger) Delivers() bool { return t.Kind == OnCommit && !t.TakeOver }
 
 // FiguresQuery selects the deployments for delivery figures. All conditions must match;
@@ -14,14 +14,13 @@ type FiguresQuery struct {
 	From, To       time.Time         // of the completion: From is inclusive, To exclusive
 }
 
-// DeploymentOutcome holds the input of delivery figures from a completed deployment.
+// DeploymentOutcome is the input of delivery figures from one completed deployment.
 type DeploymentOutcome struct {
 	ApplicationID   string
 	ApplicationName string // current name
 	Status          Status // Success, Failure or Cancelled
 	CompletedAt     time.Time
-	// CommittedAt is the committer's time of the commit; zero unless its trigger
-	// Delivers.
+	// CommittedAt is the committer time of the commit; zero unless Trigger.Delivers.
 	CommittedAt time.Time
 	// RestoredAt of a Failure is the end of the application's next success, even if
 	// that is after the range; zero without one.
@@ -48,5 +47,5 @@ type DeliveryFigures struct {
 type DeliveryReport struct {
 	From, To     time.Time
 	Total        DeliveryFigures   // of all deployments
-	Applications []DeliveryFigures // with a deployment that ended in the range, by name, then by ID
+	Applications []DeliveryFigures // with a deployment that ended in the range, by name and ID
 }

@@ -28,7 +28,7 @@ type Hold struct {
 	Previous *Hold `json:"previous,omitempty"`
 }
 
-// Base returns the commit after which changes end the hold, given the application's
+// Base returns the commit after which changes end the hold. evaluated is the application's
 // evaluated commit.
 func (h *Hold) Base(evaluated string) string {
 	if h != nil && evaluated == h.Evaluated {
@@ -37,8 +37,8 @@ func (h *Hold) Base(evaluated string) string {
 	return evaluated
 }
 
-// AfterEnd returns the hold in force after deployment id ends in status. It returns h
-// itself if nothing changes.
+// AfterEnd returns the hold that is in force after deployment id has ended with status. It
+// returns h itself if nothing changes.
 func (h *Hold) AfterEnd(id string, status Status) *Hold {
 	switch {
 	case h == nil:
@@ -74,8 +74,8 @@ func (a Application) HeldAt() string {
 	return a.Hold.Commit.Hash
 }
 
-// Desired returns the hash of the commit that should run: the hold's, else the
-// evaluated one.
+// Desired returns the hash of the commit that should run: the commit of the hold, else the
+// evaluated commit.
 func (a Application) Desired() string {
 	if a.Hold != nil {
 		return a.Hold.Commit.Hash

@@ -35,8 +35,8 @@ type LiveState struct {
 type LiveObject struct {
 	Cluster string
 	Object  ObjectRef
-	UID     string // "" of a missing object
-	Variant string // primary, canary or baseline; "" of children
+	UID     string // "" for a missing object
+	Variant string // primary, canary or baseline; "" for children
 
 	Health    Health
 	Reason    string // why it is not Healthy, for users
@@ -49,8 +49,8 @@ type LiveObject struct {
 	// Declared reports that the running or deploying commit contains the object.
 	Declared bool
 
-	// Children are the objects that it created, by kind and name. LeftOut counts those
-	// beyond the limit; unhealthy children are listed first.
+	// Children are the objects that it created, by kind and name; unhealthy children come
+	// first. LeftOut is the number of children beyond the limit.
 	Children []LiveObject
 	LeftOut  int
 }

@@ -21,8 +21,8 @@ type Plan struct {
 	EnvironmentURL      string
 }
 
-// move changes the status and stores the reason and time. If CheckTransition forbids the
-// transition, it returns an error of kind Illegal and leaves d as it is.
+// move changes the status and sets the reason and the time. If CheckTransition forbids the
+// transition, it returns an error of kind Illegal and does not change d.
 func (d *Deployment) move(to Status, reason string, now time.Time) error {
 	if d.Status == to {
 		return &Error{Kind: Illegal, Op: fmt.Sprintf("move deployment %s to %s", d.ID, to), Err: fmt.Errorf("it already has that status")}
@@ -59,7 +59,7 @@ func (d *Deployment) Plan(p Plan, now time.Time) error {
 	return nil
 }
 
-// Start moves d from PLANNED to RUNNING and starts its deadline.
+// Start moves d from PLANNED to RUNNING and sets its deadline.
 func (d *Deployment) Start(now time.Time) error {
 	if err := d.move(Running, "The deployment is running", now); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (d *Deployment) Start(now time.Time) error {
 	return nil
 }
 
-// StartStage moves a stage to RUNNING and starts its deadline. A stage already
-// running (after a restart) is left as it is, deadline included.
+// StartStage moves a stage to RUNNING and sets its deadline. It does not change a stage that
+// is already running (after a restart).
 func (d *Deployment) StartStage(id string, now time.Time) error {
 	s, err := d.stageForMove(id, StageRunning)
 	if err != nil || s.Status == StageRunning {
@@ -81,7 +81,7 @@ func (d *Deployment) StartStage(id string, now time.Time) error {
 	return nil
 }
 
-// FinishStage moves a stage to a terminal status, once.
+// FinishStage moves a stage to a terminal status. Illegal if it has one already.
 func (d *Deployment) FinishStage(id string, to StageStatus, reason string, now time.Time) error {
 	if !to.Completed() {
 		return &Error{Kind: Illegal, Op: fmt.Sprintf("finish stage %s as %s", id, to), Err: errNotInTable}
@@ -95,6 +95,8 @@ func (d *Deployment) FinishStage(id string, to StageStatus, reason string, now t
 	return nil
 }
 
+// stageForMove returns a stage of the running deployment. Illegal if its status must not
+// change to the given one.
 func (d *Deployment) stageForMove(id string, to StageStatus) (*Stage, error) {
 	s := d.Stage(id)
 	if s == nil {
@@ -106,8 +108,8 @@ func (d *Deployment) stageForMove(id string, to StageStatus) (*Stage, error) {
 	return s, CheckStageTransition(s.Status, to)
 }
 
-// BeginRollback moves d from RUNNING to ROLLING_BACK. The final status it leads
-// to (FAILURE or CANCELLED) and its reason are fixed now.
+// BeginRollback moves d from RUNNING to ROLLING_BACK. It sets the final status after the
+// rollback (FAILURE or CANCELLED) and its reason.
 func (d *Deployment) BeginRollback(outcome Status, reason string, now time.Time) error {
 	if outcome != Failure && outcome != Cancelled {
 		return &Error{Kind: Illegal, Op: fmt.Sprintf("roll back to end as %s", outcome), Err: errNotInTable}
@@ -144,9 +146,9 @@ func (d *Deployment) stages(rollback bool) []Stage {
 	return out
 }
 
-// Diff returns the transition log entries from prev to d: the deployment's own entry,
-// then those of its stages. The entry of a terminal status comes last. Prev is nil for
-// a new deployment.
+// Diff returns the transition log entries from prev to d: the deployment's own entry, then
+// those of its stages. An entry with a terminal status of the deployment comes last. prev is
+// nil for a new deployment.
 func (d *Deployment) Diff(prev *Deployment, at time.Time) []Transition {
 	from := Status("")
 	if prev != nil {
@@ -163,6 +165,7 @@ func (d *Deployment) Diff(prev *Deployment, at time.Time) []Transition {
 	return append(own, stages...)
 }
 
+// stageDiff returns the transition log entries of the stages.
 func (d *Deployment) stageDiff(prev *Deployment, at time.Time) []Transition {
 	var out []Transition
 	for _, s := range d.Stages {
@@ -213,6 +216,7 @@ func (d *Deployment) CheckMove(prev *Deployment) error {
 	return nil
 }
 
+// deadline returns the time after timeout, the zero time if there is no timeout.
 func deadline(now time.Time, timeout time.Duration) time.Time {
 	if timeout <= 0 {
 		return time.Time{}

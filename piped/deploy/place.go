@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Place returns p without remote and branch, which may change while the application
-// stays the same.
+// Place returns p without remote and branch, which may change without making it another
+// application.
 func (p GitPath) Place() GitPath {
 	return GitPath{RepoID: p.RepoID, Dir: path.Clean(p.Dir), ConfigFile: p.ConfigFile}
 }
@@ -55,6 +55,7 @@ func (p Places) ID(at GitPath) string {
 	return id
 }
 
+// placeKey returns the text from which the ID of an application at p derives.
 func placeKey(p GitPath) string { return p.RepoID + "\x00" + path.Clean(p.Dir) + "\x00" + p.ConfigFile }
 
 // KeepsID reports whether the application's ID does not derive from its location, such

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// PlanPreviewRequest asks what would be deployed if the head commit were merged into
-// the base branch.
+// PlanPreviewRequest requests a preview of the deployments that a merge of the head commit
+// into the base branch would cause.
 type PlanPreviewRequest struct {
 	RepoID     string        `json:"repoID"`
 	HeadBranch string        `json:"headBranch"`
@@ -25,8 +25,8 @@ type PlanPreview struct {
 	At        time.Time
 }
 
-// PlanPreviewAnswered returns the event for a completed plan preview of a pull request,
-// with a PlanPreviewed as payload. There is one for each command.
+// PlanPreviewAnswered returns the event for a completed plan preview of a pull request, with a
+// PlanPreviewed as payload. There is one event for each command.
 func PlanPreviewAnswered(commandID string, asked PlanPreviewRequest, at time.Time) (Event, error) {
 	payload, err := json.Marshal(PlanPreviewed{CommandID: commandID, Request: asked})
 	return Event{Key: "plan-preview/" + commandID, Type: EventPlanPreviewed, Payload: payload, At: at}, err
@@ -66,8 +66,8 @@ const (
 	PlannedLeave  PlannedAction = "LEAVE"
 )
 
-// PlannedChange is the effect of a deployment on one object, from its rendering. Diff
-// is a unified diff with secrets redacted.
+// PlannedChange is the effect of a deployment on one object, computed by comparing rendered
+// manifests. Diff is a unified diff with secrets redacted.
 type PlannedChange struct {
 	Object ObjectRef
 	Action PlannedAction
@@ -82,6 +82,6 @@ type AffectedApplication struct {
 	Application Application
 	// Removed reports that the change removes the configuration.
 	Removed bool
-	// Problem is why it could not be deployed, nil if it could.
+	// Problem is the reason why it could not be deployed, nil if it could.
 	Problem error
 }

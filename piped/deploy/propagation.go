@@ -13,9 +13,9 @@ const (
 	PropagationRepeat PropagationPhase = "repeat" // notified twice; a last notification follows
 )
 
-// Propagation tracks which ConfigMap and Secret changes the running pods of one
-// workload have seen: one row per workload. It is written before each action, so that
-// restarts neither lose nor repeat a notification.
+// Propagation records which ConfigMap and Secret changes the running pods of one workload have
+// seen. There is one row per workload. It is written before each action, so that restarts
+// neither lose nor repeat a notification.
 type Propagation struct {
 	ApplicationID string
 	Cluster       string

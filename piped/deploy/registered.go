@@ -32,16 +32,16 @@ type RegisteredEvent struct {
 	ID       string
 	Name     string
 	Data     string            // the value to write
-	Labels   map[string]string // rules must match exactly these
+	Labels   map[string]string // a rule must list exactly these
 	Contexts map[string]string // written as trailers of the commit
-	Key      string            // EventKey of name and labels: of events with equal keys only the newest is applied
+	Key      string            // EventKey of name and labels; only the newest event of a key is applied
 	Trigger  TriggerCommit
 
 	Status            EventStatus
-	StatusDescription string // why, for users; of an open event, what it waits for
-	// Handlings record what was done about it so far.
+	StatusDescription string // explanation for users; for an open event, why it is still open
+	// Handlings record the results in the repositories so far.
 	Handlings []EventHandling
-	// Newer is derived: the ID of the newest event of the key, "" of the newest itself.
+	// Newer is derived: the ID of the newest event of the key, "" if this event is the newest.
 	Newer string
 
 	CreatedAt time.Time // unique among the events of a key
@@ -72,7 +72,8 @@ type EventHandling struct {
 	At             time.Time   `json:"at"`
 }
 
-// Handling returns the handling of e in one repository; it is open when there is none.
+// Handling returns the handling of e in one repository; without one, it returns an open
+// handling.
 func (e RegisteredEvent) Handling(repoID string, pullRequest bool) EventHandling {
 	for _, h := range e.Handlings {
 		if h.RepoID == repoID && h.PullRequest == pullRequest {

@@ -62,13 +62,12 @@ const (
 	RolloutKindScaling RolloutKind = "SCALING" // more or fewer pods of the same template
 )
 
-// Rollout is the durable record of one workload's rollout by one stage. There is
-// exactly one per (stage, cluster, workload), and it ends in exactly one terminal
-// phase. An external rollout, which no deployment of this agent began, is one revision
-// of a Deployment.
+// Rollout is the persistent record of one workload's rollout by one stage. There is exactly
+// one per (stage, cluster, workload), and it ends in exactly one terminal phase. An external
+// rollout, which no deployment of this agent started, is one revision of a Deployment.
 //
-// The JSON form is what the store writes next to the columns of the row; it omits those,
-// and the times and values that the store encodes itself.
+// The JSON form is what the store writes in addition to the columns of the row. It omits the
+// values of the columns, and the times and values that the store encodes itself.
 //
 // A scaling is recorded the same way. It belongs to no deployment and has the phases
 // Progressing, Complete, Superseded, Gone and TimedOut.
@@ -119,9 +118,8 @@ type Rollout struct {
 	// value each time causes that.
 	Rewritten bool `json:"rewritten,omitempty"`
 
-	// ProvenBefore reports that an earlier rollout of the template found live
-	// succeeded. If the template does not change, unavailable pods are no reason to
-	// wait.
+	// ProvenBefore reports that an earlier rollout of the current live template succeeded. If
+	// the template does not change, unavailable pods are then no reason to wait.
 	ProvenBefore bool `json:"provenBefore,omitempty"`
 
 	// TemplateBase is TemplateDigest computed without the template's annotations.
@@ -167,10 +165,10 @@ type Rollout struct {
 
 	Version int64 `json:"-"` // counts the writes of the row for compare-and-swap
 
-	// StartedAt is when the API server answered the first apply, before that when the
-	// intent was stored; for an external rollout, when its template was written by the
-	// cluster's clock. CompletedAt is when the API server showed the end, UpdatedAt
-	// when that was stored.
+	// StartedAt is when the API server answered the first apply, and before that when the
+	// intent was stored. For an external rollout it is when its template was written, by the
+	// cluster's clock. CompletedAt is when the API server showed the end, UpdatedAt when that
+	// was stored.
 	StartedAt   time.Time `json:"-"`
 	CreatedAt   time.Time `json:"-"`
 	UpdatedAt   time.Time `json:"-"`
@@ -198,8 +196,8 @@ func RolloutID(deploymentID, stageID, cluster string, workload ObjectRef) string
 	return deploymentID + "/" + stageID + "/" + cluster + "/" + workload.Key()
 }
 
-// ExternalRolloutID returns the ID of the rollout of a workload's revision that no
-// deployment of this agent began.
+// ExternalRolloutID returns the ID of the rollout of a workload's revision that no deployment
+// of this agent started.
 func ExternalRolloutID(cluster, workloadUID string, revision int64) string {
 	return "external/" + cluster + "/" + workloadUID + "/" + strconv.FormatInt(revision, 10)
 }
@@ -210,8 +208,8 @@ func ScalingID(cluster, workloadUID string, generation int64) string {
 	return "scaling/" + cluster + "/" + workloadUID + "/" + strconv.FormatInt(generation, 10)
 }
 
-// External reports whether no deployment of this agent began the rollout. Its end may
-// then have the cluster's time, before it was stored. Scalings are external.
+// External reports whether no deployment of this agent started the rollout. Its end may then
+// be a time of the cluster, before it was stored. Scalings are external.
 func (r Rollout) External() bool { return r.DeploymentID == "" }
 
 // InventoryItem is one object an application applied.
@@ -228,7 +226,7 @@ type InventoryItem struct {
 	// or from a later check that found the object unchanged; "" in older rows.
 	Mark         string
 	ValuesDigest string
-	ConfigHash   string // of a workload: hash of the ConfigMaps and Secrets from the set that its pods use; "" when unknown
+	ConfigHash   string // of a workload: hash of the ConfigMaps and Secrets of the applied set that its pods use; "" when unknown
 	DeploymentID string // the last deployment that wrote the object
 	CreatedBy    string // the deployment that created it, "" if it existed before
 	UpdatedAt    time.Time

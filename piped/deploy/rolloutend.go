@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// RolloutEnd is a completed rollout or scaling as its event carries it. Times are unix
-// milliseconds.
+// RolloutEnd is a completed rollout or scaling in the form of its event. Times are Unix
+// milliseconds. MarkedAt is when the end was stored.
 type RolloutEnd struct {
 	ID              string       `json:"id"`
 	Kind            RolloutKind  `json:"kind"`

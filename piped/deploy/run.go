@@ -18,12 +18,12 @@ type StageRun struct {
 	// SaveMetadata merges keys into the stage's metadata and returns when they are
 	// stored: an intent written with it survives a crash.
 	SaveMetadata func(ctx context.Context, kv map[string]string) error
-	// SwapMetadata stores a key's value if the stored value still is was, "" for a
-	// missing key. Otherwise the error is of kind Conflict: the stage runs twice.
+	// SwapMetadata stores a key's value if the stored value is was, "" for a missing key.
+	// Otherwise it returns an error of kind Conflict: the stage runs twice.
 	SwapMetadata func(ctx context.Context, key, was, value string) error
 }
 
-// First reports whether no stage of the deployment ran before this one.
+// First reports whether no stage of the deployment was started before this one.
 func (r StageRun) First() bool {
 	forward := r.Deployment.ForwardStages()
 	return !r.Resumed && len(forward) > 0 && forward[0].ID == r.Stage.ID
@@ -32,14 +32,14 @@ func (r StageRun) First() bool {
 // StageResult is the result of a stage.
 type StageResult struct {
 	Status StageStatus // SUCCESS, FAILURE, CANCELLED, SKIPPED or EXITED
-	Reason string      // what failed, why, and where possible what to do
+	Reason string      // the failure, its cause, and where possible the remedy
 	// NoRollback forbids the automatic rollback: another writer changed the workload,
 	// and the agent must not undo that change.
 	NoRollback bool
 }
 
-// StageLog is the log of one stage. Its methods never block on I/O and are safe for
-// concurrent use. Lines are stored in batches, all of them before the stage's end.
+// StageLog is the log of one stage. Its methods never block on I/O and are safe for concurrent
+// use. Lines are stored in batches, all of them before the end of the stage is stored.
 type StageLog interface {
 	Infof(format string, args ...any)
 	Successf(format string, args ...any)

@@ -98,8 +98,8 @@ var transitions = map[Status][]Status{
 	Cancelled:   nil,
 }
 
-// stageTransitions is the same table for a stage. Planning creates stages as not
-// started.
+// stageTransitions is the table of legal transitions of a stage. Planning creates stages as
+// not started.
 var stageTransitions = map[StageStatus][]StageStatus{
 	"":              {StageNotStarted},
 	StageNotStarted: {StageRunning, StageSkipped, StageCancelled},
@@ -111,8 +111,8 @@ var stageTransitions = map[StageStatus][]StageStatus{
 	StageExited:     nil,
 }
 
-// CheckTransition returns nil if a deployment may go from one status to another, and an
-// error of kind Illegal otherwise. From is "" for a new deployment. Keeping a status is
+// CheckTransition returns nil if a deployment may change from one status to another, and an
+// error of kind Illegal otherwise. from is "" for a new deployment. An unchanged status is
 // legal unless it is terminal.
 func CheckTransition(from, to Status) error {
 	return checkMove("deployment", transitions, from, to, from.Completed() && from != "")
@@ -123,8 +123,8 @@ func CheckStageTransition(from, to StageStatus) error {
 	return checkMove("stage", stageTransitions, from, to, from.Completed() && from != "")
 }
 
-// checkMove returns an error of kind Illegal unless table allows the move. Keeping a
-// status is allowed if it is not terminal. what names the subject in the error.
+// checkMove returns an error of kind Illegal unless table permits the transition. An unchanged
+// status is permitted if it is not terminal. what names the subject in the error.
 func checkMove[S ~string](what string, table map[S][]S, from, to S, terminal bool) error {
 	if from == to && from != "" && !terminal {
 		return nil

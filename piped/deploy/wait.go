@@ -38,7 +38,7 @@ type ApprovalRecord struct {
 	Rejection *ApprovalVote  `json:"rejection,omitempty"`
 }
 
-// ApprovalVote is one command that took effect.
+// ApprovalVote is an approval or rejection by one command.
 type ApprovalVote struct {
 	By      string `json:"by"`
 	Command string `json:"command"`

@@ -15,7 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/event/replace"
 )
 
-// IDTrailer is the key of the commit trailer with the event's ID.
+// IDTrailer is the key of the commit trailer that contains the event's ID.
 const IDTrailer = "Piped-Event-Id"
 
 // maxFile limits the size of changed files, in bytes.
@@ -46,8 +46,8 @@ func apply(s *ruleSet, rules []rule, e deploy.RegisteredEvent) (map[string][]byt
 	return now, nil
 }
 
-// readFile reads a file whose path contains no symbolic link, which could point anywhere
-// in the repository.
+// readFile reads a file. It rejects paths with symbolic links, which could point anywhere in
+// the repository.
 func readFile(files fs.FS, name string) ([]byte, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return nil, errors.New("the path does not name a file")
@@ -71,8 +71,8 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 	return fs.ReadFile(files, name)
 }
 
-// message returns the commit message for e: that of the first rule that has one, and the
-// trailers.
+// message returns the commit message for e: the message of the first rule that has one,
+// followed by the trailers.
 func message(rules []rule, e deploy.RegisteredEvent) (string, error) {
 	text := fmt.Sprintf("Replace values with %q set by Event %q", e.Data, e.Name)
 	for _, r := range rules {
@@ -108,7 +108,7 @@ func splitTitle(message string) (title, body string) {
 	return title, strings.TrimSpace(body)
 }
 
-// trailers are the event's contexts, the commit that caused it, and its ID.
+// trailers returns the lines of the event's contexts, the commit that caused it, and its ID.
 func trailers(e deploy.RegisteredEvent) []string {
 	var out []string
 	add := func(key, value string) {

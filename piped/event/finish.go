@@ -7,7 +7,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// finish sets the final status of an event that has none.
+// finish sets the final status of an open event.
 func (w *Watcher) finish(ctx context.Context, e deploy.RegisteredEvent, status deploy.EventStatus, description string) error {
 	err := w.Store.FinishEvent(ctx, e.ID, status, description)
 	if deploy.IsKind(err, deploy.Conflict) {
@@ -19,8 +19,8 @@ func (w *Watcher) finish(ctx context.Context, e deploy.RegisteredEvent, status d
 	return err
 }
 
-// markHandled records that a repository has handled an event. When all repositories have,
-// and at least one was changed or failed, it finishes the event.
+// markHandled records that a repository has handled an event. When all repositories have done
+// so, and at least one was changed or failed, it finishes the event.
 func (w *Watcher) markHandled(ctx context.Context, settings Settings, repoID, eventID string) error {
 	w.mu.Lock()
 	if w.done[eventID] == nil {
@@ -46,7 +46,7 @@ func (w *Watcher) markHandled(ctx context.Context, settings Settings, repoID, ev
 	return w.finish(ctx, e, status, description)
 }
 
-// outcome combines handlings: failed if one failed, else open if one is open, else
+// outcome combines handlings: failed if one has failed, else open if one is open, else
 // handled.
 func outcome(handlings []deploy.EventHandling) (deploy.EventStatus, string) {
 	status := deploy.EventHandled
@@ -74,7 +74,7 @@ func expired(e deploy.RegisteredEvent) (deploy.EventStatus, string) {
 	}
 	for _, h := range e.Handlings {
 		if h.Status == deploy.EventHandled {
-			status = deploy.EventFailure // it was written in some places only
+			status = deploy.EventFailure // it was written to some repositories only
 		}
 	}
 	if status == deploy.EventOpen {

@@ -10,7 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/git"
 )
 
-// Retries of a push that another push preceded: number of attempts and first delay.
+// Retries of a push after a concurrent push: number of attempts and first delay.
 const (
 	maxAttempts = 6
 	retryPause  = 200 * time.Millisecond
@@ -22,7 +22,7 @@ func (w *Watcher) pass(ctx context.Context, settings Settings, repo Repository, 
 	defer w.recoverPanic(repo)
 	head, ok := repo.Git.Head()
 	if !ok {
-		return // not fetched yet, which the trigger reports
+		return // not fetched yet; the trigger reports that
 	}
 	s, err := w.readRules(ctx, repo, head)
 	for _, e := range events {
@@ -49,9 +49,9 @@ func (w *Watcher) recoverPanic(repo Repository) {
 	}
 }
 
-// handle applies the rules s of a repository to one event and stores the result. It
-// returns s, or the rules of the new head if it fetched one. A pull request that cannot
-// be opened now is no error, so that it does not block other changes.
+// handle applies the rules s of a repository to one event and stores the result. It returns s,
+// or the rules of the new head if it fetched one. A pull request that cannot be opened now is
+// not an error, so that it does not block other changes.
 func (w *Watcher) handle(ctx context.Context, settings Settings, repo Repository, s *ruleSet, e deploy.RegisteredEvent) (*ruleSet, error) {
 	waits := false
 	for _, pullRequest := range []bool{false, true} {
@@ -109,9 +109,9 @@ type job struct {
 	pullRequest bool
 }
 
-// run makes and pushes the commit, again on the new head if another push comes first. It
-// returns nil if the event was superseded. An open handling comes with the error that
-// requires a retry.
+// run creates and pushes the commit, and repeats that on the new head if another push comes
+// first. It returns nil if the event was superseded. If the handling remains open, it also
+// returns the error that caused this.
 func (j *job) run(ctx context.Context) (*deploy.EventHandling, error) {
 	pause := retryPause
 	for attempt := 1; ; attempt++ {
@@ -139,7 +139,7 @@ func (j *job) run(ctx context.Context) (*deploy.EventHandling, error) {
 }
 
 // refetch fetches the new head and reads its rules; counts is false if the event was
-// superseded meanwhile.
+// superseded in the meantime.
 func (j *job) refetch(ctx context.Context) (counts bool, err error) {
 	head, _, err := j.repo.Git.Sync(ctx)
 	if err != nil {
@@ -152,9 +152,9 @@ func (j *job) refetch(ctx context.Context) (counts bool, err error) {
 	return err == nil && e.Status == deploy.EventOpen && e.Newer == "", err
 }
 
-// attempt commits the new values on the known head, pushes the commit, and returns the
-// result to store, also if there is nothing to commit. The error is of kind Conflict if
-// the remote head has moved.
+// attempt commits the new values on top of the known head, pushes the commit, and returns the
+// result to store, even if there is nothing to commit. The error is of kind Conflict if the
+// remote head has moved.
 func (j *job) attempt(ctx context.Context) (*deploy.EventHandling, error) {
 	rules := j.rules.of(j.event, j.pullRequest)
 	if len(rules) == 0 {
@@ -165,7 +165,7 @@ func (j *job) attempt(ctx context.Context) (*deploy.EventHandling, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ok { // by an agent that stopped before it could record the commit
+		if ok { // pushed before the agent stopped without recording it
 			return j.committed(made.Hash), nil
 		}
 	}
@@ -236,12 +236,14 @@ func (j *job) open(ctx context.Context, branch, commit, text string) (*deploy.Ev
 	return h, nil
 }
 
+// committed returns the handling after a commit was pushed.
 func (j *job) committed(commit string) *deploy.EventHandling {
 	h := j.handling(deploy.EventHandled, fmt.Sprintf("committed %s to branch %s of %s", deploy.ShortHash(commit), j.repo.Branch, j.repo.ID))
 	h.Commit = commit
 	return h
 }
 
+// handling returns a handling of the job's event in its repository.
 func (j *job) handling(status deploy.EventStatus, description string) *deploy.EventHandling {
 	return &deploy.EventHandling{RepoID: j.repo.ID, PullRequest: j.pullRequest, Status: status, Description: description}
 }

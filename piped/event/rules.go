@@ -18,10 +18,10 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// rule is an event rule in a commit.
+// rule is an event rule that was read from a commit.
 type rule struct {
 	config.EventRule
-	file string // that contains it
+	file string // file that contains the rule
 	dir  string // base of its file paths
 }
 
@@ -38,7 +38,7 @@ type ruleSet struct {
 	signed string
 }
 
-// of returns the rules that match e, those that want a pull request or those that do not.
+// of returns the rules that match e: those that request a pull request, or those that do not.
 func (s *ruleSet) of(e deploy.RegisteredEvent, pullRequest bool) []rule {
 	var out []rule
 	for _, r := range s.rules {
@@ -141,12 +141,12 @@ func (w *Watcher) readApplication(ctx context.Context, repo Repository, s *ruleS
 	}
 	if _, err := w.Tenancy.Signer(ctx, app.Git, s.commit.Hash); err != nil {
 		if deploy.IsKind(err, deploy.Invalid) {
-			return nil // reported by the trigger
+			return nil // the trigger reports it
 		}
 		return err
 	}
 	if descends, err := w.descends(ctx, repo, app, s.commit.Hash); err != nil || !descends {
-		return err // reported by the trigger, too
+		return err // the trigger also reports it
 	}
 	c, err := w.Kinds.ParseApplication(name, data)
 	w.logBroken(repo.ID, name, err)
@@ -159,8 +159,8 @@ func (w *Watcher) readApplication(ctx context.Context, repo Repository, s *ruleS
 	return nil
 }
 
-// descends reports whether head descends from the commit evaluated last, if the tenancy
-// rules of the application require that.
+// descends reports whether head descends from the last evaluated commit. It also returns true
+// if the tenancy rules of the application do not require that, or if no commit was evaluated.
 func (w *Watcher) descends(ctx context.Context, repo Repository, app deploy.Application, head string) (bool, error) {
 	required := slices.ContainsFunc(w.Tenancy.Tenant(app.Git), func(r config.TenancyRule) bool {
 		return r.VerifyCommits != nil && r.VerifyCommits.RequireDescendant

@@ -85,7 +85,7 @@ type Config struct {
 	Settings func() Settings
 	Tenancy  Tenancy
 	Kinds    config.Kinds // kinds of application whose rules are read
-	// Poll makes the agent fetch a repository that was pushed to.
+	// Poll makes the agent fetch a repository after a push.
 	Poll   func(repoID string)
 	Logger *slog.Logger
 	Now    func() time.Time
@@ -99,11 +99,11 @@ type Watcher struct {
 
 	ended chan string // IDs of repositories whose pass ended
 	busy  map[string]bool
-	again map[string]bool // an event came while the repository was busy
+	again map[string]bool // whether an event arrived while the repository was busy
 
 	mu     sync.Mutex
 	pauses map[string]pause           // by repository ID, or pullsOf it
-	done   map[string]map[string]bool // by event: repositories where it is handled
+	done   map[string]map[string]bool // by event ID: repositories that have handled it
 	logged map[string]string          // by file: the last logged error
 }
 
@@ -113,7 +113,7 @@ type pause struct {
 	until  time.Time
 }
 
-// New returns a watcher of registered events, which starts with Run.
+// New returns a stopped watcher of registered events.
 func New(c Config) *Watcher {
 	if c.Interval == 0 {
 		c.Interval = defaultInterval
@@ -181,8 +181,8 @@ func (w *Watcher) begin(ctx context.Context, passes *sync.WaitGroup) {
 	}
 }
 
-// current returns the open events, none while the agent is disabled. It finishes events
-// that are superseded or expired.
+// current returns the open events, none while the agent is disabled. It finishes superseded
+// and expired events.
 func (w *Watcher) current(ctx context.Context) ([]deploy.RegisteredEvent, error) {
 	events, err := w.Store.OpenEvents(ctx)
 	if err != nil || len(events) == 0 {
@@ -215,7 +215,7 @@ func (w *Watcher) current(ctx context.Context) ([]deploy.RegisteredEvent, error)
 	return count, nil
 }
 
-// forget drops the state of all events but these.
+// forget drops the state of all events except the given ones.
 func (w *Watcher) forget(but []deploy.RegisteredEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,14 +239,14 @@ func (w *Watcher) backOff(repoID string) {
 	w.pauses[repoID] = pause{length, w.Now().Add(length)}
 }
 
-// recovered ends the backoff of a repository.
+// recovered removes the backoff of a repository.
 func (w *Watcher) recovered(repoID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.pauses, repoID)
 }
 
-// nextPoll returns the time until the next poll or end of a backoff.
+// nextPoll returns the time until the next poll or the end of a backoff, whichever is first.
 func (w *Watcher) nextPoll() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 )
 
-// address is a parsed remote. Credentials of its URL are stored separately, so that the
-// endpoint and the text can be shown.
+// address is a parsed remote. The credentials of its URL are stored separately, so that
+// endpoint and text contain no secret.
 type address struct {
 	endpoint *transport.Endpoint // without password; a user only over SSH
 	user     string
@@ -44,8 +44,8 @@ func parseAddress(remote string) (address, error) {
 	return a, nil
 }
 
-// PublicRemote returns a remote as it is configured, but without credentials, as ShownRemote
-// does.
+// PublicRemote returns a remote as it is configured if that contains no credentials, otherwise
+// as ShownRemote does; "" for an invalid remote.
 func PublicRemote(remote string) string {
 	a, err := parseAddress(remote)
 	if err != nil {

@@ -28,9 +28,9 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // Auth contains the credentials for a remote and the host keys that it may have.
 type Auth struct {
-	// Username and Password are used over HTTP (basic authentication), and over
-	// SSH where the remote names no user or the server asks for a password.
-	// Those in the URL of the remote come first.
+	// Username and Password are used over HTTP (basic authentication), and over SSH where the
+	// remote names no user or the server asks for a password. Credentials in the URL of the
+	// remote take precedence.
 	Username string
 	Password Secret
 
@@ -43,7 +43,7 @@ type Auth struct {
 	KnownHostsFiles []string
 }
 
-// signer parses the configured key; it is nil when none is configured.
+// signer parses the configured SSH key. It returns nil if none is configured.
 func (a Auth) signer() (ssh.Signer, error) {
 	if a.SSHKey == "" {
 		return nil, nil

@@ -9,15 +9,15 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// bounds limit what a repository can make this process store and compute. They apply to
-// every repository: the operator of the agent does not control what is pushed.
+// bounds limit what a repository can make this process store and compute. They apply to every
+// repository, because the operator of the agent does not control the pushed content.
 type bounds struct {
 	pack    int64 // bytes of a received pack
 	objects int   // objects of a pack
 	blob    int64 // bytes of a file
 	meta    int64 // bytes of a directory, a commit or a tag
 	delta   int64 // bytes of the instructions of a delta
-	base    int64 // bytes of each object that a file is a delta of
+	base    int64 // bytes of each object that is a direct or indirect base of a file's delta
 	// inflated and ratio limit the inflated size of all objects of a pack: in bytes,
 	// and in multiples of the pack's size.
 	inflated, ratio int64
@@ -39,7 +39,8 @@ func defaultBounds() bounds {
 // head stays Head until the branch moves.
 var ErrRefused = errors.New("refused")
 
-// refusal of a head, of kind Invalid; why contains the path, if there is one.
+// refuseHead returns the error, of kind Invalid, for a head that exceeds the bounds. why
+// contains the path, if there is one.
 func (r *Repo) refuseHead(h plumbing.Hash, why error) error {
 	return deploy.Errorf(deploy.Invalid, "commit %s of branch %s of %s is %w, and the last good commit stays in effect: %w; correct that in a new commit",
 		deploy.ShortHash(h.String()), r.follows().branch, r.Remote(), ErrRefused, why)
@@ -49,6 +50,7 @@ func (r *Repo) refuseHead(h plumbing.Hash, why error) error {
 // the bounds.
 var ErrBeyond = errors.New("more than the agent reads")
 
+// beyond returns an error with the cause ErrBeyond.
 func beyond(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, ErrBeyond)...)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// builder builds a commit on a commit of the mirror, in memory.
+// builder builds a commit on top of a commit of the mirror, in memory.
 type builder struct {
 	under *objects
 	made  *memory.Storage
@@ -25,6 +25,7 @@ type builder struct {
 
 func newBuilder(under *objects) *builder { return &builder{under: under, made: memory.NewStorage()} }
 
+// commit builds a commit with the changed files of c and returns its hash.
 func (b *builder) commit(parent *object.Commit, c Change) (plumbing.Hash, error) {
 	tree, err := b.tree(parent.TreeHash, "", c.Files)
 	if err != nil {
@@ -36,8 +37,8 @@ func (b *builder) commit(parent *object.Commit, c Change) (plumbing.Hash, error)
 	})
 }
 
-// tree returns the directory h, whose path is dir, with the content of files
-// replaced. Their paths are relative to it.
+// tree builds the directory h, whose path is dir, with the contents of files replaced. The
+// keys of files are paths relative to the directory.
 func (b *builder) tree(h plumbing.Hash, dir string, files map[string][]byte) (plumbing.Hash, error) {
 	old, err := b.under.tree(h)
 	if err != nil {
@@ -75,7 +76,8 @@ func (b *builder) tree(h plumbing.Hash, dir string, files map[string][]byte) (pl
 	return b.put(&object.Tree{Entries: entries})
 }
 
-// entry returns the entry of a name, if its mode is a wanted one.
+// entry returns the entry with the name. It returns an error if there is none, or if wanted
+// rejects its mode.
 func entry(entries []object.TreeEntry, dir, name string, wanted func(filemode.FileMode) bool) (*object.TreeEntry, error) {
 	i := slices.IndexFunc(entries, func(e object.TreeEntry) bool { return e.Name == name })
 	if i < 0 || !wanted(entries[i].Mode) {
@@ -84,6 +86,7 @@ func entry(entries []object.TreeEntry, dir, name string, wanted func(filemode.Fi
 	return &entries[i], nil
 }
 
+// blob adds a file and returns its hash.
 func (b *builder) blob(data []byte) (plumbing.Hash, error) {
 	o := b.made.NewEncodedObject()
 	o.SetType(plumbing.BlobObject)
@@ -97,6 +100,7 @@ func (b *builder) blob(data []byte) (plumbing.Hash, error) {
 	return b.store(o)
 }
 
+// put adds a tree or a commit and returns its hash.
 func (b *builder) put(v interface {
 	Encode(plumbing.EncodedObject) error
 }) (plumbing.Hash, error) {
@@ -115,7 +119,7 @@ func (b *builder) store(o plumbing.EncodedObject) (plumbing.Hash, error) {
 	return h, err
 }
 
-// encode writes a pack of the built objects.
+// encode writes a pack of all built objects.
 func (b *builder) encode(w io.Writer) error {
 	_, err := packfile.NewEncoder(w, b.made, false).Encode(b.order, 0)
 	return err

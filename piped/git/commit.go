@@ -45,7 +45,7 @@ func (r *Repo) Commit(ctx context.Context, hash string) (deploy.Commit, error) {
 	return r.describe(c), nil
 }
 
-// complete returns the full hash for an abbreviated one; other texts are returned unchanged.
+// complete returns the full hash for an abbreviated one. Any other text is returned unchanged.
 func (r *Repo) complete(ctx context.Context, prefix string) (string, error) {
 	if !isAbbreviation(prefix) {
 		return prefix, nil
@@ -67,8 +67,8 @@ func isAbbreviation(hash string) bool {
 	return len(hash) >= MinAbbreviation && len(hash) < full && strings.Trim(strings.ToLower(hash), "0123456789abcdef") == ""
 }
 
-// Pin keeps a commit of the mirror reachable under a name that the caller chooses, whatever
-// happens to the branch. It replaces an earlier pin of that name.
+// Pin keeps a commit of the mirror reachable under a name that the caller chooses, even after
+// a force-push to the branch. It replaces an earlier pin of that name.
 func (r *Repo) Pin(name, hash string) error {
 	ref := plumbing.ReferenceName(pinRefs + name)
 	if err := ref.Validate(); err != nil {
@@ -96,7 +96,7 @@ func (r *Repo) Unpin(name string) error {
 	return nil
 }
 
-// commit reads a commit object; the kind is NotFound when there is none.
+// commit reads a commit object. The error is of kind NotFound if the mirror lacks it.
 func (r *Repo) commit(hash string) (*object.Commit, error) {
 	if !plumbing.IsHash(hash) {
 		return nil, deploy.Errorf(deploy.NotFound, "commit %q of %s: not a full commit hash", hash, r.Remote())
@@ -112,6 +112,7 @@ func (r *Repo) commit(hash string) (*object.Commit, error) {
 	}
 }
 
+// describe converts a commit object.
 func (r *Repo) describe(c *object.Commit) deploy.Commit {
 	subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
 	hash, t := c.Hash.String(), r.follows()

@@ -33,8 +33,8 @@ func (r *Repo) Changed(ctx context.Context, from, to string) ([]string, error) {
 	return paths, nil
 }
 
-// changed returns the paths that differ between two root directories, sorted. The cause
-// of the error is ErrBeyond when one of them is beyond the bounds.
+// changed returns the paths that differ between two root directories, sorted. The cause of the
+// error is ErrBeyond if one of them exceeds the bounds.
 func (o *objects) changed(ctx context.Context, from, to plumbing.Hash) ([]string, error) {
 	for _, root := range []plumbing.Hash{from, to} {
 		if err := o.checkTree(ctx, root); err != nil {
@@ -73,14 +73,15 @@ func (r *Repo) TreeHash(commit, dir string) (string, error) {
 	return h.String(), nil
 }
 
-// differ walks two trees at once; equal subtrees cost nothing.
+// differ collects the differing paths of two trees in one parallel walk. It skips equal
+// subtrees without reading them.
 type differ struct {
 	ctx     context.Context
 	objects *objects
 	paths   []string
 }
 
-// trees compares two directories; the zero hash is an empty one.
+// trees compares two directories. The zero hash stands for an empty directory.
 func (d *differ) trees(dir string, a, b plumbing.Hash) error {
 	if a == b {
 		return nil
@@ -117,7 +118,7 @@ func (d *differ) trees(dir string, a, b plumbing.Hash) error {
 	return nil
 }
 
-// entry compares the entries of one name; the zero entry is an absent one.
+// entry compares the two entries of one name. The zero entry stands for a missing one.
 func (d *differ) entry(dir string, a, b object.TreeEntry) error {
 	if a == b {
 		return nil

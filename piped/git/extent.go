@@ -13,22 +13,23 @@ import (
 // treeExtent is the size of a directory with everything below it.
 type treeExtent struct {
 	paths int64 // files and directories
-	bytes int64 // of their paths from the directory on
+	bytes int64 // length of their paths, relative to the directory
 	depth int   // of nested directories
 }
 
 // maxExtents bounds the cache of extents.
 const maxExtents = 200_000
 
-// checkTree returns an error, ErrBeyond with the path, if the root directory of a commit
-// exceeds the limits. Equal directories are read once, and the results are cached.
+// checkTree returns an error with cause ErrBeyond and the path if the root directory of a
+// commit exceeds the limits. Directories with equal hashes are read once, and the results are
+// cached.
 func (o *objects) checkTree(ctx context.Context, root plumbing.Hash) error {
 	_, err := o.extent(ctx, "", root, 0)
 	return err
 }
 
-// checkCommitTree is checkTree for a commit. If o received it in part, its files must exist,
-// too.
+// checkCommitTree is checkTree for a commit. If files were omitted from a pack that o
+// received, it also checks that every file of the commit exists.
 func (o *objects) checkCommitTree(ctx context.Context, h plumbing.Hash) error {
 	c, err := o.commit(h)
 	if err != nil {
@@ -40,8 +41,8 @@ func (o *objects) checkCommitTree(ctx context.Context, h plumbing.Hash) error {
 	return o.checkFiles(ctx, "", c.TreeHash, map[plumbing.Hash]bool{})
 }
 
-// checkFiles returns an error for the first file that was omitted from the received pack. The
-// directories in seen contain none.
+// checkFiles returns an error for the first file that is missing because it was omitted from
+// the received pack. Directories in seen are already checked.
 func (o *objects) checkFiles(ctx context.Context, dir string, h plumbing.Hash, seen map[plumbing.Hash]bool) error {
 	if seen[h] {
 		return nil
@@ -111,7 +112,8 @@ func (o *objects) extent(ctx context.Context, dir string, h plumbing.Hash, depth
 	return e, nil
 }
 
-// within compares the size of a directory at a depth, as read up to a path, with the limits.
+// within returns an error if e, the size of a directory at a depth so far, exceeds the limits.
+// at is the path read last.
 func (o *objects) within(at string, e treeExtent, depth int) error {
 	switch {
 	case e.paths > int64(o.limits.paths):

@@ -41,7 +41,7 @@ func (i *info) Mode() fs.FileMode {
 	}
 }
 
-// Info returns a description with the size.
+// Info returns i with its size.
 func (i *info) Info() (fs.FileInfo, error) {
 	sized := *i
 	if err := sized.loadSize(); err != nil {
@@ -50,6 +50,7 @@ func (i *info) Info() (fs.FileInfo, error) {
 	return &sized, nil
 }
 
+// loadSize reads the size of a file; the size of a directory is 0.
 func (i *info) loadSize() (err error) {
 	if !i.IsDir() {
 		i.size, err = i.objects.size(i.entry.Hash)

@@ -10,11 +10,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 )
 
-// Find returns the paths of all files below dir whose base names are wanted, in the
-// order of a walk, without directories that enter rejects by base name. Symbolic links
-// are not followed, but may be wanted. Equal directories are read once. The cause of the
-// error is ErrBeyond, with a path, if there are more than most files, or the commit
-// exceeds the bounds.
+// Find returns the paths of all files below dir whose base names satisfy wanted, in the order
+// of a walk. It does not enter directories whose base names enter rejects. Symbolic links are
+// not followed, but are returned if wanted. Equal directories are read once. The error has the
+// cause ErrBeyond, with a path, if there are more than most files or the commit exceeds the
+// bounds.
 func (t *treeFS) Find(ctx context.Context, dir string, enter, wanted func(name string) bool, most int) ([]string, error) {
 	e, err := t.resolve(dir, true)
 	if err == nil && e.Mode != filemode.Dir {
@@ -40,6 +40,7 @@ func (t *treeFS) Find(ctx context.Context, dir string, enter, wanted func(name s
 	return found, nil
 }
 
+// _ checks that files of Repo.At have the method Find.
 var _ interface {
 	fs.FS
 	Find(ctx context.Context, dir string, enter, wanted func(name string) bool, most int) ([]string, error)
@@ -51,7 +52,7 @@ type finder struct {
 	objects       *objects
 	enter, wanted func(name string) bool
 	most          int
-	known         map[plumbing.Hash][]string // by directory, relative to it
+	known         map[plumbing.Hash][]string // results by directory, relative to it
 }
 
 // below returns the wanted files below a directory, relative to it; dir is its path.

@@ -7,8 +7,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// flights lets concurrent callers share work: one flight runs while the next one collects
-// callers.
+// flights lets concurrent callers share work: while one flight runs, later callers join the
+// next one.
 type flights struct {
 	runway chan struct{} // holds one token while a flight runs
 
@@ -28,8 +28,9 @@ func newFlights() flights {
 	return flights{runway: make(chan struct{}, 1), mu: new(sync.Mutex)}
 }
 
-// join returns a finished flight that began after the call. It runs the flight itself if no
-// other caller does. It fails only when ctx ends; then another caller runs the flight.
+// join returns a finished flight that began after the call. The first waiting caller that gets
+// the runway runs the flight for all. join fails only if ctx ends; another caller then runs
+// the flight.
 func (fs *flights) join(ctx context.Context, run func(context.Context, *flight)) (*flight, error) {
 	fs.mu.Lock()
 	if fs.forming == nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Follow changes the remote, the branch or the credentials of the Repo. The objects of
-// the mirror stay, so that readers are not affected and commits of the former remote can
-// still be read. Follow waits for a running Sync. An error changes nothing.
+// Follow changes the remote, the branch or the credentials of the Repo. The mirror keeps its
+// objects, so that readers are not affected and commits of the former remote can still be
+// read. Follow waits for a running Sync. After an error nothing has changed.
 func (r *Repo) Follow(ctx context.Context, remote, branch string, auth Auth) error {
 	c := r.cfg
 	c.Remote, c.Branch, c.Auth = remote, branch, auth
@@ -55,7 +55,7 @@ func (r *Repo) redirect(ctx context.Context, next target) (last target, err erro
 	return last, nil
 }
 
-// setOrigin makes remote the remote of the mirror, without a known head.
+// setOrigin sets the remote of the mirror and forgets the known heads.
 func (o *objects) setOrigin(remote string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -132,12 +132,13 @@ func (t *treeFS) ReadLink(name string) (string, error) {
 	return string(target), nil
 }
 
+// pathError returns err as an *fs.PathError.
 func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// resolve finds the entry at name. It tracks the directories of the walk, so that ".." in a
-// symbolic link means the directory of the link.
+// resolve finds the entry at name. It records the directories of the walk, so that ".." in a
+// symbolic link refers to the parent of the directory that contains the link.
 func (t *treeFS) resolve(name string, follow bool) (object.TreeEntry, error) {
 	root := object.TreeEntry{Name: ".", Mode: filemode.Dir, Hash: t.root}
 	if !fs.ValidPath(strings.ToValidUTF8(name, "?")) { // Git has names that are not UTF-8: listed files can be opened
@@ -216,6 +217,7 @@ func isDir(e object.TreeEntry) bool {
 	return e.Mode == filemode.Dir || e.Mode == filemode.Submodule
 }
 
+// list returns the entries of a directory.
 func (t *treeFS) list(e object.TreeEntry) ([]fs.DirEntry, error) {
 	if !isDir(e) {
 		return nil, errors.New("not a directory")
@@ -234,6 +236,7 @@ func (t *treeFS) list(e object.TreeEntry) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
+// info returns the description of an entry, without its size.
 func (t *treeFS) info(name string, e object.TreeEntry) *info {
 	return &info{name: name, entry: e, at: t.at, objects: t.objects}
 }

@@ -19,13 +19,13 @@ import (
 type hostKeys struct {
 	files      []string
 	known      ssh.HostKeyCallback
-	algorithms []string // to offer: those that known_hosts has for this host
+	algorithms []string // to offer: the types of the keys in known_hosts for this host
 
 	refused error // why verify rejected the key, for users
 }
 
-// newHostKeys reads the files that exist. For an unknown host every safe algorithm is offered,
-// only to read its key for the message.
+// newHostKeys reads those of the files that exist. For an unknown host it offers every safe
+// algorithm, so that verify can include the host's key in its error.
 func newHostKeys(addr string, files []string) (*hostKeys, error) {
 	var existing []string
 	for _, f := range files {
@@ -58,7 +58,7 @@ func defaultKnownHosts() []string {
 	return files
 }
 
-// verify is the ssh.HostKeyCallback.
+// verify implements ssh.HostKeyCallback. It also stores its error in k.refused.
 func (k *hostKeys) verify(host string, addr net.Addr, key ssh.PublicKey) error {
 	err := k.known(host, addr, key)
 	var unknown *xknownhosts.KeyError
@@ -77,6 +77,7 @@ func (k *hostKeys) verify(host string, addr net.Addr, key ssh.PublicKey) error {
 	return k.refused
 }
 
+// where lists the file and line of each key.
 func where(keys []xknownhosts.KnownKey) string {
 	var lines []string
 	for _, k := range keys {

@@ -46,6 +46,7 @@ func isRepository(dir string) bool {
 	return errHead == nil && errObjects == nil && head.Mode().IsRegular() && objects.IsDir()
 }
 
+// localSession is an open repository on this machine.
 type localSession struct {
 	dir   string
 	sto   *filesystem.Storage
@@ -65,8 +66,8 @@ func (s *localSession) head(_ context.Context, branch string) (plumbing.Hash, er
 	return ref.Hash(), nil
 }
 
-// fetch copies directories and files first, the commits last, so that the mirror never refers
-// to missing objects.
+// fetch copies directories and files first and the commits last, so that the mirror never
+// refers to missing objects.
 func (s *localSession) fetch(w *watchdog, want plumbing.Hash, into *objects) error {
 	w.rest() // copying is our own work
 	s.findPack(want)
@@ -107,7 +108,7 @@ type copier struct {
 	bytes int64
 }
 
-// missingCommits returns the commits the mirror lacks and their trees.
+// missingCommits returns the commits that the mirror lacks, and their trees.
 func (c *copier) missingCommits(head plumbing.Hash) (commits, trees []plumbing.Hash, err error) {
 	for todo := []plumbing.Hash{head}; len(todo) > 0; {
 		h := todo[len(todo)-1]
@@ -125,7 +126,7 @@ func (c *copier) missingCommits(head plumbing.Hash) (commits, trees []plumbing.H
 	return commits, trees, nil
 }
 
-// tree copies a directory, its content first.
+// tree copies a directory after its content.
 func (c *copier) tree(h plumbing.Hash) error {
 	if c.skip(h) {
 		return nil
@@ -154,7 +155,7 @@ func (c *copier) tree(h plumbing.Hash) error {
 	return c.add(h)
 }
 
-// skip reports whether an object needs no copy, and remembers it.
+// skip reports whether an object needs no copy, and marks it as seen.
 func (c *copier) skip(h plumbing.Hash) bool {
 	if c.seen[h] {
 		return true
@@ -163,6 +164,7 @@ func (c *copier) skip(h plumbing.Hash) bool {
 	return c.into.has(h)
 }
 
+// add adds an object to the batch and copies a full batch. It omits files that are too large.
 func (c *copier) add(h plumbing.Hash) error {
 	n, err := c.from.EncodedObjectSize(h)
 	if err != nil {
@@ -170,7 +172,7 @@ func (c *copier) add(h plumbing.Hash) error {
 	}
 	if n > c.into.limits.blob {
 		c.into.partial = true
-		return nil // omitted, as from a server
+		return nil // too large; omitted as in a pack from a server
 	}
 	c.batch, c.bytes = append(c.batch, h), c.bytes+n
 	if c.bytes < c.limit {
@@ -179,6 +181,7 @@ func (c *copier) add(h plumbing.Hash) error {
 	return c.flush()
 }
 
+// flush copies the objects of the batch as one pack.
 func (c *copier) flush() error {
 	if len(c.batch) == 0 {
 		return nil

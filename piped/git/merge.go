@@ -38,14 +38,13 @@ type Merge struct {
 	maxSize int64
 }
 
-// Merge reads the head of the tracked branch from the remote, which becomes Head as in
-// Sync, and merges a commit of another branch into it, like git merge in an empty
-// worktree and without detection of renames: trees by path, and files that both sides
-// changed by line. Several best common ancestors are merged to be the base. The caller
-// closes the Merge.
+// Merge reads the head of the tracked branch from the remote, which becomes Head as in Sync.
+// It merges a commit of another branch into that head like git merge, but without detection of
+// renames: trees by path, and files that both sides changed by line. Several best common
+// ancestors are first merged into one base. The caller closes the Merge.
 //
-// The error is of kind Invalid if the branch, or the commit on it, does not exist, and
-// if there are conflicts; then it names the files. Other errors are as those of Sync.
+// The error is of kind Invalid if the branch does not exist, if the commit is not on it, or if
+// there are conflicts; then it names the files. Other errors are as those of Sync.
 func (r *Repo) Merge(ctx context.Context, branch, commit string) (_ *Merge, err error) {
 	if !plumbing.IsHash(commit) || headRef(branch).Validate() != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "merge commit %q of branch %q of %s: expected the name of a branch and the full hash of a commit on it", commit, branch, r.Remote())
@@ -184,6 +183,7 @@ func refusedMerge(c *object.Commit, err error) error {
 	return err
 }
 
+// few joins at most maxConflicts conflicts into one text.
 func few(conflicts []string) string {
 	if more := len(conflicts) - maxConflicts; more > 0 {
 		return fmt.Sprintf("%s; and %d more", strings.Join(conflicts[:maxConflicts], "; "), more)
@@ -191,8 +191,8 @@ func few(conflicts []string) string {
 	return strings.Join(conflicts, "; ")
 }
 
-// baseTree returns the base tree of two commits: that of their best common ancestor, or of the
-// merge of all best ones.
+// baseTree returns the tree of the best common ancestor of two commits. Several best ones are
+// merged.
 func (o *objects) baseTree(ctx context.Context, ours, theirs *object.Commit, depth int) (plumbing.Hash, error) {
 	bases, err := o.mergeBases(ctx, ours, theirs)
 	switch {
@@ -283,7 +283,7 @@ func (r *Repo) separate() (*objects, error) {
 // discard closes the database and removes it.
 func (o *objects) discard() error { return errors.Join(o.close(), os.RemoveAll(o.dir)) }
 
-// removeMerges removes the files of merges of an earlier process.
+// removeMerges removes the files of merges that an earlier process left behind.
 func removeMerges(mirror string) error {
 	leftovers, err := os.ReadDir(filepath.Dir(mirror))
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 	common // its ancestors are no best common ancestor
 )
 
-// mergeBases returns the best common ancestors of two commits, the oldest first: those without
-// a common ancestor among their descendants.
+// mergeBases returns the best common ancestors of two commits, the oldest first: those that
+// are not ancestors of another common ancestor.
 func (o *objects) mergeBases(ctx context.Context, ours, theirs *object.Commit) ([]*object.Commit, error) {
 	if ours.Hash == theirs.Hash {
 		return []*object.Commit{ours}, nil
@@ -31,9 +31,9 @@ func (o *objects) mergeBases(ctx context.Context, ours, theirs *object.Commit) (
 	return best, err
 }
 
-// commonAncestors walks both histories from the newest commit on until only ancestors of common
-// ancestors are left, and returns the marks of the visited commits. If clocks of committers
-// were wrong, a result may be an ancestor of another.
+// commonAncestors walks both histories from the newest commit on, until only ancestors of
+// common ancestors are left. It returns the marks of the visited commits and the common
+// ancestors found. With wrong committer clocks one of them may be an ancestor of another.
 func (o *objects) commonAncestors(ctx context.Context, ours, theirs *object.Commit) (marks map[plumbing.Hash]int, found []*object.Commit, err error) {
 	marks = map[plumbing.Hash]int{ours.Hash: ofOurs, theirs.Hash: ofTheirs}
 	next := &history{}
@@ -67,7 +67,7 @@ func (o *objects) commonAncestors(ctx context.Context, ours, theirs *object.Comm
 	return marks, slices.DeleteFunc(found, func(c *object.Commit) bool { return !isOpen(c) }), nil
 }
 
-// independent returns the commits that are not ancestors of others of them.
+// independent returns the commits that are not ancestors of another one in the list.
 func (o *objects) independent(ctx context.Context, commits []*object.Commit) ([]*object.Commit, error) {
 	if len(commits) < 2 {
 		return commits, nil
@@ -83,7 +83,8 @@ func (o *objects) independent(ctx context.Context, commits []*object.Commit) ([]
 	return slices.DeleteFunc(commits, func(c *object.Commit) bool { return reached[c.Hash] }), nil
 }
 
-// reach adds a commit and its ancestors to reached, which is closed under ancestors.
+// reach adds a commit and its ancestors to reached. The ancestors of each commit in reached
+// are also in it.
 func (o *objects) reach(ctx context.Context, from plumbing.Hash, reached map[plumbing.Hash]bool) error {
 	for todo := []plumbing.Hash{from}; len(todo) > 0; {
 		h := todo[len(todo)-1]

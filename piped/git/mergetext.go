@@ -7,18 +7,17 @@ import (
 	"github.com/epiclabs-io/diff3"
 )
 
-// Bounds of merges by line: a comparison costs up to the square of the differing lines, which
-// may come from any pull request.
+// Bounds of merges by line. The cost of a comparison grows with the square of the number of
+// differing lines, and any pull request can provide them.
 const (
 	maxMergedFile  = 4 << 20 // bytes of each side
 	maxMergedLines = 20_000  // of each side, without the common beginning and end
 	maxMergedPairs = 20_000_000
-	binaryHead     = 8000 // bytes that Git searches for a zero byte
+	binaryHead     = 8000 // the first bytes, in which Git looks for a zero byte
 )
 
-// mergeText merges two versions of a text, ours and theirs, that come from base, by line. Line
-// ends, also a missing last one, stay. why is the reason for which they cannot be merged, ""
-// if they can.
+// mergeText merges, by line, ours and theirs, two versions of base. It preserves line ends,
+// also a missing one at the end. why is the reason why they cannot be merged, "" if they can.
 func mergeText(base, ours, theirs []byte) (merged []byte, why string) {
 	for _, text := range [][]byte{base, ours, theirs} {
 		if bytes.IndexByte(text[:min(len(text), binaryHead)], 0) >= 0 {
@@ -49,7 +48,7 @@ func mergeText(base, ours, theirs []byte) (merged []byte, why string) {
 	return out.Bytes(), ""
 }
 
-// lines splits a text after each line end.
+// lines splits a text into lines, each with its line end.
 func lines(text []byte) []string {
 	list := strings.SplitAfter(string(text), "\n")
 	if list[len(list)-1] == "" {
@@ -58,8 +57,8 @@ func lines(text []byte) []string {
 	return list
 }
 
-// shared counts the lines with which all three begin and, after those, end. One line more on
-// either side is left to the comparison, as the context of a change.
+// shared returns the number of lines that all three lists have in common at the beginning and
+// at the end. It leaves one common line on either side as context for the comparison.
 func shared(a, b, c []string) (head, tail int) {
 	n := min(len(a), len(b), len(c))
 	for head < n && a[head] == b[head] && b[head] == c[head] {
@@ -71,7 +70,7 @@ func shared(a, b, c []string) (head, tail int) {
 	return max(0, head-1), max(0, tail-1)
 }
 
-// pairs counts the pairs of equal lines of two lists.
+// pairs returns the number of pairs of equal lines, one from each list.
 func pairs(a, b []string) int {
 	count := map[string]int{}
 	for _, line := range a {

@@ -21,16 +21,16 @@ type merger struct {
 	conflicts []string // each a path and the reason
 }
 
-// three are the entries of a name in the base, in ours and in theirs; the zero entry is an
-// absent one.
+// three holds the entries of a name in the base, in ours and in theirs. The zero entry stands
+// for a missing one.
 type three struct{ base, ours, theirs object.TreeEntry }
 
 func (m *merger) conflict(name, why string) {
 	m.conflicts = append(m.conflicts, name+" "+why)
 }
 
-// trees merges directories; the zero hash is an empty one, also as result. What one side did
-// not change is taken from the other.
+// trees merges directories. The zero hash stands for an empty directory, also as result. A
+// change of only one side is taken over.
 func (m *merger) trees(dir string, base, ours, theirs plumbing.Hash) (plumbing.Hash, error) {
 	switch {
 	case ours == theirs, theirs == base:
@@ -73,8 +73,8 @@ func (m *merger) entries(h plumbing.Hash) ([]object.TreeEntry, error) {
 	return m.objects.tree(h)
 }
 
-// entry merges the entries of a name: files and directories separately, of which one kind must
-// remain.
+// entry merges the entries of a name. It merges files and directories separately; if both a
+// file and a directory remain, that is a conflict.
 func (m *merger) entry(name string, at three) (object.TreeEntry, error) {
 	file, err := m.file(name, three{fileOf(at.base), fileOf(at.ours), fileOf(at.theirs)})
 	if err != nil {
@@ -90,6 +90,7 @@ func (m *merger) entry(name string, at three) (object.TreeEntry, error) {
 	return object.TreeEntry{Mode: filemode.Dir, Hash: dir}, nil
 }
 
+// fileOf returns e, or the zero entry if e is a directory.
 func fileOf(e object.TreeEntry) object.TreeEntry {
 	if e.Mode == filemode.Dir {
 		return object.TreeEntry{}
@@ -97,6 +98,7 @@ func fileOf(e object.TreeEntry) object.TreeEntry {
 	return object.TreeEntry{Mode: e.Mode, Hash: e.Hash}
 }
 
+// dirOf returns the hash of e, or the zero hash if e is not a directory.
 func dirOf(e object.TreeEntry) plumbing.Hash {
 	if e.Mode == filemode.Dir {
 		return e.Hash
@@ -104,7 +106,7 @@ func dirOf(e object.TreeEntry) plumbing.Hash {
 	return plumbing.ZeroHash
 }
 
-// file merges entries that are no directories. After a conflict it returns our version.
+// file merges entries that are not directories. After a conflict it returns our version.
 func (m *merger) file(name string, at three) (object.TreeEntry, error) {
 	b, o, t := at.base, at.ours, at.theirs
 	switch {
@@ -120,7 +122,7 @@ func (m *merger) file(name string, at three) (object.TreeEntry, error) {
 		return o, nil
 	}
 	if !isText(b.Mode) {
-		b = object.TreeEntry{} // both replaced it
+		b = object.TreeEntry{} // merge with an empty base
 	}
 	mode, ok := mergeModes(b.Mode, o.Mode, t.Mode)
 	if !ok {
@@ -136,6 +138,7 @@ func (m *merger) file(name string, at three) (object.TreeEntry, error) {
 	return object.TreeEntry{Mode: mode, Hash: h}, err
 }
 
+// isText reports whether the mode is that of a regular file, neither link nor submodule.
 func isText(mode filemode.FileMode) bool {
 	return mode == filemode.Regular || mode == filemode.Deprecated || mode == filemode.Executable
 }
@@ -148,7 +151,7 @@ func mergeModes(base, ours, theirs filemode.FileMode) (mode filemode.FileMode, o
 	return theirs, ours == base
 }
 
-// content merges both versions of a file; the zero hash is an empty one.
+// content merges both versions of a file. The zero hash stands for an empty file.
 func (m *merger) content(name string, base, ours, theirs plumbing.Hash) (plumbing.Hash, error) {
 	var texts [3][]byte
 	for i, h := range []plumbing.Hash{base, ours, theirs} {
@@ -192,7 +195,7 @@ func (o *objects) putBlob(data []byte) (plumbing.Hash, error) {
 	return o.sto.SetEncodedObject(obj)
 }
 
-// putTree stores a directory; an empty one is the zero hash and not stored.
+// putTree stores a directory. It does not store an empty one and returns the zero hash for it.
 func (o *objects) putTree(entries []object.TreeEntry) (plumbing.Hash, error) {
 	if len(entries) == 0 {
 		return plumbing.ZeroHash, nil
@@ -214,7 +217,7 @@ func (o *objects) put(v interface {
 	return o.sto.SetEncodedObject(obj)
 }
 
-// sortedConflicts returns the conflicts by path, each once.
+// sortedConflicts returns the conflicts sorted by path, without duplicates.
 func (m *merger) sortedConflicts() []string {
 	slices.Sort(m.conflicts)
 	return slices.Compact(m.conflicts)

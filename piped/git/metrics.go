@@ -24,8 +24,8 @@ func Operations() []Operation { return []Operation{ListRefs, Fetch, Push} }
 // Metrics records requests to remotes. Its method must not block and must be safe for
 // concurrent use.
 type Metrics interface {
-	// Asked records the result and the duration of an operation, connecting included.
-	// Operations that were cancelled by the caller are not recorded.
+	// Asked records the result and the duration of an operation, including the connection
+	// setup. Operations cancelled by the caller are not recorded.
 	Asked(op Operation, took time.Duration, err error)
 }
 
@@ -61,8 +61,8 @@ func (m *prometheusMetrics) Asked(op Operation, took time.Duration, err error) {
 	m.duration.WithLabelValues(string(op)).Observe(took.Seconds())
 }
 
-// measure starts to measure an operation. The caller calls the returned function at its
-// end. Durations are measured by the system clock, not by Config.Now.
+// measure starts the measurement of an operation. The caller calls the returned function at
+// its end. Durations are measured with the system clock, not with Config.Now.
 func measure(m Metrics, op Operation) (end func(w *watchdog, err error)) {
 	began := time.Now()
 	return func(w *watchdog, err error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
-// Our refs; the names of the remote are not mirrored.
+// References of the mirror. Those of the remote are not mirrored under their own names.
 const (
 	headRefs = "refs/piped/heads/"
 	pinRefs  = "refs/piped/pins/"
@@ -25,7 +25,7 @@ const (
 
 func headRef(branch string) plumbing.ReferenceName { return plumbing.ReferenceName(headRefs + branch) }
 
-// mirrorDir returns the mirror's directory; two IDs never share one.
+// mirrorDir returns the mirror's directory, which is unique for each ID.
 func mirrorDir(dir, id string) string { return filepath.Join(dir, url.PathEscape(id)+".git") }
 
 var errOtherRemote = errors.New("it mirrors another remote")
@@ -44,6 +44,7 @@ func openMirror(dir, remote, branch string) (*objects, error) {
 	return o, nil
 }
 
+// checkMirror returns an error unless o mirrors the remote and the head of branch can be read.
 func checkMirror(o *objects, remote, branch string) error {
 	if _, err := os.Stat(filepath.Join(o.dir, "HEAD")); err != nil {
 		return errors.New("it is not a Git repository")
@@ -61,7 +62,7 @@ func checkMirror(o *objects, remote, branch string) error {
 	}
 	head, err := o.ref(headRef(branch))
 	if err != nil {
-		return nil // nothing fetched yet, or an incomplete reference, which the next Sync writes
+		return nil // nothing fetched yet, or an incomplete reference: the next Sync writes it
 	}
 	return checkCommit(o, head)
 }
@@ -111,10 +112,10 @@ func writeOrigin(sto *filesystem.Storage, remote string) error {
 }
 
 // ensureMirror opens or creates the mirror. A mirror of another remote is redirected to this
-// one, with its objects. An unusable one is renamed to <dir>.corrupt, replacing an older
-// one.
+// remote and keeps its objects. An unusable mirror is renamed to <dir>.corrupt, which replaces
+// an older one.
 func ensureMirror(c Config, remote string) (*objects, error) {
-	// The causes of a failed creation are the same at every attempt, also the first.
+	// Create the directory first, so that a failure has the same cause on every attempt.
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
 	}

@@ -33,19 +33,19 @@ const (
 	largeObjectToDisk = 16 << 20 // larger objects are streamed
 )
 
-// objects is the mirror's object database. go-git's storage is not safe for
-// concurrent use (its maps of indexes and open packs have no lock), so all access takes one
-// lock; objects are small and the work under it is short.
+// objects is the mirror's object database. go-git's storage is not safe for concurrent use
+// (its maps of indexes and open packs have no lock), so one lock guards all access. It is held
+// briefly, since objects are small.
 //
-// Invariant: every object that a stored object refers to is stored. Packs are added as a
-// whole, closed under references.
+// Invariant: every object that a stored object refers to is stored. A pack is added as a whole
+// and contains, with the stored objects, everything that it refers to.
 type objects struct {
 	dir string
 
-	// Missing objects are read from under, if it is not nil.
+	// under, if not nil, is the database from which missing objects are read.
 	under  *objects
 	limits bounds
-	// partial reports that files were omitted from a received pack.
+	// partial reports that files too large to be read were omitted from a received pack.
 	partial bool
 
 	mu       sync.Mutex
@@ -55,6 +55,7 @@ type objects struct {
 	measures map[plumbing.Hash]treeExtent // of directories within the limits
 }
 
+// openObjects returns the database at dir with the default bounds. It accesses no files.
 func openObjects(dir string) *objects {
 	return &objects{
 		dir: dir, limits: defaultBounds(),
@@ -71,6 +72,7 @@ func (o *objects) close() error {
 	return o.sto.Close()
 }
 
+// has reports whether an object is stored.
 func (o *objects) has(h plumbing.Hash) bool {
 	if o.under != nil && o.under.has(h) {
 		return true
@@ -80,7 +82,7 @@ func (o *objects) has(h plumbing.Hash) bool {
 	return o.sto.HasEncodedObject(h) == nil
 }
 
-// holder returns the database that contains an object.
+// holder returns the database that contains an object: o or the one under it.
 func (o *objects) holder(h plumbing.Hash) *objects {
 	if o.under != nil && o.under.has(h) {
 		return o.under
@@ -98,7 +100,7 @@ func (o *objects) commit(h plumbing.Hash) (*object.Commit, error) {
 // commitsWith returns the hashes of all commits that begin with these digits, in
 // lower case, sorted.
 func (o *objects) commitsWith(ctx context.Context, digits string) ([]string, error) {
-	// The storage asks for whole bytes.
+	// The storage searches by whole bytes.
 	prefix, err := hex.DecodeString(digits[:len(digits)/2*2])
 	if err != nil {
 		return nil, err
@@ -163,6 +165,7 @@ func (o *objects) tree(h plumbing.Hash) ([]object.TreeEntry, error) {
 	return entries, nil
 }
 
+// size returns the size of an object's content.
 func (o *objects) size(h plumbing.Hash) (int64, error) {
 	o = o.holder(h)
 	o.mu.Lock()
@@ -174,13 +177,13 @@ func (o *objects) size(h plumbing.Hash) (int64, error) {
 	return n, nil
 }
 
-// blob returns a new slice with the content of a file. The content of a file larger than limit
-// may be streamed but is never stored in memory.
+// blob returns a new slice with the content of a file. A file larger than limit is an error
+// and is never loaded into memory.
 func (o *objects) blob(h plumbing.Hash, limit int64) ([]byte, error) {
 	return o.content(plumbing.BlobObject, "the file", h, limit)
 }
 
-// content returns the content of an object of a type; errors contain what.
+// content returns the content of an object of the given type; errors contain what.
 func (o *objects) content(of plumbing.ObjectType, what string, h plumbing.Hash, limit int64) ([]byte, error) {
 	o = o.holder(h)
 	o.mu.Lock()
@@ -209,8 +212,8 @@ func (o *objects) content(of plumbing.ObjectType, what string, h plumbing.Hash, 
 }
 
 // removeLeftovers removes the files of interrupted fetches: unfinished packs, indexes without
-// a pack, which go-git would use for a later one, and unwritten references. A failure is
-// harmless: the next call retries.
+// a pack, which go-git would use for a later one, and unfinished references. A failure is
+// harmless, because the next call retries.
 func (o *objects) removeLeftovers() {
 	packs := filepath.Join(o.dir, "objects", "pack")
 	leftovers, _ := filepath.Glob(filepath.Join(packs, "tmp_*"))
@@ -256,8 +259,8 @@ func (o *objects) removeRef(name plumbing.ReferenceName) error {
 	return o.sto.RemoveReference(name)
 }
 
-// maxHaves bounds how many of our commits are sent to a server. With an older common ancestor
-// the pack is only larger.
+// maxHaves bounds how many of the mirror's commits are sent to a server. If the common
+// ancestor is older, the pack is only larger.
 const maxHaves = 128
 
 // haves returns recent commits of the mirror, the newest of each reference
@@ -271,7 +274,7 @@ func (o *objects) haves() []plumbing.Hash {
 	var queue []plumbing.Hash
 	refs, err := o.sto.IterReferences()
 	if err != nil {
-		return nil // everything is fetched, and the unreadable reference replaced
+		return nil // then everything is fetched and the unreadable reference replaced
 	}
 	_ = refs.ForEach(func(ref *plumbing.Reference) error {
 		if ref.Type() == plumbing.HashReference {

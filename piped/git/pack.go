@@ -12,9 +12,9 @@ import (
 
 func (o *objects) packDir() string { return filepath.Join(o.dir, "objects", "pack") }
 
-// addPack stores the pack that write produces, completely or not at all, except files that
-// are too large to be read. It does not block readers. The error is ErrBeyond for a pack that
-// exceeds the limits.
+// addPack stores the pack that write produces, completely or not at all. It leaves files that
+// are too large to be read out of the index. It does not block readers. The error is ErrBeyond
+// for a pack that exceeds the limits.
 func (o *objects) addPack(ctx context.Context, write func(io.Writer) error) (err error) {
 	if err := os.MkdirAll(o.packDir(), 0o700); err != nil {
 		return fmt.Errorf("open a new pack: %w", err)
@@ -26,7 +26,7 @@ func (o *objects) addPack(ctx context.Context, write func(io.Writer) error) (err
 	index := strings.Replace(f.Name(), "tmp_pack_", "tmp_idx_", 1)
 	defer func() {
 		for _, name := range []string{f.Name(), index} {
-			_ = os.Remove(name) // renamed by now if all went well
+			_ = os.Remove(name) // fails harmlessly after the rename by take
 		}
 	}()
 	if err := errors.Join(write(f), f.Close()); err != nil {
@@ -40,8 +40,8 @@ func (o *objects) addPack(ctx context.Context, write func(io.Writer) error) (err
 	return o.take(filepath.Join(o.packDir(), "pack-"+sum.String()), f.Name(), index)
 }
 
-// take renames a pack and its index to their final names, the index first: an index without a
-// pack is a leftover.
+// take renames a pack and its index to their final names, the index first: removeLeftovers
+// removes an index without a pack.
 func (o *objects) take(name, pack, index string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

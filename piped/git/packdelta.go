@@ -12,8 +12,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// resolve computes the hashes of deltas: for each other object its deltas, their deltas and so
-// on, each right after its base.
+// resolve computes the hashes of all deltas. It starts from each complete object and resolves
+// every delta after its base.
 func (x *packIndexer) resolve() error {
 	for i := range x.objects {
 		if o := &x.objects[i]; o.base < 0 && !o.isDelta() {
@@ -25,8 +25,8 @@ func (x *packIndexer) resolve() error {
 	return x.unresolved()
 }
 
-// unresolved rejects a pack with deltas whose base it does not contain. If objects were
-// omitted, these may be the bases, and the deltas are omitted, too.
+// unresolved returns an error for a delta whose base is not in the pack. If objects were
+// omitted, one of them may be the base; then the delta is omitted, too.
 func (x *packIndexer) unresolved() error {
 	someLeft := slices.ContainsFunc(x.objects, func(o packed) bool { return o.left })
 	for i := range x.objects {
@@ -39,7 +39,7 @@ func (x *packIndexer) unresolved() error {
 	return nil
 }
 
-// resolveFrom resolves all deltas of one object.
+// resolveFrom resolves all direct and indirect deltas of one object.
 func (x *packIndexer) resolveFrom(root int32) error {
 	for todo := []int32{root}; len(todo) > 0; {
 		i := todo[len(todo)-1]
@@ -63,7 +63,7 @@ func (x *packIndexer) resolveFrom(root int32) error {
 	return nil
 }
 
-// resolveOne computes the content of a delta whose base is resolved, for its hash.
+// resolveOne computes the content and the hash of a delta whose base is resolved.
 func (x *packIndexer) resolveOne(i int32) error {
 	if x.ctx.Err() != nil {
 		return context.Cause(x.ctx)
@@ -85,7 +85,7 @@ func (x *packIndexer) resolveOne(i int32) error {
 	return nil
 }
 
-// content returns the content of an object. It is valid until the next call.
+// content returns the content of an object. It is valid until the next call of content.
 func (x *packIndexer) content(i int32) (*spool, error) {
 	if c := x.cache.get(i); c != nil {
 		return c, nil
@@ -114,7 +114,7 @@ func (x *packIndexer) content(i int32) (*spool, error) {
 	return x.cache.get(i), nil
 }
 
-// inflate reads the data of an object from the pack.
+// inflate returns the inflated data of an object: its content, or the instructions of a delta.
 func (x *packIndexer) inflate(i int32, size int64) (*spool, error) {
 	if _, err := x.scanner.SeekObjectHeader(x.objects[i].offset); err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func (x *packIndexer) inflate(i int32, size int64) (*spool, error) {
 	return s, nil
 }
 
-// apply computes the content of a delta. The first time it also computes its size and hash,
-// and returns no content if the delta has no deltas itself, or is omitted.
+// apply computes the content of a delta. If first is set it also computes size and hash, and
+// returns no content if no delta can depend on the result or the object is omitted.
 func (x *packIndexer) apply(i int32, kind plumbing.ObjectType, first bool) (*spool, error) {
 	o := &x.objects[i]
 	base, err := x.content(o.base)
@@ -180,7 +180,7 @@ func (x *packIndexer) apply(i int32, kind plumbing.ObjectType, first bool) (*spo
 	return out, nil
 }
 
-// measure stores the size of a delta's content, and whether it is omitted.
+// measure stores the size of a delta's content, and omits files that are too large to be read.
 func (x *packIndexer) measure(i int32, kind plumbing.ObjectType, size int64) error {
 	o := &x.objects[i]
 	base := &x.objects[o.base]
@@ -194,13 +194,14 @@ func (x *packIndexer) measure(i int32, kind plumbing.ObjectType, size int64) err
 	return nil
 }
 
-// delta is a list of instructions that build an object from another.
+// delta is a list of instructions that build an object from a base.
 type delta struct {
 	in   *bufio.Reader
 	base *spool
 	size int64 // of the result
 }
 
+// readDelta parses the header of instructions and checks the size of base.
 func readDelta(instructions, base *spool) (*delta, error) {
 	d := &delta{in: bufio.NewReader(instructions.reader()), base: base}
 	from, err := binary.ReadUvarint(d.in)
@@ -248,7 +249,7 @@ func (d *delta) write(to io.Writer) error {
 	return nil
 }
 
-// insert writes bytes of the delta itself.
+// insert writes bytes that the delta itself contains.
 func (d *delta) insert(op byte, to io.Writer, left int64) (int64, error) {
 	if op == 0 || int64(op) > left {
 		return 0, errors.New("a delta with an invalid instruction")
@@ -256,8 +257,8 @@ func (d *delta) insert(op byte, to io.Writer, left int64) (int64, error) {
 	return io.CopyN(to, d.in, int64(op))
 }
 
-// copy writes a part of the base: seven bits say which bytes of its offset and length
-// follow.
+// copy writes a range of the base. Seven bits of op select the bytes of its offset and length
+// that follow.
 func (d *delta) copy(op byte, to io.Writer, left int64) (int64, error) {
 	var at, n int64
 	for bit := range 7 {

@@ -43,7 +43,7 @@ func writePackIndex(name string, objects []packed, pack plumbing.Hash) (err erro
 	return errors.Join(w.err, buffered.Flush())
 }
 
-// indexWriter writes until the first error.
+// indexWriter writes until the first error and stores it.
 type indexWriter struct {
 	to  io.Writer
 	err error
@@ -57,7 +57,8 @@ func (w *indexWriter) write(p []byte) {
 
 func (w *indexWriter) number(n uint32) { w.write(binary.BigEndian.AppendUint32(nil, n)) }
 
-// fanout writes for each byte the number of hashes that begin with it or a smaller one.
+// fanout writes, for each byte value, the number of hashes whose first byte is at most that
+// value.
 func (w *indexWriter) fanout(objects []packed, sorted []int32) {
 	n := 0
 	for first := range 256 {
@@ -68,8 +69,8 @@ func (w *indexWriter) fanout(objects []packed, sorted []int32) {
 	}
 }
 
-// offsets writes the offsets of the objects. Those of more than 31 bits follow in a separate
-// table.
+// offsets writes the offsets of the objects. Offsets of more than 31 bits are written to a
+// separate table after the others.
 func (w *indexWriter) offsets(objects []packed, sorted []int32) {
 	var far []int64
 	for _, i := range sorted {

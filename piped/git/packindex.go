@@ -17,21 +17,21 @@ import (
 type packed struct {
 	hash    plumbing.Hash // zero until known
 	offset  int64
-	size    int64 // of the content; of an unresolved delta, of its instructions
-	largest int64 // of its bases, direct and indirect
-	base    int32 // of a delta; otherwise -1
+	size    int64 // of the content; of an unresolved delta, the size of its instructions
+	largest int64 // size of the largest direct or indirect base
+	base    int32 // index of the base of a delta; otherwise -1
 	child   int32 // its first delta, -1 if there is none
 	next    int32 // the next delta of the same base
 	crc     uint32
-	kind    plumbing.ObjectType // of a resolved delta, that of its root
+	kind    plumbing.ObjectType // of a resolved delta, the type of its root
 	left    bool                // omitted from the index: too large to be read
 }
 
 func (p *packed) isDelta() bool { return p.kind.IsDelta() }
 
-// packIndexer lists the objects of a pack. The one of go-git inflates each of them in
-// memory, whatever its size. This one loads no object larger than spoolInMemory into
-// memory, omits from the index what is too large to be read, and stops at the bounds.
+// packIndexer lists the objects of a pack. go-git's indexer inflates each object in memory,
+// whatever its size. This one loads no object larger than spoolInMemory into memory, leaves
+// files that are too large to be read out of the index, and stops at the bounds.
 type packIndexer struct {
 	ctx      context.Context
 	dir      string // for temporary files
@@ -40,7 +40,7 @@ type packIndexer struct {
 	inflated int64 // bytes that may still be inflated
 
 	objects []packed
-	byRef   map[plumbing.Hash][]int32 // deltas whose base is named by its hash
+	byRef   map[plumbing.Hash][]int32 // deltas that name their base by hash
 	cache   spoolCache
 }
 
@@ -72,8 +72,8 @@ func indexPack(ctx context.Context, pack, index string, limits bounds) (sum plum
 	return sum, whole, writePackIndex(index, x.objects, sum)
 }
 
-// scan reads the pack once: the offsets of its objects, and the hashes of those that are no
-// deltas.
+// scan reads the pack once. It records the offsets of all objects and the hashes of those that
+// are not deltas.
 func (x *packIndexer) scan() (sum plumbing.Hash, err error) {
 	_, count, err := x.scanner.Header()
 	if err != nil {
@@ -82,7 +82,7 @@ func (x *packIndexer) scan() (sum plumbing.Hash, err error) {
 	if int64(count) > int64(x.limits.objects) {
 		return sum, beyond("a pack of %d objects; expected at most %d", count, x.limits.objects)
 	}
-	at := map[int64]int32{} // bases of deltas by offset
+	at := map[int64]int32{} // indexes of objects by offset, to find the bases of deltas
 	x.objects = make([]packed, 0, min(count, 1<<16))
 	for i := range int32(count) {
 		if err := x.ctx.Err(); err != nil {
@@ -100,7 +100,7 @@ func (x *packIndexer) scan() (sum plumbing.Hash, err error) {
 	return x.scanner.Checksum()
 }
 
-// add reads an object after its header.
+// add reads the data of object i after its header.
 func (x *packIndexer) add(i int32, header *packfile.ObjectHeader, at map[int64]int32) (err error) {
 	o := packed{offset: header.Offset, size: header.Length, kind: header.Type, base: -1, child: -1, next: -1}
 	var hasher plumbing.Hasher
@@ -140,13 +140,13 @@ func (x *packIndexer) add(i int32, header *packfile.ObjectHeader, at map[int64]i
 	return nil
 }
 
-// adopt adds an object to the deltas of another.
+// adopt adds object i to the deltas of base.
 func (x *packIndexer) adopt(base, i int32) {
 	x.objects[i].base = base
 	x.objects[i].next, x.objects[base].child = x.objects[base].child, i
 }
 
-// meter forwards bytes and fails after too many.
+// meter forwards bytes and fails after *left of them, or when ctx ends.
 type meter struct {
 	ctx  context.Context
 	to   io.Writer

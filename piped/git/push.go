@@ -26,12 +26,12 @@ type Change struct {
 	At      time.Time
 }
 
-// pushSession is a connection that changes a branch.
+// pushSession is a connection over which a branch can be changed.
 type pushSession interface {
 	// head returns the commit of a branch, the zero hash when there is none.
 	head(ctx context.Context, branch string) (plumbing.Hash, error)
-	// push moves a branch from one commit, the zero hash for a new branch, to another,
-	// with its objects in pack. The error is a *refusal if the remote rejects it.
+	// push moves a branch from one commit to another; from is the zero hash for a new branch.
+	// pack contains the new objects. The error is a *refusal if the remote rejects the push.
 	push(w *watchdog, branch string, from, to plumbing.Hash, pack []byte) error
 	io.Closer
 }
@@ -43,14 +43,14 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
-	if said := said(r.said); said != "" && !strings.Contains(r.reason, said) {
+	if said := remoteMessage(r.said); said != "" && !strings.Contains(r.reason, said) {
 		return r.reason + ": " + said
 	}
 	return r.reason
 }
 
-// said returns the output of a remote for users as one line of limited length.
-func said(text string) string {
+// remoteMessage returns the output of a remote for users as one line of limited length.
+func remoteMessage(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "remote:"))
@@ -63,21 +63,21 @@ func said(text string) string {
 
 func short(text string) string { return text[:min(len(text), 300)] }
 
-// conflictReasons lists parts of the reasons with which remotes reject a push after a concurrent
-// one.
+// conflictReasons lists substrings of the reasons with which remotes reject a push after a
+// concurrent one.
 var conflictReasons = []string{
 	"non-fast-forward", "fetch first", "stale info", "cannot lock ref", "failed to update ref", "failed to lock", "reference already exists", "incorrect old value",
 }
 
-// Push builds the commit c and pushes it to a branch of the remote: to the tracked
-// branch, if its head is c.Parent, or to a new one. It never forces. The mirror does not
-// change: the next Sync fetches the commit.
+// Push builds the commit c and pushes it to a branch of the remote: to the tracked branch if
+// its head is c.Parent, or to a new branch. It never forces. The mirror does not change: the
+// next Sync fetches the commit.
 //
-// The error is of kind Conflict if the tracked branch is at another commit, so that the
-// change must be based on that; Exists, with its commit, if another branch exists
-// already; NotFound if the mirror has no such parent or the parent no such file; Invalid
-// if the remote rejects the change or the credentials, with its reason; else
-// Unavailable.
+// The error is of kind Conflict if the tracked branch is at another commit; the caller must
+// build the change on that commit. It is of kind Exists if another branch exists already;
+// commit is then the head of that branch. It is NotFound if the mirror lacks the parent or the
+// parent lacks a file, Invalid, with the reason, if the remote rejects the change or the
+// credentials, and Unavailable otherwise.
 func (r *Repo) Push(ctx context.Context, branch string, c Change) (commit string, err error) {
 	if headRef(branch).Validate() != nil {
 		return "", deploy.Errorf(deploy.Invalid, "push to %s: %q is not a branch name", r.Remote(), branch)
@@ -117,7 +117,7 @@ func (r *Repo) Push(ctx context.Context, branch string, c Change) (commit string
 	return made.commit.String(), nil
 }
 
-// notPushed gives the error of a push its kind.
+// notPushed returns the error of a push with its kind.
 func (r *Repo) notPushed(w *watchdog, branch string, err error) error {
 	doing := "push to branch " + branch
 	var no *refusal
@@ -140,12 +140,13 @@ func readBranch(refs map[string]plumbing.Hash, branch string) plumbing.Hash {
 	return refs[plumbing.NewBranchReferenceName(branch).String()]
 }
 
-// madeCommit is a commit and the pack of all objects that it adds.
+// madeCommit is a new commit and the pack of all objects that it adds.
 type madeCommit struct {
 	commit plumbing.Hash
 	pack   []byte
 }
 
+// makeCommit builds the commit c without storing it in the mirror.
 func (r *Repo) makeCommit(c Change) (madeCommit, error) {
 	parent, err := r.commit(c.Parent)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 )
 
-// receiver accepts packs: git-receive-pack.
+// receiver is a server that accepts packs (git-receive-pack).
 type receiver interface {
 	advertiser
 	ReceivePack(context.Context, *packp.ReferenceUpdateRequest) (*packp.ReportStatus, error)
@@ -47,8 +47,7 @@ func (s *receiveSession) push(w *watchdog, branch string, from, to plumbing.Hash
 	return err
 }
 
-// refused returns the reason that a report gives for not moving the reference, nil if it
-// was moved.
+// refused returns the reason why the server did not move the reference, nil if it did.
 func refused(report *packp.ReportStatus) *refusal {
 	if report == nil {
 		return nil

@@ -21,8 +21,8 @@ func (d *localDialer) dialPush(ctx context.Context) (pushSession, error) {
 	return s.(*localSession), nil
 }
 
-// push stores the pack and moves the branch, unless that has moved in the meantime. Like git it
-// does not move the checked-out branch of a worktree.
+// push stores the pack and moves the branch, unless that has moved in the meantime. Like git,
+// it does not move a branch that is checked out in a worktree.
 func (s *localSession) push(w *watchdog, branch string, from, to plumbing.Hash, pack []byte) error {
 	w.rest() // storing is our own work
 	name := plumbing.NewBranchReferenceName(branch)
@@ -40,8 +40,8 @@ func (s *localSession) push(w *watchdog, branch string, from, to plumbing.Hash, 
 	return s.move(name, from, to)
 }
 
-// move sets a reference that is at from, the zero hash for a new one, as git does: under its
-// lock, and atomically for readers.
+// move sets a reference from one commit to another; from is the zero hash for a new reference.
+// Like git it takes the reference's lock and replaces the file atomically.
 func (s *localSession) move(name plumbing.ReferenceName, from, to plumbing.Hash) error {
 	file := filepath.Join(s.dir, filepath.FromSlash(name.String()))
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -68,7 +68,8 @@ func (s *localSession) move(name plumbing.ReferenceName, from, to plumbing.Hash)
 	return err
 }
 
-// expect returns a refusal unless the reference is at a commit.
+// expect returns a refusal unless the reference is at the given commit; the zero hash means
+// that it must not exist.
 func (s *localSession) expect(name plumbing.ReferenceName, at plumbing.Hash) error {
 	ref, err := s.sto.Reference(name)
 	switch {
@@ -84,6 +85,7 @@ func (s *localSession) expect(name plumbing.ReferenceName, at plumbing.Hash) err
 	return &refusal{reason: "fetch first"}
 }
 
+// refuseCheckedOut returns a refusal if the branch is checked out in a worktree.
 func (s *localSession) refuseCheckedOut(name plumbing.ReferenceName) error {
 	cfg, err := s.sto.Config()
 	if err != nil {

@@ -22,7 +22,7 @@ type dialer interface {
 	close() error
 }
 
-// session is a connection: head, then fetch if the head is new.
+// session is a connection for one head and, if that is new, one fetch.
 type session interface {
 	// head returns the commit of a branch, the zero hash when there is none.
 	head(ctx context.Context, branch string) (plumbing.Hash, error)
@@ -57,7 +57,8 @@ func (r *Repo) RemoteHead(ctx context.Context) (string, error) {
 	return h.String(), nil
 }
 
-// ask opens a connection and returns the head; the caller closes the connection.
+// ask opens a connection and returns the head of the tracked branch. The caller closes the
+// connection.
 func (r *Repo) ask(w *watchdog) (_ session, _ plumbing.Hash, err error) {
 	measured := measure(r.cfg.Metrics, ListRefs)
 	defer func() { measured(w, err) }()
@@ -88,8 +89,8 @@ func (r *Repo) unavailable(w *watchdog, doing string, err error) error {
 	return unavailable(w, r.cfg.Timeout, doing, r.Remote(), err)
 }
 
-// unavailable describes why a request to a remote failed: the response itself may be a page of
-// HTML.
+// unavailable returns an error of kind Unavailable with a reason for users. It replaces known
+// causes, since the response itself may be an HTML page.
 func unavailable(w *watchdog, timeout time.Duration, doing, remote string, err error) error {
 	switch {
 	case context.Cause(w) == errSilent:
@@ -106,7 +107,7 @@ func unavailable(w *watchdog, timeout time.Duration, doing, remote string, err e
 	return deploy.Errorf(deploy.Unavailable, "%s of %s: %w", doing, remote, err)
 }
 
-// watchdog is a context that ends if touch is not called for a while.
+// watchdog is a context that is cancelled if touch is not called within limit.
 type watchdog struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -116,6 +117,7 @@ type watchdog struct {
 
 var errSilent = errors.New("the remote fell silent")
 
+// watch returns a watchdog with a running timeout. The caller stops it.
 func watch(ctx context.Context, limit time.Duration) *watchdog {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return &watchdog{
@@ -124,13 +126,13 @@ func watch(ctx context.Context, limit time.Duration) *watchdog {
 	}
 }
 
-// abandoned reports whether the context ended for another reason than the timeout.
+// abandoned reports whether the context ended for a reason other than the timeout.
 func (w *watchdog) abandoned() bool { return w.Err() != nil && context.Cause(w) != errSilent }
 
 // touch restarts the timeout.
 func (w *watchdog) touch() { w.timer.Reset(w.limit) }
 
-// rest stops the timeout until touch.
+// rest stops the timeout until the next touch.
 func (w *watchdog) rest() { w.timer.Stop() }
 
 func (w *watchdog) stop() {

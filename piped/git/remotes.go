@@ -39,12 +39,12 @@ type RemotesConfig struct {
 	Now         func() time.Time
 	Metrics     Metrics
 
-	// Public and Known are Controls of net.Dialer that reject addresses: Known those
-	// that no host may have, Public also those that only hosts of Allow may have.
+	// Public and Known are Control functions of net.Dialer that reject addresses of HTTP
+	// connections. Known applies to hosts of Allow and to proxies, Public to all other hosts.
 	Public, Known Control
 }
 
-// Control is Control of net.Dialer.
+// Control is the type of net.Dialer's Control.
 type Control func(network, address string, c syscall.RawConn) error
 
 // Remotes reads commits of repositories that are not watched, but that applications refer to:
@@ -70,8 +70,8 @@ const (
 	defaultRemotesMirrors = 200
 )
 
-// OpenRemotes returns the Remotes of a directory. No host is allowed until Allow.
-// The caller closes it.
+// OpenRemotes returns the Remotes of a directory. No host is allowed before the first call of
+// Allow. The caller closes it.
 func OpenRemotes(c RemotesConfig) (*Remotes, error) {
 	base := Config{MaxFileSize: c.MaxFileSize, Timeout: c.Timeout, Logger: c.Logger, Now: c.Now, Metrics: c.Metrics}.withDefaults()
 	c.MaxFileSize, c.Timeout, c.Logger, c.Now, c.Metrics = base.MaxFileSize, base.Timeout, base.Logger, base.Now, base.Metrics
@@ -83,22 +83,22 @@ func OpenRemotes(c RemotesConfig) (*Remotes, error) {
 }
 
 // Allow replaces the allowed hosts and their credentials. A host is a name, or name:port for
-// that port only; the prefix http:// allows unencrypted HTTP, which otherwise is allowed to
-// this machine only.
+// that port only. The prefix http:// allows unencrypted HTTP, which is otherwise allowed only
+// to loopback addresses.
 func (r *Remotes) Allow(hosts []string, auth func(remote string) (Auth, error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hosts, r.auth = slices.Clone(hosts), auth
 }
 
-// At returns the files of a repository at a branch, a tag or a full commit hash, at the
-// default branch if ref is "", and the commit's hash. The files may be read for ten
-// minutes and are as those of Repo.At.
+// At returns the files of a repository at ref, and the commit's hash. ref is a branch, a tag
+// or a full commit hash; "" is the default branch. The files are as those of Repo.At and may
+// be read for ten minutes.
 //
-// A commit or tag in the mirror needs no network, and waits for no concurrent fetch:
-// tags are assumed not to move. A branch is read from the remote again after ten
-// seconds. The error is of kind Invalid if the host is not allowed or the remote has no
-// such ref, else as of Repo.Sync.
+// A commit or tag in the mirror needs no network and does not wait for a concurrent fetch,
+// because tags are assumed not to move. The commit of a branch is cached for ten seconds. The
+// error is of kind Invalid if the host is not allowed or the remote has no such ref; other
+// errors are as those of Repo.Sync.
 func (r *Remotes) At(ctx context.Context, remote, ref string) (files fs.FS, commit string, err error) {
 	a, err := parseAddress(remote)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Remotes) At(ctx context.Context, remote, ref string) (files fs.FS, comm
 	return &treeFS{objects: m.objects, root: c.TreeHash, maxSize: r.cfg.MaxFileSize, at: c.Committer.When.UTC()}, h.String(), nil
 }
 
-// allowed returns the credentials for a remote whose host is allowed.
+// allowed returns the credentials for a remote, or an error if its host is not allowed.
 func (r *Remotes) allowed(a address, remote string) (Auth, error) {
 	if err := r.hostAllowed(a); err != nil {
 		return Auth{}, err
@@ -138,7 +138,7 @@ func (r *Remotes) allowed(a address, remote string) (Auth, error) {
 	return auth(remote)
 }
 
-// hostAllowed rejects a remote whose host, or its scheme, is not allowed.
+// hostAllowed returns an error if the remote's host or scheme is not allowed.
 func (r *Remotes) hostAllowed(a address) error {
 	ep := a.endpoint
 	if ep.Protocol == "file" {
@@ -170,7 +170,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// mirror returns the mirror of a remote, and keeps it while its files may be read.
+// mirror returns the mirror of a remote and marks it as used, so that sweep retains it.
 func (r *Remotes) mirror(a address) *remoteMirror {
 	sum := sha256.Sum256([]byte(a.text))
 	name := hex.EncodeToString(sum[:16])
@@ -185,7 +185,7 @@ func (r *Remotes) mirror(a address) *remoteMirror {
 	return m
 }
 
-// enter returns the mirror of a remote for exclusive use; the caller leaves it.
+// enter returns the mirror of a remote for exclusive use. The caller calls leave.
 func (r *Remotes) enter(ctx context.Context, a address) (*remoteMirror, error) {
 	for {
 		m := r.mirror(a)
@@ -233,12 +233,12 @@ type remoteMirror struct {
 	turn    chan struct{} // a semaphore for exclusive use
 	removed bool
 
-	mu      sync.Mutex // guards what follows; changes of objects also need the turn
+	mu      sync.Mutex // guards the fields below; changes of objects also need the turn
 	objects *objects   // nil until opened
 	seen    map[string]sighting
 }
 
-// sighting is the commit of a branch at a time.
+// sighting is the commit of a branch when it was last read.
 type sighting struct {
 	commit plumbing.Hash
 	at     time.Time
@@ -246,7 +246,7 @@ type sighting struct {
 
 func (m *remoteMirror) leave() { <-m.turn }
 
-// open opens the mirror. An unreadable one is replaced by an empty one.
+// open opens the mirror. It replaces an unreadable one by an empty one.
 func (m *remoteMirror) open() error {
 	if m.objects != nil {
 		return nil
@@ -272,7 +272,7 @@ func (m *remoteMirror) open() error {
 // tagRefs store the commits of tags.
 const tagRefs = "refs/piped/tags/"
 
-// find returns the commit of ref after fetching it into the mirror.
+// find fetches ref into the mirror and returns its commit.
 func (m *remoteMirror) find(ctx context.Context, ref string, auth Auth) (plumbing.Hash, error) {
 	if h, ok := m.known(ref); ok {
 		return h, nil

@@ -15,11 +15,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// remoteRefs are the references a remote advertises.
+// remoteRefs are the references that a remote advertises.
 type remoteRefs struct{ *packp.AdvRefs }
 
-// resolve returns the commit of ref, and the full name of the reference, "" for the default
-// branch and for a commit hash.
+// resolve returns the commit of ref and the full name of the reference; the name is "" for the
+// default branch and for a commit hash.
 func (r remoteRefs) resolve(ref string) (plumbing.Hash, plumbing.ReferenceName, bool) {
 	if ref == "" {
 		if r.Head == nil {
@@ -57,7 +57,7 @@ func (m *remoteMirror) list(w *watchdog, d dialer) (_ remoteRefs, err error) {
 	return remoteRefs{refs}, nil
 }
 
-// dialServer opens a connection to a server; paths are not allowed.
+// dialServer opens a connection to a server. It rejects local paths.
 func dialServer(w *watchdog, d dialer) (*uploadSession, error) {
 	s, err := d.dial(w)
 	if err != nil {
@@ -70,8 +70,8 @@ func (m *remoteMirror) unavailable(w *watchdog, doing string, err error) error {
 	return unavailable(w, m.remotes.cfg.Timeout, doing, m.address.text, err)
 }
 
-// fetch adds the commit h to the mirror: without history if the server supports that, and all
-// branches and tags if the server does not send commits by hash.
+// fetch adds the commit h to the mirror. It omits the history if the server supports that, and
+// fetches all branches and tags if the server cannot send single commits by hash.
 func (m *remoteMirror) fetch(w *watchdog, d dialer, refs remoteRefs, h plumbing.Hash, ref string) (err error) {
 	start, measured := m.remotes.cfg.Now(), measure(m.remotes.cfg.Metrics, Fetch)
 	defer func() { measured(w, err) }()
@@ -119,8 +119,8 @@ func (r remoteRefs) all() []plumbing.Hash {
 	return slices.Compact(out)
 }
 
-// receive fetches commits over a new connection. It sends no commits of the mirror, which have
-// no history there.
+// receive fetches commits over a new connection. It does not offer the commits of the mirror,
+// since the mirror lacks their history.
 func (m *remoteMirror) receive(w *watchdog, d dialer, wants []plumbing.Hash, depth int) error {
 	w.touch()
 	s, err := dialServer(w, d)
@@ -147,7 +147,7 @@ func (m *remoteMirror) receive(w *watchdog, d dialer, wants []plumbing.Hash, dep
 	return m.objects.addShallow(shallow)
 }
 
-// addShallow marks commits without parents, as Git does.
+// addShallow marks commits as shallow (stored without their parents), as Git does.
 func (o *objects) addShallow(commits []plumbing.Hash) error {
 	if len(commits) == 0 {
 		return nil

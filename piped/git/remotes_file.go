@@ -17,8 +17,8 @@ import (
 
 const maxFileRedirects = 5
 
-// File returns the content at an http or https address of an allowed host, at most limit
-// bytes. It sends no credentials. The error is of kind Invalid if the host is not allowed, the
+// File returns the content, at most limit bytes, at an http or https address of an allowed
+// host. It sends no credentials. The error is of kind Invalid if the host is not allowed, the
 // server rejects the request or the file is too large, and Unavailable if a later attempt may
 // succeed.
 func (r *Remotes) File(ctx context.Context, file string, limit int64) ([]byte, error) {
@@ -63,8 +63,8 @@ func (r *Remotes) File(ctx context.Context, file string, limit int64) ([]byte, e
 	return data, nil
 }
 
-// fileClient returns a client that connects to allowed hosts and, by redirects, to
-// hosts with public addresses.
+// fileClient returns a client that connects to allowed hosts and, after redirects, to hosts
+// with public addresses.
 func (r *Remotes) fileClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = r.connect
@@ -79,8 +79,8 @@ func (r *Remotes) fileClient() *http.Client {
 	}}
 }
 
-// connect connects to an allowed host, or to another one that a server redirects to,
-// which must have a public address.
+// connect connects to an allowed host, or to the target of a redirect, which must have a
+// public address.
 func (r *Remotes) connect(ctx context.Context, network, at string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: 10 * time.Second, Control: r.cfg.Public}
 	if host, _, err := net.SplitHostPort(at); err == nil && r.knows(strings.ToLower(host), strings.ToLower(at)) || isProxy(at) {
@@ -89,8 +89,8 @@ func (r *Remotes) connect(ctx context.Context, network, at string) (net.Conn, er
 	return d.DialContext(ctx, network, at)
 }
 
-// isProxy reports whether an address is that of a proxy of the environment, which
-// may be private.
+// isProxy reports whether an address is that of a proxy from the environment, which may be
+// private.
 func isProxy(at string) bool {
 	for _, scheme := range []string{"http", "https"} {
 		u, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: scheme, Host: "host.example"}})
@@ -101,7 +101,7 @@ func isProxy(at string) bool {
 	return false
 }
 
-// knows reports whether a host is allowed by one of its names.
+// knows reports whether Allow lists one of the names.
 func (r *Remotes) knows(names ...string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *Remotes) knows(names ...string) bool {
 	})
 }
 
-// fileError is the error of a request without a response. It contains no address.
+// fileError returns the error of a request without a response. It leaves out the address.
 func fileError(ctx context.Context, err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -119,7 +119,7 @@ func fileError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 		if !deploy.IsKind(err, deploy.Unavailable) {
-			return err // the caller's own
+			return err // the caller's context ended
 		}
 	}
 	if deploy.IsKind(err, deploy.Invalid) {

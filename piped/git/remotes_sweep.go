@@ -17,8 +17,8 @@ type mirrorDirectory struct {
 	used  time.Time
 }
 
-// sweep removes the least recently used mirrors until those on disk are within the bounds.
-// Those in use, among them that of the caller, stay.
+// sweep removes the least recently used mirrors until the rest is within the bounds. It
+// retains mirrors in use, including the caller's.
 func (r *Remotes) sweep(caller *remoteMirror) {
 	dirs := r.directories()
 	var total int64
@@ -53,6 +53,7 @@ func (r *Remotes) directories() []mirrorDirectory {
 	return out
 }
 
+// size returns the bytes of all files below a directory.
 func size(dir string) (total int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -66,7 +67,7 @@ func size(dir string) (total int64) {
 	return total
 }
 
-// remove removes a mirror that is not in use.
+// remove removes a mirror and reports whether it did. It retains a mirror that is in use.
 func (r *Remotes) remove(name string, used time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

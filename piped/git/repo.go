@@ -22,8 +22,8 @@ type Config struct {
 	// MaxFileSize is the size of the largest file At opens. Zero means 32 MiB.
 	MaxFileSize int64
 
-	// Timeout bounds the listing of the remote's branches, and the time without data
-	// in a fetch. Zero means a minute.
+	// Timeout bounds the listing of the remote's branches, and any time without received data
+	// during a fetch. Zero means one minute.
 	Timeout time.Duration
 
 	Logger  *slog.Logger     // optional
@@ -68,9 +68,9 @@ const (
 	defaultMaxFileSize = 32 << 20
 )
 
-// Open opens or creates the mirror of c, without network access. A mirror of another remote is
-// redirected to this one, with its objects. An unreadable one is renamed and replaced by an
-// empty one. Both are logged. The caller closes the Repo.
+// Open opens or creates the mirror of c without network access. A mirror of another remote is
+// redirected to this remote and keeps its objects. An unreadable mirror is renamed and
+// replaced by an empty one. Both are logged. The caller closes the Repo.
 func Open(c Config) (*Repo, error) {
 	c = c.withDefaults()
 	t, err := c.target()
@@ -142,7 +142,7 @@ func (c Config) target() (target, error) {
 	return target{a, c.Branch, dial}, nil
 }
 
-// follows returns the present target.
+// follows returns the current target.
 func (r *Repo) follows() target {
 	r.mu.Lock()
 	defer r.mu.Unlock()

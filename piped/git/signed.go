@@ -9,8 +9,8 @@ import (
 // maxCommitSize bounds the size of commit objects.
 const maxCommitSize = 4 << 20
 
-// CommitObject returns the bytes of a commit object as they are hashed and signed,
-// without Git's header. The hash is verified. The error is of kind NotFound if the
+// CommitObject returns the content of a commit object, the bytes that are hashed and signed,
+// without Git's object header. The hash is verified. The error is of kind NotFound if the
 // mirror has no such commit.
 func (r *Repo) CommitObject(hash string) ([]byte, error) {
 	if _, err := r.commit(hash); err != nil {

@@ -6,11 +6,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Since returns the commits between base and head along first parents, as pushed to the
-// branch: head, its first parent, and so on, up to the history of base; the newest
-// first, each with the first parent to compare it with. ok is false if base is not in
-// head's history, as after a rewrite of the branch; then there are none. The error is of
-// kind NotFound if the mirror lacks one of the two.
+// Since returns the commits from head back to base along first parents: head, its first
+// parent, and so on, up to the history of base. The newest comes first. Each has its first
+// parent, with which to compare it. ok is false, without commits, if base is not in head's
+// history, as after a force-push. The error is of kind NotFound if the mirror lacks one of the
+// two.
 func (r *Repo) Since(ctx context.Context, base, head string) (steps []Step, ok bool, err error) {
 	from, err := r.commit(base)
 	if err != nil {
@@ -41,5 +41,5 @@ func (r *Repo) Since(ctx context.Context, base, head string) (steps []Step, ok b
 	return steps, true, nil
 }
 
-// Step is a commit of a branch and the commit that was the branch's head before.
+// Step is a commit of a branch and the previous head of the branch.
 type Step struct{ Commit, Parent string }

@@ -16,8 +16,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Snapshot is a commit of a local repository, read in place. It is for commands; the agent
-// reads from mirrors.
+// Snapshot is a commit of a local repository, read in place. It is for command-line tools; the
+// agent reads from mirrors.
 type Snapshot struct {
 	// FS contains the files of the commit as Repo.At returns them.
 	fs.FS
@@ -26,9 +26,9 @@ type Snapshot struct {
 	objects *objects
 }
 
-// OpenHead opens the commit of HEAD in a repository: dir is a bare one, or the .git directory
-// of another. It writes nothing. The error is of kind NotFound if dir is no repository and
-// Invalid if HEAD is no commit.
+// OpenHead opens the commit of HEAD in a repository. dir is a bare repository or the .git
+// directory of a worktree. It writes nothing. The error is of kind NotFound if dir is not a
+// repository and Invalid if HEAD is not a commit.
 func OpenHead(dir string) (*Snapshot, error) {
 	if !isRepository(dir) {
 		return nil, deploy.Errorf(deploy.NotFound, "%s is no Git repository", dir)
@@ -44,6 +44,7 @@ func OpenHead(dir string) (*Snapshot, error) {
 	return s, nil
 }
 
+// head returns the snapshot of HEAD.
 func (o *objects) head() (*Snapshot, error) {
 	ref, err := storer.ResolveReference(o.sto, plumbing.HEAD)
 	if errors.Is(err, plumbing.ErrReferenceNotFound) || errors.Is(err, os.ErrNotExist) {

@@ -6,11 +6,11 @@ import (
 	"os"
 )
 
-// spoolInMemory is the size from which on a spool is a file.
+// spoolInMemory is the size, in bytes, above which a spool is a file.
 const spoolInMemory = 16 << 20
 
-// spool is the content of one object while a pack is indexed: in memory, or, if it is
-// large, in a file without a name.
+// spool holds the content of one object while a pack is indexed: in memory or, if it is large,
+// in an unlinked temporary file.
 type spool struct {
 	size int64
 	data []byte
@@ -34,7 +34,7 @@ func newSpool(dir string, size int64) (*spool, error) {
 	return &spool{size: size, file: f}, nil
 }
 
-// Write implements io.Writer. Beyond the spool's size it fails.
+// Write implements io.Writer. It fails beyond the spool's size.
 func (s *spool) Write(p []byte) (int, error) {
 	if s.n += int64(len(p)); s.n > s.size {
 		return 0, io.ErrShortBuffer
@@ -57,7 +57,7 @@ func (s *spool) ReadAt(p []byte, at int64) (int, error) {
 // reader returns a reader of the whole content.
 func (s *spool) reader() io.Reader { return io.NewSectionReader(s, 0, s.size) }
 
-// held returns the bytes of memory of the spool.
+// held returns the size of the spool's memory in bytes.
 func (s *spool) held() int64 { return int64(cap(s.data)) }
 
 func (s *spool) close() {

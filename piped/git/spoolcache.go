@@ -2,15 +2,15 @@ package git
 
 import "slices"
 
-// Bounds of a spoolCache, without the latest content.
+// Bounds of a spoolCache. The latest content is cached even if it exceeds them.
 const (
 	spoolCacheCount = 512
 	spoolCacheBytes = 48 << 20
 	spoolCacheFiles = 8
 )
 
-// spoolCache caches the last used contents while deltas are resolved. The zero value is ready
-// to use.
+// spoolCache is an LRU cache of contents while deltas are resolved. The zero value is ready to
+// use.
 type spoolCache struct {
 	order []int32 // by last use, the latest at the end
 	held  map[int32]*spool
@@ -18,6 +18,7 @@ type spoolCache struct {
 	files int
 }
 
+// get returns a cached content and marks it as used; nil if it is not cached.
 func (c *spoolCache) get(i int32) *spool {
 	s := c.held[i]
 	if s == nil {
@@ -28,7 +29,7 @@ func (c *spoolCache) get(i int32) *spool {
 	return s
 }
 
-// put adds a content and takes its ownership.
+// put adds a content. The cache closes it on eviction.
 func (c *spoolCache) put(i int32, s *spool) {
 	if c.held == nil {
 		c.held = map[int32]*spool{}
@@ -44,6 +45,7 @@ func (c *spoolCache) put(i int32, s *spool) {
 	}
 }
 
+// count adds the size of s to the totals, or subtracts it if sign is -1.
 func (c *spoolCache) count(s *spool, sign int) {
 	c.bytes += int64(sign) * s.held()
 	if s.file != nil {

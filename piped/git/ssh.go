@@ -28,7 +28,7 @@ type sshDialer struct {
 	host, port, path string
 	user             string
 	password         Secret
-	signer           ssh.Signer // nil: agent and default keys
+	signer           ssh.Signer // nil: use the ssh agent and the default keys
 	knownHosts       []string
 }
 
@@ -95,7 +95,8 @@ func (d *sshDialer) run(ctx context.Context, service string) (*sshSession, error
 	return s, nil
 }
 
-// methods returns the authentication methods, and a function that releases the agent.
+// methods returns the authentication methods, and a function that closes the connection to the
+// ssh agent.
 func (d *sshDialer) methods() (methods []ssh.AuthMethod, release func()) {
 	release = func() {}
 	if d.signer != nil {
@@ -136,8 +137,8 @@ func defaultSigners() (signers []ssh.Signer) {
 	return signers
 }
 
-// sshSession speaks the pack protocol with one of git's services on the server. Its
-// reads and writes end when the context of dial does.
+// sshSession speaks the pack protocol with one of Git's services on the server. Its reads and
+// writes fail when the context of dial ends.
 type sshSession struct {
 	client *ssh.Client
 	stop   func() bool
@@ -145,7 +146,7 @@ type sshSession struct {
 	run    *ssh.Session
 	in     io.WriteCloser
 	out    io.Reader
-	stderr bytes.Buffer // the beginning of what the server wrote to it, read after run ended
+	stderr bytes.Buffer // the start of the server's stderr, read after run has ended
 }
 
 func (s *sshSession) start(service, path string) error {
@@ -184,7 +185,7 @@ func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRef
 	return refs, nil
 }
 
-// serverError is the error message of a server.
+// serverError is an error message from a server.
 type serverError string
 
 func (s serverError) Error() string { return "the server says: " + string(s) }
@@ -192,15 +193,15 @@ func (s serverError) Error() string { return "the server says: " + string(s) }
 // complaint returns the standard error output of the server, or err if there is none.
 func (s *sshSession) complaint(err error) error {
 	_ = s.in.Close()
-	_ = s.run.Wait() // err says it failed
+	_ = s.run.Wait() // err already reports the failure
 	if text := firstLine(s.stderr.String()); text != "" {
 		return serverError(text)
 	}
 	return err
 }
 
-// UploadPack requests a pack. All haves are sent at once: without multi_ack the
-// server answers them with one line.
+// UploadPack requests a pack. It sends all haves at once: without multi_ack the server answers
+// them with one line.
 func (s *sshSession) UploadPack(_ context.Context, req *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
 	if err := req.UploadRequest.Encode(s.in); err != nil {
 		return nil, fmt.Errorf("send wants: %w", err)
@@ -218,19 +219,19 @@ func (s *sshSession) UploadPack(_ context.Context, req *packp.UploadPackRequest)
 	return res, nil
 }
 
-// Close ends the connection and waits for it.
+// Close closes the connection and waits for its end.
 func (s *sshSession) Close() error {
 	if s.in != nil {
-		_, _ = s.in.Write(pktline.FlushPkt) // politely, if the server still listens
+		_, _ = s.in.Write(pktline.FlushPkt) // end the protocol properly if the server still reads
 		_ = s.in.Close()
 	}
 	err := s.client.Close()
-	_ = s.client.Wait() // says how the connection ended: we ended it
+	_ = s.client.Wait() // only reports that the connection was closed
 	s.stop()
 	return err
 }
 
-// firstLine returns the first line that is not empty, truncated.
+// firstLine returns the first non-empty line, truncated.
 func firstLine(text string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "remote:"))
@@ -241,7 +242,7 @@ func firstLine(text string) string {
 	return ""
 }
 
-// limitedWriter stores the beginning of the written data.
+// limitedWriter stores the first left bytes written to it and discards the rest.
 type limitedWriter struct {
 	w    *bytes.Buffer
 	left int

@@ -9,8 +9,8 @@ import (
 type State struct {
 	Remote, Branch string    // the target; the remote without credentials
 	Head           string    // full hash; "" before the first Sync of a new mirror
-	CheckedAt      time.Time // when a Sync last succeeded; zero when none has since Open
-	FetchedAt      time.Time // when objects were last fetched; zero when none were since Open
+	CheckedAt      time.Time // when a Sync last succeeded; zero if none has since Open
+	FetchedAt      time.Time // when objects were last fetched; zero if none were since Open
 	Err            error     // of the last Sync; nil when it succeeded
 	FailingSince   time.Time // zero unless Err
 }
@@ -27,7 +27,7 @@ func (r *Repo) State() State {
 	return s
 }
 
-// note stores the result of a Sync, unless that was cancelled.
+// note stores the result of a Sync, unless the Sync was cancelled.
 func (r *Repo) note(ctx context.Context, err error) {
 	if err != nil && ctx.Err() != nil {
 		return

@@ -11,14 +11,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Sync reads the head of the tracked branch from the remote, fetches it with its history
-// if the mirror lacks it, and makes it Head. It returns the commit and whether it
-// differs from that of the last Sync, also from before a restart. Rewritten branches are
-// followed. Errors are as those of RemoteHead and leave the mirror and Head as they
-// were; the cause is ErrRefused if the head exceeds the bounds.
+// Sync reads the head of the tracked branch from the remote, fetches it with its history if
+// the mirror lacks it, and makes it Head. It returns the commit and whether it differs from
+// the previous Head, which may be from before a restart. A force-pushed branch is followed.
+// Errors are as those of RemoteHead and do not change the mirror or Head; the cause is
+// ErrRefused if the head exceeds the bounds.
 //
-// One Sync runs at a time. Callers during it share the next one, so that each result is
-// at least as new as its call.
+// One Sync runs at a time. Concurrent callers share the next one, so that each result is at
+// least as new as the call.
 func (r *Repo) Sync(ctx context.Context) (c deploy.Commit, moved bool, err error) {
 	f, err := r.flights.join(ctx, r.sync)
 	if err != nil {
@@ -30,6 +30,7 @@ func (r *Repo) Sync(ctx context.Context) (c deploy.Commit, moved bool, err error
 // maxSync bounds the duration of a Sync.
 const maxSync = time.Hour
 
+// sync runs one Sync and stores its result in f.
 func (r *Repo) sync(ctx context.Context, f *flight) {
 	defer func() { r.note(ctx, f.err) }()
 	bounded, cancel := context.WithTimeout(ctx, maxSync)
@@ -47,8 +48,8 @@ func (r *Repo) sync(ctx context.Context, f *flight) {
 	}
 }
 
-// obtain ensures that the mirror has a commit that can be the head. A refused one is not
-// fetched again.
+// obtain ensures that the mirror has the commit h and that h is within the bounds. It does not
+// fetch a refused commit again.
 func (r *Repo) obtain(w *watchdog, s session, h plumbing.Hash) (err error) {
 	r.mu.Lock()
 	head, refused := r.head, r.refused
@@ -59,7 +60,7 @@ func (r *Repo) obtain(w *watchdog, s session, h plumbing.Hash) (err error) {
 	case refused.hash == h:
 		return refused.err
 	case r.objects.has(h):
-		w.rest() // nothing is expected from the remote
+		w.rest() // expect no more data from the remote
 		err = r.objects.checkCommitTree(w, h)
 	default:
 		err = r.fetch(w, s, h)
@@ -79,8 +80,8 @@ type refusedHead struct {
 	err  error
 }
 
-// fetch receives a commit with all objects that it refers to into a separate database, from
-// which the mirror adopts it after the checks.
+// fetch receives a commit with all objects that it refers to into a separate database. The
+// mirror adopts that after the checks.
 func (r *Repo) fetch(w *watchdog, s session, h plumbing.Hash) (err error) {
 	start, measured := r.cfg.Now(), measure(r.cfg.Metrics, Fetch)
 	defer func() { measured(w, err) }()

@@ -18,9 +18,9 @@ func (r *Repo) WithTrailer(ctx context.Context, head, key, value string) (c depl
 	return r.find(ctx, head, maxTrailerHistory, func(c *object.Commit) bool { return trailer(c.Message, key) == value })
 }
 
-// trailer returns the value of a trailer of a commit's message: of a line
-// "key: value" in the message's last paragraph; "" when there is none. Of several
-// the last counts; the case of keys does not.
+// trailer returns the value of a trailer of a commit's message: of a line "key: value" in the
+// last paragraph, "" if there is none. Keys are not case-sensitive. Of several lines the last
+// counts.
 func trailer(message, key string) (value string) {
 	message = strings.TrimSpace(strings.ReplaceAll(message, "\r\n", "\n"))
 	paragraphs := strings.Split(message, "\n\n")

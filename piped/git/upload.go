@@ -26,7 +26,7 @@ type connection[T advertiser] struct {
 	capabilities *capability.List // set by head
 }
 
-// head returns the commit of a branch. It comes before any other request.
+// head returns the commit of a branch. It must be called before any other request.
 func (c *connection[T]) head(ctx context.Context, branch string) (plumbing.Hash, error) {
 	refs, err := c.server.AdvertisedReferencesContext(ctx)
 	if err != nil {
@@ -39,14 +39,14 @@ func (c *connection[T]) head(ctx context.Context, branch string) (plumbing.Hash,
 // Close closes the connection.
 func (c *connection[T]) Close() error { return c.server.Close() }
 
-// uploader sends packs: git-upload-pack.
+// uploader is a server that sends packs (git-upload-pack).
 type uploader interface {
 	advertiser
 	UploadPack(context.Context, *packp.UploadPackRequest) (*packp.UploadPackResponse, error)
 }
 
-// uploadSession fetches from a server. Remote.Fetch of go-git would choose its transport
-// from a global registry.
+// uploadSession fetches from a server. It does not use go-git's Remote.Fetch, which chooses
+// its transport from a global registry.
 type uploadSession struct{ connection[uploader] }
 
 func newUploadSession(server uploader) *uploadSession {
@@ -61,8 +61,8 @@ func (s *uploadSession) fetch(w *watchdog, want plumbing.Hash, into *objects) er
 	return err
 }
 
-// receive stores the pack of a response, at most limit bytes, and returns the commits that the
-// server sent without their parents, as requested.
+// receive stores the pack of a response, at most limit bytes. It returns the commits that the
+// server sent without their parents because the request limited the depth.
 func (s *uploadSession) receive(w *watchdog, req *packp.UploadPackRequest, into *objects, limit int64) ([]plumbing.Hash, error) {
 	res, err := s.server.UploadPack(w, req)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *uploadSession) receive(w *watchdog, req *packp.UploadPackRequest, into 
 	})
 }
 
-// touchingReader touches the watchdog on every read with data, and fails after left bytes.
+// touchingReader touches the watchdog on every read with data. It fails after left bytes.
 type touchingReader struct {
 	r    io.Reader
 	w    *watchdog
@@ -136,8 +136,8 @@ func (d *httpDialer) dial(context.Context) (session, error) {
 	return newUploadSession(server), err
 }
 
-// endpoint returns a copy of the address, which go-git changes after a redirect, and the
-// credentials, nil for none.
+// endpoint returns a copy of the address, since go-git changes it after a redirect, and the
+// credentials, nil if there are none.
 func (d *httpDialer) endpoint() (*transport.Endpoint, transport.AuthMethod) {
 	ep := *d.address.endpoint
 	if d.auth == nil {
@@ -146,8 +146,8 @@ func (d *httpDialer) endpoint() (*transport.Endpoint, transport.AuthMethod) {
 	return &ep, d.auth
 }
 
-// client returns a client that sends the credentials to no other host: go-git would send them
-// after a redirect.
+// client returns a client that refuses redirects to other hosts if there are credentials:
+// go-git would send the credentials there.
 func (d *httpDialer) client() *http.Client {
 	return &http.Client{Transport: d.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		first := via[0].URL

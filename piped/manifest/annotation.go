@@ -23,10 +23,10 @@ const (
 	AnnotationOrder              = "pipecd.dev/order"                  // an integer
 )
 
-// AnnotationConfigPropagation is set by users on a workload. It overrides the
-// application's setting for the propagation of changed ConfigMaps and Secrets to
-// running pods. The agent writes AnnotationConfigSync on a pod to make the kubelet
-// refresh its volumes at once. PipeCD has neither key.
+// AnnotationConfigPropagation is set by users on a workload. It overrides the application's
+// setting for the propagation of changed ConfigMaps and Secrets to running pods. The agent
+// writes AnnotationConfigSync on a pod so that the kubelet refreshes the pod's volumes at
+// once. PipeCD has neither key.
 const (
 	AnnotationConfigPropagation = "pipecd.dev/config-propagation"
 	AnnotationConfigSync        = "pipecd.dev/config-sync"
@@ -38,15 +38,15 @@ func IgnoresDrift(annotations map[string]string) bool {
 	return annotations[AnnotationIgnoreDrift] == "true"
 }
 
-// AnnotationResourcePolicy is Helm's: an object with the value ResourcePolicyKeep is
-// not deleted when Git no longer contains it.
+// AnnotationResourcePolicy is Helm's annotation. An object with the value ResourcePolicyKeep
+// is not deleted when Git no longer contains it.
 const (
 	AnnotationResourcePolicy = "helm.sh/resource-policy"
 	ResourcePolicyKeep       = "keep"
 )
 
-// LabelApplication is the label of every applied object; its value is the application's
-// ID.
+// LabelApplication is the key of a label on every applied object. Its value is the
+// application's ID.
 const LabelApplication = "pipecd.dev/application"
 
 // ManagedBy is the value of AnnotationManagedBy.

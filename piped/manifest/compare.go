@@ -42,7 +42,7 @@ func Compare(before, after []Object) []Difference {
 	return out
 }
 
-// comparisonKey identifies the pair of an object and determines its order. A hook has
+// comparisonKey identifies the pair of an object and determines the order of pairs. A hook has
 // one key per phase.
 func comparisonKey(o Object) string {
 	ref := Ref(o.Unstructured)

@@ -15,9 +15,9 @@ import (
 
 // Change is one difference between two versions of an object.
 type Change struct {
-	// Path locates the change, such as spec.template.spec.containers[name=web].image.
-	// List items are named by their merge key, else by index (args[1]). Keys that are
-	// not plain words are quoted (metadata.annotations["a.b/c"]).
+	// Path locates the change, such as spec.template.spec.containers[name=web].image. List
+	// items are addressed by their merge key, else by index (args[1]). Keys that are not plain
+	// words are quoted (metadata.annotations["a.b/c"]).
 	Path string
 	// Before and After are the declared values, nil for none. Values of Secrets are
 	// masked.
@@ -42,6 +42,7 @@ func Diff(before, after *unstructured.Unstructured) []Change {
 	return d.changes
 }
 
+// differ collects the differences between two objects.
 type differ struct {
 	secret bool
 	// lenient compares a declaration with a live object: only declared fields count,
@@ -58,8 +59,8 @@ func (d *differ) change(at Place, before, after any) {
 	d.changes = append(d.changes, Change{Path: at.Path, Before: before, After: after})
 }
 
-// showable reports whether the value at a path of a Secret may be displayed: not its
-// data, and not annotations, which may contain copies of the data.
+// showable reports whether the value at a path of a Secret may be displayed. Its data may not,
+// nor its annotations, which may contain copies of the data.
 func showable(path string) bool {
 	switch path {
 	case "apiVersion", "kind", "type", "immutable":
@@ -110,9 +111,9 @@ func (d *differ) maps(at Place, before, after map[string]any) {
 	}
 }
 
-// lists compares two lists at one place, with their items paired by their keys if these
-// are unique, else by index. For paired items, a lenient differ ignores the order and
-// those that only after has.
+// lists compares two lists at one place. It pairs their items by their keys if these are
+// unique, else by index. For paired items a lenient differ ignores the order, and items that
+// only after has.
 func (d *differ) lists(at Place, before, after []any) {
 	keys := keysOf(at.key, slices.Concat(before, after))
 	old, oldNames := byKey(keys, before)
@@ -174,7 +175,7 @@ func same(at Place, before, after any) bool {
 }
 
 // equalNumbers reports whether one of a and b is an int64, the other a float64, and both have
-// the same value, as 1 and 1.0. The caller has compared values of the same type.
+// the same value, such as 1 and 1.0. The caller compares values of the same type itself.
 func equalNumbers(a, b any) bool {
 	if x, ok := a.(float64); ok {
 		y, ok := b.(int64)

@@ -61,6 +61,7 @@ func declaredMetadata(metadata map[string]any) map[string]any {
 	return out
 }
 
+// without returns m without a key. It does not change m.
 func without(m map[string]any, key string) map[string]any {
 	if _, ok := m[key]; !ok {
 		return m
@@ -74,8 +75,8 @@ func without(m map[string]any, key string) map[string]any {
 	return out
 }
 
-// foldStringData merges stringData into data like the API server. It leaves invalid
-// data for the server to reject.
+// foldStringData merges stringData into data, like the API server. It does not change invalid
+// data, so that the server rejects it.
 func foldStringData(object map[string]any) {
 	plain, ok := object["stringData"].(map[string]any)
 	if !ok {

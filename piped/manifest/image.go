@@ -6,7 +6,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Image is a container image reference in its parts.
+// Image is an image reference split into its parts.
 type Image struct {
 	Repository string // including registry and port
 	Tag        string
@@ -47,9 +47,9 @@ const (
 // hidden replaces a part of an image reference that contains a secret.
 const hidden = "[redacted]"
 
-// ShownImage splits an image reference after redact has removed secrets from it; nil
-// removes none. A secret may span several parts: then none of them is shown, since
-// redact would not find a fragment of it.
+// ShownImage splits an image reference after redact has removed secrets from it; nil removes
+// none. If a secret spans several parts, none of these is shown, because redact would not
+// recognize a fragment.
 func ShownImage(reference string, redact func(string) string) Image {
 	image := ParseImage(reference)
 	if redact == nil || redact(reference) == reference {

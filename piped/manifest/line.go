@@ -9,10 +9,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// FieldLine returns the line of an object's field in a file. line is where the object
-// begins (Origin.Line), path the field's path, such as spec.containers[0].image. For a
-// missing field it returns the line of the nearest parent; 0 if no object begins at
-// that line.
+// FieldLine returns the line of an object's field in a file. line is the first line of the
+// object (Origin.Line), path the field's path, such as spec.containers[0].image. For a missing
+// field it returns the line of the nearest parent; 0 if no object starts at that line.
 func FieldLine(data []byte, line int, path string) int {
 	for _, doc := range split(data) {
 		var root yaml.Node
@@ -26,8 +25,8 @@ func FieldLine(data []byte, line int, path string) int {
 	return 0
 }
 
-// beginsAt returns the mapping that begins at a line: the document, or an item of a
-// list of objects in it.
+// beginsAt returns the mapping that starts at a line: the document, or an item of a list of
+// objects in it.
 func beginsAt(n *yaml.Node, line int) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return nil
@@ -50,8 +49,8 @@ func beginsAt(n *yaml.Node, line int) *yaml.Node {
 // segment matches a key, an index, or a bracketed key with dots.
 var segment = regexp.MustCompile(`\[[^\]]*\]|[^.\[\] :]+`)
 
-// fieldLine returns the line of the field at path (as for FieldLine) below n; if it is
-// missing, that of its nearest parent.
+// fieldLine returns the line of the field at path (see FieldLine) below n; if the field is
+// missing, the line of its nearest parent.
 func fieldLine(n *yaml.Node, path string) int {
 	line := n.Line
 	for _, key := range segment.FindAllString(path, -1) {
@@ -80,7 +79,7 @@ func fieldLine(n *yaml.Node, path string) int {
 	return line
 }
 
-// child returns a key of a mapping and its value, nil when missing.
+// child returns a key of a mapping and its value, nil if it is missing.
 func child(n *yaml.Node, key string) (at, value *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// mergeKeys are the fields that identify the items of a list, by the list's name: the
-// patch merge keys of the built-in types. A name used for different lists by several
-// types has one entry for each.
+// mergeKeys are the fields that identify the items of a list, by the list's name: the patch
+// merge keys of the built-in types. A name that several types use for different lists has one
+// entry for each.
 var mergeKeys = map[string][][]string{
 	"containers":                {{"name"}},
 	"initContainers":            {{"name"}},
@@ -29,8 +29,8 @@ var mergeKeys = map[string][][]string{
 // generalKeys identify the items of other lists.
 var generalKeys = [][]string{{"name"}, {"key"}, {"id"}}
 
-// orderCounts reports whether the order of a keyed list matters: for init containers it
-// does, for unknown lists it may.
+// orderCounts reports whether the order of a keyed list matters: it does for init containers,
+// and it may for unknown lists.
 func orderCounts(list string) bool {
 	return list == "initContainers" || mergeKeys[list] == nil
 }
@@ -49,8 +49,8 @@ func keysOf(list string, items []any) []string {
 	return nil
 }
 
-// byKey returns the items of a list by the values of their keys, and the values in the
-// items' order; nil if two items have the same.
+// byKey returns the items of a list by the values of their keys, and these values in the order
+// of the items; nil if two items have equal keys.
 func byKey(keys []string, items []any) (map[string]any, []string) {
 	out, names := make(map[string]any, len(items)), make([]string, 0, len(items))
 	for _, item := range items {

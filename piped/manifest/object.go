@@ -73,9 +73,9 @@ func ResourceKey(u *unstructured.Unstructured) string {
 	return u.GetAPIVersion() + ":" + u.GetKind() + ":" + namespace + ":" + u.GetName()
 }
 
-// CheckUnique returns an error of kind deploy.Invalid with one line for each duplicate
-// object, regardless of API versions. Each line names both origins. A hook of two
-// phases counts once for each.
+// CheckUnique returns an error of kind deploy.Invalid with one line for each duplicate object,
+// regardless of API versions. Each line names both origins. A hook with two phases counts once
+// per phase.
 func CheckUnique(objs []Object) error {
 	seen := make(map[string][]Object, len(objs))
 	var problems []error

@@ -24,10 +24,10 @@ const (
 	MaxObjects  = 10_000
 )
 
-// Parse returns the objects in a file: YAML with any number of documents, or JSON with
-// any number of values. It expands Lists and drops empty documents; scalars have their
-// kubectl meaning (YAML 1.1). Errors are of kind deploy.Invalid, with one line per
-// invalid document or value that names the file, the line and what was expected.
+// Parse returns the objects in a file: YAML with any number of documents, or JSON with any
+// number of values. It expands Lists and drops empty documents. Scalars have the same meaning
+// as for kubectl (YAML 1.1). Errors are of kind deploy.Invalid, with one line per invalid
+// document or value that names the file, the line and the expectation.
 func Parse(file string, data []byte) ([]Object, error) {
 	if len(data) > MaxFileSize {
 		return nil, deploy.Errorf(deploy.Invalid, "%s: the file has %d bytes; expected at most %d", file, len(data), MaxFileSize)
@@ -45,8 +45,8 @@ func Parse(file string, data []byte) ([]Object, error) {
 	return p.objects, nil
 }
 
-// isJSON reports whether a file is parsed as JSON, where some texts have another
-// meaning than in YAML: by its name, or because it begins with a JSON object.
+// isJSON reports whether a file is parsed as JSON, where some texts have another meaning than
+// in YAML. It decides by the file name, or by a JSON object at the beginning.
 func isJSON(file string, data []byte) bool {
 	if strings.HasSuffix(file, ".json") {
 		return true
@@ -154,7 +154,7 @@ func lineAt(data []byte, offset int64) int {
 	return 1 + bytes.Count(data[:min(max(offset, 0), int64(len(data)))], []byte("\n"))
 }
 
-// value parses text, a JSON value that begins at a line of the file, and adds its
+// value parses text, a JSON value that starts at a line of the file. It adds the value's
 // object, or the items of a list. It ignores null.
 func (p *parser) value(text []byte, line int) error {
 	var v any
@@ -259,8 +259,8 @@ func (p *parser) items(items []any, where string) error {
 	return nil
 }
 
-// checkNames rejects names that are not a segment of a request path: the request would
-// address something else.
+// checkNames returns an error for a name or namespace that is not a single segment of a
+// request path, because a request would address another object.
 func checkNames(metadata map[string]any) error {
 	for _, key := range []string{"name", "namespace"} {
 		text, _ := metadata[key].(string)
@@ -271,8 +271,8 @@ func checkNames(metadata map[string]any) error {
 	return nil
 }
 
-// checkMetadata rejects label and annotation values that are not strings; reading the
-// metadata would silently drop them.
+// checkMetadata returns an error for label and annotation values that are not strings; reading
+// the metadata would silently drop them.
 func checkMetadata(metadata map[string]any) error {
 	if ns, ok := metadata["namespace"]; ok && ns != nil {
 		if _, ok := ns.(string); !ok {
@@ -297,6 +297,7 @@ func checkMetadata(metadata map[string]any) error {
 	return nil
 }
 
+// describe names the type or value of v for errors.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -43,8 +43,8 @@ func plainKey(key string) bool {
 	}) < 0
 }
 
-// Confidential reports whether the value at a path of an object may not be displayed:
-// the data of a Secret, and its annotations, which may contain copies of the data.
+// Confidential reports whether the value at a path of an object must not be displayed: the
+// data of a Secret, and its annotations, which may contain copies of the data.
 func Confidential(apiVersion, kind, path string) bool {
 	return apiVersion == "v1" && kind == "Secret" && !showable(path)
 }

@@ -13,9 +13,9 @@ type Reference struct {
 	Name string
 }
 
-// References returns the ConfigMaps and Secrets that the pods of u use: in volumes,
-// including projected ones, in env and envFrom of every container, and as image pull
-// secrets. Each is listed once, ordered by kind and name.
+// References returns the ConfigMaps and Secrets that the pods of u use: in volumes, including
+// projected ones, in env and envFrom of every container, and as image pull secrets. Each is
+// listed once, sorted by kind and name.
 func References(u *unstructured.Unstructured) []Reference {
 	c := collector{}
 	visitor(c.add).config(PodSpec(u))
@@ -34,8 +34,8 @@ func ConfigReferences(u *unstructured.Unstructured) []Reference {
 // Way is how the content of a ConfigMap or Secret reaches a container.
 type Way string
 
-// The ways. The kubelet updates running containers only by volume; everything else is
-// read once, before the container starts.
+// The ways. The kubelet updates running containers only for ByVolume; in all other cases the
+// content is read once, before the container starts.
 const (
 	ByVolume  Way = "a volume"
 	BySubPath Way = "a subPath mount"
@@ -79,8 +79,8 @@ func ConfigUses(u *unstructured.Unstructured) []Use {
 	return out
 }
 
-// waysOf returns how the containers of a pod spec use a volume. A volume without mounts
-// is updated as well.
+// waysOf returns how the containers of a pod spec use a volume. A volume without mounts counts
+// as ByVolume.
 func waysOf(volume, spec map[string]any) []Way {
 	if volume["configMap"] == nil && volume["secret"] == nil && volume["projected"] == nil {
 		return []Way{ByDriver}
@@ -102,6 +102,7 @@ func waysOf(volume, spec map[string]any) []Way {
 	return ways
 }
 
+// wayOf returns how a container in list uses a volume by mount.
 func wayOf(list string, mount map[string]any) Way {
 	path, _ := mount["subPath"].(string)
 	expr, _ := mount["subPathExpr"].(string)
@@ -114,8 +115,8 @@ func wayOf(list string, mount map[string]any) Way {
 	return ByVolume
 }
 
-// RenameReferences replaces each of u's References by the result of rename. It may call
-// rename several times for one reference.
+// RenameReferences replaces the name of each of u's References by the result of rename. It may
+// call rename several times for one reference.
 func RenameReferences(u *unstructured.Unstructured, rename func(Reference) string) {
 	set := visitor(func(holder map[string]any, field string, r Reference) { holder[field] = rename(r) })
 	set.config(PodSpec(u))

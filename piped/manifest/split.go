@@ -9,9 +9,9 @@ type document struct {
 	first int // line in the file where the content begins
 }
 
-// split splits a YAML stream at its document markers: --- and ... at the start of a
-// line, which cannot be inside a scalar. The rest of a line after --- belongs to the
-// document. Documents without content are dropped.
+// split splits a YAML stream at its document markers: --- and ... at the start of a line,
+// where they cannot be part of a scalar. The rest of a line after --- belongs to the document.
+// Documents without content are dropped.
 func split(data []byte) []document {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var out []document
@@ -45,7 +45,7 @@ func marker(line []byte, mark string) bool {
 	return ok && (len(rest) == 0 || bytes.ContainsRune([]byte(" \t\r\n"), rune(rest[0])))
 }
 
-// content returns the number of lines before the content of a document; not ok if it
+// content returns the number of lines before the content of a document; ok is false if it
 // consists of blank lines, comments and directives only.
 func content(text []byte) (skip int, ok bool) {
 	for line := range bytes.Lines(text) {

@@ -17,10 +17,9 @@ const (
 	maskedAfter  = "(secret, changed)"
 )
 
-// Hunks returns the hunks of a unified diff of both objects as YAML, with three lines
-// of context; added and removed objects are compared with nothing. Values of Secrets
-// are masked, also inside other objects. The caller must redact decrypted secrets
-// elsewhere.
+// Hunks returns the hunks of a unified diff of both objects as YAML, with three lines of
+// context. Added and removed objects are compared with an empty text. Values of Secrets are
+// masked, also in nested objects. The caller must redact decrypted secrets in other places.
 func (d Difference) Hunks() string {
 	before, after := d.masked()
 	_, hunks, _ := bytes.Cut(diff.Diff("before", yamlOf(before), "after", yamlOf(after)), []byte("+++ after\n"))
@@ -48,9 +47,9 @@ func (d Difference) masked() (before, after any) {
 	return conceal(before, after, "", false, maskedBefore), conceal(after, before, "", false, maskedAfter)
 }
 
-// conceal returns a copy of a value with masked Secrets. other is the value at the same
-// place on the other side, nil if missing; a value that differs from it becomes
-// changed. path is the path inside a Secret, if inSecret.
+// conceal returns a copy of a value with masked Secrets. other is the value at the same place
+// on the other side, nil if missing; a value that differs from it is replaced by changed. path
+// is the path inside the Secret if inSecret is set.
 func conceal(v, other any, path string, inSecret bool, changed string) any {
 	switch v := v.(type) {
 	case nil:
@@ -89,7 +88,7 @@ func conceal(v, other any, path string, inSecret bool, changed string) any {
 // isSecretMap reports whether a value is a Secret.
 func isSecretMap(m map[string]any) bool { return m["kind"] == "Secret" && m["apiVersion"] == "v1" }
 
-// yamlOf encodes a value as YAML with sorted keys, nil as nothing.
+// yamlOf encodes a value as YAML with sorted keys; nil gives no bytes.
 func yamlOf(v any) []byte {
 	if v == nil {
 		return nil

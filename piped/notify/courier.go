@@ -83,9 +83,9 @@ func New(c Config) *Courier {
 	return &Courier{Config: c, changed: make(chan struct{}, 1), ready: make(chan struct{}), version: 1}
 }
 
-// SetReceivers replaces all receivers; their names must be unique. A running courier
-// applies the change: a new receiver gets events from then on, pending deliveries of a
-// removed receiver are dropped, and failed deliveries are retried at once.
+// SetReceivers replaces all receivers. Their names must be unique. A running courier applies
+// the change: a new receiver gets later events, pending deliveries of a removed receiver are
+// dropped, and failed deliveries are retried at once.
 func (c *Courier) SetReceivers(rs ...Receiver) {
 	c.mu.Lock()
 	c.receivers, c.version = slices.Clone(rs), c.version+1
@@ -97,7 +97,7 @@ func (c *Courier) SetReceivers(rs ...Receiver) {
 // registered: they get every event committed from then on.
 func (c *Courier) Ready() <-chan struct{} { return c.ready }
 
-// current returns the receivers set last, and their version.
+// current returns the receivers that were set last, and their version.
 func (c *Courier) current() ([]Receiver, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,9 +135,9 @@ const (
 	purgeEvery  = time.Hour
 )
 
-// Run routes and delivers until ctx ends. Then it flushes pending deliveries for
-// Config.Grace and returns nil when all workers have ended. Deliveries that are left are
-// resumed after the next start. Failures of the store are retried, not returned.
+// Run routes and delivers until ctx ends. Then it flushes pending deliveries for up to
+// Config.Grace and returns nil when all workers have ended. Remaining deliveries are resumed
+// after the next start. Failures of the store are retried, not returned.
 func (c *Courier) Run(ctx context.Context) error {
 	watch := c.Store.Watch(deploy.TopicEvent)
 	defer watch.Close()

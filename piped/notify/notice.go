@@ -42,8 +42,8 @@ func (n Notice) ApplicationName() string {
 	return n.Details.Application
 }
 
-// Labels returns the application's labels. For an event of a deployment these are the
-// labels at the time the deployment was created.
+// Labels returns the application's labels. For an event of a deployment they are the labels
+// from the time when the deployment was created.
 func (n Notice) Labels() map[string]string {
 	switch {
 	case n.Deployment != nil:
@@ -78,8 +78,8 @@ func (n Notice) Order() string {
 }
 
 // Mentioned returns the Slack accounts and groups that the application's configuration
-// mentions for this event type or for all ("*"), without duplicates. As in PipeCD,
-// events of stages and of the agent itself mention no one.
+// mentions for this event type or for all ("*"), without duplicates. As in PipeCD, events of
+// stages and of the agent itself mention no users.
 func (n Notice) Mentioned() (accounts, groups []string) {
 	if g := n.Event.Type.Group(); g == deploy.GroupStage || g == deploy.GroupPiped {
 		return nil, nil
@@ -111,9 +111,9 @@ func distinct(list []string) []string {
 	return out
 }
 
-// subjectCache reads the applications and deployments that events concern, each at most
-// once. A row that cannot be read, such as a damaged one, counts as missing, so that it
-// does not block notifications.
+// subjectCache reads the applications and deployments of events, each at most once. A row that
+// cannot be read, such as a damaged one, counts as missing, so that it does not block
+// notifications.
 type subjectCache struct {
 	store        Store
 	unreadable   func(id string, err error)
@@ -149,7 +149,7 @@ func (l *subjectCache) notice(ctx context.Context, e deploy.Event, attempt int) 
 	return n, err
 }
 
-// logUnreadable logs once per ID that the object cannot be read.
+// logUnreadable logs, once per ID, that an object cannot be read.
 func (c *Courier) logUnreadable(id string, err error) {
 	if _, logged := c.unreadable.LoadOrStore(id, struct{}{}); !logged {
 		c.Logger.Error("a stored object cannot be read; notifications about it omit its details", "subject", id, "error", err)

@@ -54,7 +54,7 @@ func Post(ctx context.Context, client *http.Client, address string, header http.
 	return resp.StatusCode, string(text), statusError(resp, now)
 }
 
-// Unreachable returns err, of a request without a response, without the address.
+// Unreachable returns err, the error of a request without a response, without the address.
 func Unreachable(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -63,6 +63,7 @@ func Unreachable(err error) error {
 	return deploy.Errorf(deploy.Unavailable, "no answer: %w", err)
 }
 
+// statusError returns the error of a response by its status, nil for 2xx.
 func statusError(resp *http.Response, now time.Time) error {
 	status := strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode)
 	switch code := resp.StatusCode; {

@@ -7,15 +7,16 @@ type Receiver interface {
 	// Name returns a unique name that stays the same over restarts and changes of the
 	// receiver's settings.
 	Name() string
-	// Wants reports whether n is to be delivered to the receiver. It decides by n alone.
+	// Wants reports whether n is to be delivered to the receiver. The decision depends only on
+	// n.
 	Wants(ctx context.Context, n Notice) bool
-	// Order returns the order key of n. Deliveries with the same key are handed over one
-	// after another, in the order of their events; "" means no order. Most receivers
-	// return Notice.Order.
+	// Order returns the order key of n. Deliveries with the same key are sent one after
+	// another, in the order of their events; "" means no order. Most receivers return
+	// Notice.Order.
 	Order(n Notice) string
-	// Deliver hands over n. It can be called again with the same Key. An error of kind
-	// deploy.Invalid is permanent; an error with a method RetryAt() time.Time sets the
-	// time of the next attempt. Errors must not contain secrets.
+	// Deliver sends n. It can be called again with the same Key. An error of kind
+	// deploy.Invalid is permanent; an error with a method RetryAt() time.Time sets the time of
+	// the next attempt. Errors must not contain secrets.
 	Deliver(ctx context.Context, n Notice) error
 }
 

@@ -6,10 +6,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Route selects events. An event matches if it meets at least one value of each
-// condition that is set, has all Labels, and meets none of the ignore conditions. Events
-// without an application or labels, such as PIPED_STARTED, pass the conditions on these.
-// This is PipeCD's rule.
+// Route selects events. An event matches if it meets at least one value of each condition that
+// is set, has all Labels, and meets none of the ignore conditions. Conditions on applications
+// and labels do not exclude events without an application or labels, such as PIPED_STARTED.
+// These are PipeCD's rules.
 //
 // Events that PipeCD does not have match only if the route names them or their group:
 // a configuration written for PipeCD selects no new events.

@@ -10,7 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// workers holds one worker per receiver. It is not safe for concurrent use.
+// workers manages one worker per receiver. It is not safe for concurrent use.
 type workers struct {
 	courier *Courier
 	version int // of the receivers that were applied; 0 before the first
@@ -26,8 +26,8 @@ func newWorkers(ctx context.Context, c *Courier) *workers {
 	return &workers{courier: c, byName: map[string]*worker{}, ctx: ctx, cancel: cancel}
 }
 
-// serve starts a worker for each new receiver and cancels those of removed ones. The
-// worker of a receiver that stays continues.
+// serve starts a worker for each new receiver and cancels those of removed ones. The workers
+// of other receivers continue.
 func (ws *workers) serve(receivers []Receiver) {
 	gone := ws.byName
 	ws.byName = map[string]*worker{}
@@ -53,7 +53,7 @@ func (ws *workers) start(r Receiver) *worker {
 		Courier: ws.courier, name: r.Name(), cancel: cancel, wakeup: make(chan struct{}, 1), closing: make(chan struct{}),
 		done: make(chan int64), busy: map[int64]bool{},
 	}
-	w.receiver.Store(&r) // before run, which delivers pending notices at once
+	w.receiver.Store(&r) // before run, which delivers pending deliveries at once
 	ws.group.Go(func() { w.run(ctx) })
 	return w
 }
@@ -80,7 +80,7 @@ func (ws *workers) end(grace time.Duration) {
 	ws.cancel()
 }
 
-// worker hands over the deliveries of one receiver.
+// worker sends the deliveries of one receiver.
 type worker struct {
 	*Courier
 	name     string
@@ -133,7 +133,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// timer returns a timer for the next retry or poll. If refused, the last read of the
+// timer returns a timer for the next retry or poll. refused means that the last read of the
 // store failed and is repeated soon.
 func (w *worker) timer(refused bool) *time.Timer {
 	after := w.ScanEvery
@@ -166,10 +166,10 @@ func (w *worker) load(ctx context.Context) bool {
 	return true
 }
 
-// attempt hands over d and stores the result.
+// attempt sends d and stores the result.
 func (w *worker) attempt(ctx context.Context, d deploy.Delivery) {
 	err := w.deliver(ctx, d)
-	if err == nil || ctx.Err() == nil { // else the shutdown cancelled it, which is no failure of the receiver
+	if err == nil || ctx.Err() == nil { // otherwise the shutdown cancelled it: not a failure of the receiver
 		w.complete(ctx, d, err)
 	}
 	select {
@@ -237,12 +237,13 @@ func (w *worker) outcome(d deploy.Delivery, failure error) (store func(context.C
 const (
 	firstRetry    = time.Second
 	lastRetry     = 5 * time.Minute
-	longestWait   = 2 * time.Hour // that an error's RetryAt can demand: rate limits of hosts last an hour
+	longestWait   = 2 * time.Hour // maximum for an error's RetryAt: rate limits of hosts last an hour
 	leastAttempts = 5
 )
 
-// retryAt returns the time of the next attempt: that of the error, at most longestWait
-// away so that later deliveries of the same order are not blocked, else by backoff.
+// retryAt returns the time of the next attempt: the time that the error requires, at most
+// longestWait away so that later deliveries of the same order are not blocked, or else the
+// time by backoff.
 func (w *worker) retryAt(failure error, attempt int, now time.Time) time.Time {
 	var details interface{ RetryAt() time.Time }
 	if errors.As(failure, &details) {
@@ -255,7 +256,7 @@ func (w *worker) retryAt(failure error, attempt int, now time.Time) time.Time {
 	return now.Add(backoff(attempt, w.Random()))
 }
 
-// backoff returns the delay after the given attempt: 50% to 100% of the full delay,
+// backoff returns the delay after the given attempt: between 50% and 100% of the full delay,
 // chosen by random, so that deliveries that failed together are spread out.
 func backoff(attempt int, random float64) time.Duration {
 	full := lastRetry

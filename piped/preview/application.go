@@ -11,13 +11,13 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// application is an application that a change concerns.
+// application is an application that a change affects.
 type application struct {
 	deploy.AffectedApplication
 	asked     deploy.PlanPreviewRequest
 	merge     *git.Merge
 	commander string
-	load      func(context.Context) (*source.Source, error) // its source after the change; nil: from the merge
+	load      func(context.Context) (*source.Source, error) // loads its source after the change; nil loads it from the merge
 }
 
 const (
@@ -25,8 +25,8 @@ const (
 	removed   = "The change removes the configuration of the application: nothing is deployed any more, and what it has in the cluster stays"
 )
 
-// application returns the preview of an application. It contains the errors of this
-// application.
+// application returns the preview of an application. An error of the application becomes part
+// of it.
 func (p *Previewer) application(ctx context.Context, a application) deploy.ApplicationPreview {
 	out := p.describe(a)
 	err := a.Problem
@@ -42,7 +42,7 @@ func (p *Previewer) application(ctx context.Context, a application) deploy.Appli
 	return out
 }
 
-// describe returns the preview of an application before planning.
+// describe returns the preview of an application without the results of planning.
 func (p *Previewer) describe(a application) deploy.ApplicationPreview {
 	app := a.Application
 	return deploy.ApplicationPreview{
@@ -51,7 +51,7 @@ func (p *Previewer) describe(a application) deploy.ApplicationPreview {
 	}
 }
 
-// plan adds how the application would be deployed, and what that changes.
+// plan adds the planned strategy and the resulting changes to the preview.
 func (p *Previewer) plan(ctx context.Context, a application, out *deploy.ApplicationPreview) (err error) {
 	app := a.Application
 	defer p.survive(app, &err)
@@ -63,7 +63,8 @@ func (p *Previewer) plan(ctx context.Context, a application, out *deploy.Applica
 	}
 	planned, target, err := p.Plan(ctx, app, deploy.Deployment{
 		ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Provider: app.Provider, Labels: app.Labels, Status: deploy.Pending,
-		// By hand, because the message of the merge commit is not known.
+		// A commander disables the rules for commit messages: the message of the merge commit
+		// is unknown.
 		Trigger: deploy.Trigger{Kind: deploy.OnCommit, Commit: a.merge.Head, Commander: a.commander, Strategy: deploy.StrategyAuto, At: p.Now()},
 	}, load, p.Sources)
 	if err != nil {

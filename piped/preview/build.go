@@ -19,8 +19,8 @@ const atOnce = 4
 // errTimeout is the error of a preview that takes too long.
 var errTimeout = errors.New("timed out before the plan preview was built")
 
-// answer builds and stores the preview that a command requests, unless that was answered
-// already. After an error it is retried.
+// answer builds and stores the preview that a command requests, unless the command was
+// completed already. If it returns an error, the queue retries it.
 func (p *Previewer) answer(ctx context.Context, id string) error {
 	c, err := p.Store.Command(ctx, id)
 	if err != nil || c.Status != deploy.CommandOpen {
@@ -29,7 +29,7 @@ func (p *Previewer) answer(ctx context.Context, id string) error {
 	start := p.Now()
 	results, err := p.buildInTime(ctx, c)
 	if ctx.Err() != nil {
-		return nil // built again after the restart
+		return nil // it is built again after the restart
 	}
 	status, preview := deploy.CommandSucceeded, deploy.PlanPreview{CommandID: id, Results: bounded(results), At: p.Now()}
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *Previewer) answer(ctx context.Context, id string) error {
 	}
 	err = p.Store.AnswerPlanPreview(ctx, preview, status)
 	if deploy.IsKind(err, deploy.Conflict) {
-		return nil // answered by an earlier attempt
+		return nil // an earlier attempt completed it
 	}
 	if err == nil {
 		p.Logger.Info("plan preview answered", "command", id, "status", status, "applications", len(preview.Results), "error", preview.Error, "took", p.Now().Sub(start))
@@ -48,7 +48,8 @@ func (p *Previewer) answer(ctx context.Context, id string) error {
 	return err
 }
 
-// buildInTime calls build within the timeout of the command, which begins at its creation.
+// buildInTime calls build with the timeout of the command, which starts at the command's
+// creation.
 func (p *Previewer) buildInTime(ctx context.Context, c deploy.Command) ([]deploy.ApplicationPreview, error) {
 	asked := c.PlanPreview
 	if asked == nil {
@@ -67,11 +68,13 @@ func (p *Previewer) buildInTime(ctx context.Context, c deploy.Command) ([]deploy
 	return results, err
 }
 
+// timedOut returns the error for a preview that exceeded its timeout; otherwise is the default
+// timeout.
 func timedOut(asked *deploy.PlanPreviewRequest, otherwise time.Duration) error {
 	return fmt.Errorf("%w, in %s: repeat it with more time, or see the agent's log for the cause", errTimeout, cmp.Or(asked.Timeout, otherwise))
 }
 
-// build merges the change and previews every application that it concerns.
+// build merges the change and previews every affected application.
 func (p *Previewer) build(ctx context.Context, asked deploy.PlanPreviewRequest, commander string) (_ []deploy.ApplicationPreview, err error) {
 	m, err := p.Repositories.Merge(ctx, asked.RepoID, asked.BaseBranch, asked.HeadBranch, asked.HeadCommit)
 	if err != nil {
@@ -86,9 +89,9 @@ func (p *Previewer) build(ctx context.Context, asked deploy.PlanPreviewRequest, 
 	return results, context.Cause(ctx)
 }
 
-// applications returns the previews of the applications that a change concerns; common has
-// their common values. One that waits for a server does not block the others, and the preview
-// is completed without it in the last tenth of the time.
+// applications returns the previews of the affected applications; common has their common
+// values. An application whose rendering waits for a server does not block the others. Those
+// not finished after nine tenths of the time get an error instead.
 func (p *Previewer) applications(ctx context.Context, common application, affected []deploy.AffectedApplication) []deploy.ApplicationPreview {
 	config := background.Config{AtOnce: atOnce}
 	if end, ok := ctx.Deadline(); ok {
@@ -114,7 +117,7 @@ func (p *Previewer) applications(ctx context.Context, common application, affect
 	return out
 }
 
-// survive converts a panic caused by the content of the change into an error of its
+// survive converts a panic caused by the content of the change into an error of the
 // application. It must be deferred.
 func (p *Previewer) survive(app deploy.Application, err *error) {
 	if cause := recover(); cause != nil {

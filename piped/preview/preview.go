@@ -19,10 +19,10 @@ const KeepFor = 24 * time.Hour
 
 // Repositories are the watched repositories.
 type Repositories interface {
-	// Merge merges a commit of a branch into the watched branch of a repository,
-	// which must be base. Errors are of kind Invalid if that is not possible.
+	// Merge merges a commit of a branch into the watched branch of a repository, which must be
+	// base. Errors are of kind Invalid if that is not possible.
 	Merge(ctx context.Context, repoID, base, branch, commit string) (*git.Merge, error)
-	// Foresee returns the applications that the merge would concern, by directory.
+	// Foresee returns the applications that the merge would affect, by directory.
 	Foresee(ctx context.Context, repoID string, m *git.Merge) ([]deploy.AffectedApplication, error)
 }
 
@@ -33,8 +33,9 @@ type Sources interface {
 	LoadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (*source.Source, error)
 }
 
-// Plan returns a planned deployment without creating it, and its source. It calls target to
-// load that, if the application may be deployed, and sources to load the running commit.
+// Plan returns a planned deployment without creating it, and its source. If the application
+// may be deployed it calls target to load the source. It loads the running commit from
+// sources.
 type Plan func(ctx context.Context, app deploy.Application, d deploy.Deployment, target func(context.Context) (*source.Source, error), sources Sources) (deploy.Deployment, *source.Source, error)
 
 // Config holds the dependencies and settings of a Previewer.
@@ -44,7 +45,8 @@ type Config struct {
 	Sources      Sources
 	Plan         Plan
 	// Place returns the objects of a source as they are applied on a platform provider, with
-	// the namespace of spec.input.namespace. Optional: otherwise they stay as rendered.
+	// the namespace of spec.input.namespace. It is optional: if nil, the rendered objects are
+	// used.
 	Place     func(ctx context.Context, provider string, src *source.Source) []manifest.Object
 	Workers   int           // concurrent previews; default 3
 	Timeout   time.Duration // of a command without one; default 5 minutes
@@ -76,8 +78,8 @@ func New(c Config) *Previewer {
 	return &Previewer{Config: c}
 }
 
-// Run answers plan previews until ctx ends. It returns after the workers have stopped. Open
-// previews are built after the next start.
+// Run builds requested plan previews until ctx ends. It returns after the workers have
+// stopped. Open previews are built after the next start.
 func (p *Previewer) Run(ctx context.Context) error {
 	p.queue = background.NewQueue()
 	background.Loop{
@@ -90,7 +92,7 @@ func (p *Previewer) Run(ctx context.Context) error {
 	return nil
 }
 
-// scan enqueues every open preview, and deletes old results.
+// scan enqueues every open preview and deletes old results.
 func (p *Previewer) scan(ctx context.Context) {
 	p.enqueue(ctx)
 	if err := p.Store.RemovePlanPreviews(ctx, p.Now().Add(-KeepFor)); err != nil && ctx.Err() == nil {

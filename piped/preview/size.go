@@ -16,8 +16,9 @@ const (
 )
 
 // bounded truncates the texts of results so that they fit in one message: the longest details
-// first, each with a line that says how much is missing. Of too many applications the rest is
-// omitted; the first omitted one is replaced by an error that says so.
+// first, each with a line that contains the number of missing bytes. If there are too many
+// applications, the rest is omitted; the first omitted one is replaced by an error that
+// explains this.
 func bounded(results []deploy.ApplicationPreview) []deploy.ApplicationPreview {
 	left := maxAll
 	for i := range results {
@@ -46,8 +47,8 @@ func fixed(r deploy.ApplicationPreview) int {
 	return n
 }
 
-// share returns the limit for the details of each result beyond cutRoom, so that the sum does
-// not exceed total.
+// share returns the limit for the details of each result, in addition to cutRoom, so that the
+// sum does not exceed total.
 func share(results []deploy.ApplicationPreview, total int) int {
 	var lengths []int
 	for _, r := range results {
@@ -60,10 +61,10 @@ func share(results []deploy.ApplicationPreview, total int) int {
 		}
 		total -= n
 	}
-	return maxAll // all of them
+	return maxAll // all details fit
 }
 
-// cutRoom is the size of the line that says how much is missing.
+// cutRoom is the size of the line about missing bytes.
 const cutRoom = 100
 
 // cut truncates a text to at most limit bytes, if possible at the end of a line.

@@ -6,11 +6,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// SetAdoption stores the objects that an application would take over. The time since
-// when a decision is awaited stays. An accepted adoption that covers the objects stays
-// as it is; otherwise a new decision is awaited. For a deleted application nothing is
-// stored. changed reports whether anything was written. NotFound if there is no such
-// application.
+// SetAdoption stores the list of objects that an application would take over. An accepted
+// adoption that covers the objects does not change, nor does an equal list that awaits a
+// decision. Any other list awaits a new decision; Since stays if a decision was awaited
+// already. For a deleted application nothing is stored. changed reports whether anything was
+// written. NotFound if there is no such application.
 func (s *Store) SetAdoption(ctx context.Context, a deploy.Adoption) (changed bool, err error) {
 	body, err := encode(a)
 	if err != nil {
@@ -42,8 +42,8 @@ func (s *Store) SetAdoption(ctx context.Context, a deploy.Adoption) (changed boo
 	return changed && err == nil, s.fail(err, "store the adoption of application "+a.ApplicationID)
 }
 
-// stays reports whether the stored adoption of an application needs no new decision for
-// the next list.
+// stays reports whether the adoption known remains valid for the new list next, so that no new
+// decision is needed.
 func stays(known, next deploy.Adoption) bool {
 	if known.Accepted {
 		return known.Covers(next.Objects)
@@ -51,8 +51,8 @@ func stays(known, next deploy.Adoption) bool {
 	return known.Token == next.Token
 }
 
-// DropAdoption deletes an adoption without a decision: there is nothing to take over any
-// more. An accepted one stays.
+// DropAdoption deletes an adoption that awaits a decision, because there is nothing to take
+// over any more. An accepted adoption is not deleted.
 func (s *Store) DropAdoption(ctx context.Context, appID string) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, "DELETE FROM adoptions WHERE application_id = ? AND accepted = FALSE", appID)
@@ -61,10 +61,11 @@ func (s *Store) DropAdoption(ctx context.Context, appID string) error {
 	return s.fail(err, "forget the adoption of application "+appID)
 }
 
-// DecideAdoption answers a CommandDecideAdoption with success and applies its decision:
-// an accepted adoption stays until the application is deleted or there is more to take
-// over; a rejected one is deleted and its application disabled. The application's notice
-// is removed. Illegal if no decision is awaited, or one on another list.
+// DecideAdoption applies the decision of a CommandDecideAdoption and completes the command
+// with success. An accepted adoption remains until the application is deleted or has further
+// objects to take over. A rejected one is deleted, and its application is disabled. In both
+// cases the application's notice is removed. Illegal if no decision is awaited, or if the
+// decision was made on another list.
 func (s *Store) DecideAdoption(ctx context.Context, c deploy.Command) error {
 	err := s.write(ctx, func(t *tx) error {
 		if _, err := t.lockPresent(ctx, c.ApplicationID); err != nil {
@@ -85,6 +86,7 @@ func (s *Store) DecideAdoption(ctx context.Context, c deploy.Command) error {
 	return s.fail(err, "decide on the adoption of application "+c.ApplicationID)
 }
 
+// decideAdoption stores the decision of c, which is already checked.
 func (t *tx) decideAdoption(ctx context.Context, c deploy.Command) error {
 	if c.Accept {
 		if _, err := t.exec(ctx, "UPDATE adoptions SET accepted = TRUE WHERE application_id = ?", c.ApplicationID); err != nil {
@@ -99,7 +101,8 @@ func (t *tx) decideAdoption(ctx context.Context, c deploy.Command) error {
 	return t.updateApplication(ctx, c.ApplicationID, "disabled = TRUE, notice = '', notice_at = 0")
 }
 
-// checkDecision refuses a decision that is not awaited, or was made on another list.
+// checkDecision returns an error of kind Illegal if no decision is awaited or if it was made
+// on another list. ok reports whether a exists.
 func checkDecision(a deploy.Adoption, ok bool, c deploy.Command) error {
 	switch {
 	case !ok || a.Accepted:
@@ -132,8 +135,8 @@ func scanAdoption(row scanner) (a deploy.Adoption, err error) {
 	return a, decode(body, &a)
 }
 
-// Adoption returns what an application would take over or is permitted to; ok is false
-// if there is nothing.
+// Adoption returns the adoption of an application, whether it awaits a decision or is
+// accepted. ok is false if there is none.
 func (s *Store) Adoption(ctx context.Context, appID string) (a deploy.Adoption, ok bool, err error) {
 	a, ok, err = one(ctx, s, scanAdoption, selectAdoption+" WHERE application_id = ?", appID)
 	return a, ok, s.fail(err, "read the adoption of application "+appID)

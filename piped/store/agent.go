@@ -15,16 +15,15 @@ func scanAgent(row scanner) (a deploy.AgentRecord, err error) {
 	return a, err
 }
 
-// Agent returns the agent's record, zero before the first UpdateAgent.
+// Agent returns the agent's record, the zero record before the first UpdateAgent.
 func (s *Store) Agent(ctx context.Context) (deploy.AgentRecord, error) {
 	a, _, err := one(ctx, s, scanAgent, selectAgent)
 	return a, s.fail(err, "read the agent's record")
 }
 
-// UpdateAgent changes the agent's record and returns it as stored: fn gets the stored
-// record, or at first one with only its times set, and may change its name, its
-// description and Disabled. A change of Disabled is published as a registration that
-// concerns all applications.
+// UpdateAgent changes the agent's record and returns it as stored. fn gets the stored record,
+// or on the first call one with only its times set. It may change Name, Description and
+// Disabled. A change of Disabled is published as TopicRegistration for all applications.
 func (s *Store) UpdateAgent(ctx context.Context, fn func(*deploy.AgentRecord)) (record deploy.AgentRecord, err error) {
 	err = s.write(ctx, func(t *tx) error {
 		old, known, err := one(ctx, t, scanAgent, selectAgent+t.store.dialect.forUpdate())

@@ -13,9 +13,9 @@ type sampleBody struct {
 	Text     string    `json:"text,omitempty"`
 }
 
-// AppendAnalysisSample stores a measurement of a check. It is idempotent: a sample with
-// the same deployment, stage, check and position is ignored. NotFound if the deployment
-// does not exist. Samples are deleted with their deployment.
+// AppendAnalysisSample stores a sample of a check. It is idempotent: a sample with the same
+// deployment, stage, check and position is ignored. NotFound if the deployment does not exist.
+// Samples are deleted with their deployment.
 func (s *Store) AppendAnalysisSample(ctx context.Context, a deploy.AnalysisSample) error {
 	body, err := encode(sampleBody{a.Values, a.Compared, a.Text})
 	if err == nil {
@@ -32,8 +32,8 @@ func (s *Store) AppendAnalysisSample(ctx context.Context, a deploy.AnalysisSampl
 	return s.fail(err, "store what check "+a.Name+" has seen")
 }
 
-// AnalysisSamples returns the measurements of a stage's checks, or with stageID "" of
-// the whole deployment, by stage, check and position.
+// AnalysisSamples returns the samples of a stage, or with stageID "" those of the whole
+// deployment, by stage, check and position.
 func (s *Store) AnalysisSamples(ctx context.Context, deploymentID, stageID string) ([]deploy.AnalysisSample, error) {
 	var f filter
 	f.add("deployment_id = ?", deploymentID)
@@ -57,8 +57,8 @@ func scanSample(row scanner) (a deploy.AnalysisSample, err error) {
 	return a, nil
 }
 
-// SaveAnalysisPassed replaces the record of the last analysis that an application
-// passed. NotFound if the application does not exist.
+// SaveAnalysisPassed replaces the record of the last successful analysis of an application.
+// NotFound if the application does not exist.
 func (s *Store) SaveAnalysisPassed(ctx context.Context, p deploy.AnalysisPassed) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, `INSERT INTO analyses_passed (application_id, analysis, deployment_id, started_at) VALUES (?, ?, ?, ?)
@@ -72,7 +72,7 @@ func (s *Store) SaveAnalysisPassed(ctx context.Context, p deploy.AnalysisPassed)
 	return s.fail(err, "store that analysis "+p.Analysis+" was passed")
 }
 
-// AnalysisPassed returns when the last analysis that an application passed began; ok is
+// AnalysisPassed returns the record of the last successful analysis of an application; ok is
 // false if there is none.
 func (s *Store) AnalysisPassed(ctx context.Context, applicationID, analysis string) (p deploy.AnalysisPassed, ok bool, err error) {
 	p, ok, err = one(ctx, s, func(row scanner) (p deploy.AnalysisPassed, err error) {

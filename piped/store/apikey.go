@@ -21,8 +21,8 @@ func scanAPIKey(row scanner) (k deploy.APIKey, err error) {
 	return k, err
 }
 
-// CreateAPIKey stores a new key; CreatedAt is set if it is zero. Exists if there is a
-// key of that ID, or an enabled one of that name. It publishes no change.
+// CreateAPIKey stores a new key and sets CreatedAt if it is zero. Exists if there is a key
+// with that ID or an enabled key with that name. It publishes no change.
 func (s *Store) CreateAPIKey(ctx context.Context, k deploy.APIKey) error {
 	if k.CreatedAt.IsZero() {
 		k.CreatedAt = s.now()
@@ -38,7 +38,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, k deploy.APIKey) error {
 	return s.fail(err, "create API key "+k.ID)
 }
 
-// APIKey returns a key, disabled or not.
+// APIKey returns a key, disabled or not. NotFound if there is none.
 func (s *Store) APIKey(ctx context.Context, id string) (deploy.APIKey, error) {
 	k, ok, err := one(ctx, s, scanAPIKey, selectAPIKey+" WHERE id = ?", id)
 	if err == nil && !ok {
@@ -55,8 +55,8 @@ func (s *Store) APIKeys(ctx context.Context) ([]deploy.APIKey, error) {
 	return ks, s.fail(err, "list API keys")
 }
 
-// DisableAPIKey disables a key for good. It is idempotent. Illegal if the key is the
-// last enabled one with the role READ_WRITE: without it no other could be created.
+// DisableAPIKey disables a key permanently. It is idempotent. Illegal if the key is the last
+// enabled one with the role READ_WRITE, because no other key could be created without it.
 func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 	err := s.write(ctx, func(t *tx) error {
 		key, ok, err := one(ctx, t, scanAPIKey, selectAPIKey+" WHERE id = ?", id)
@@ -68,7 +68,7 @@ func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 		case key.Disabled:
 			return nil
 		}
-		// Locks all keys, so that of two concurrent calls one sees the effect of the other.
+		// Lock all keys, so that one of two concurrent calls sees the effect of the other.
 		writers, err := all(ctx, t, scanText, "SELECT id FROM api_keys WHERE role = ? AND disabled = FALSE ORDER BY id"+t.store.dialect.forUpdate(), string(deploy.ReadWrite))
 		if err != nil {
 			return err
@@ -83,14 +83,14 @@ func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 	return s.fail(err, "disable API key "+id)
 }
 
-// NoteAPIKeyUse stores when keys were used last, by ID. It never sets an earlier time,
+// NoteAPIKeyUse stores the times of last use of keys, by ID. It never sets an earlier time,
 // ignores unknown keys and publishes no change.
 func (s *Store) NoteAPIKeyUse(ctx context.Context, used map[string]time.Time) error {
 	if len(used) == 0 {
 		return nil
 	}
 	err := s.write(ctx, func(t *tx) error {
-		for _, id := range slices.Sorted(maps.Keys(used)) { // the same locking order everywhere
+		for _, id := range slices.Sorted(maps.Keys(used)) { // one locking order avoids deadlocks
 			at := toMilli(used[id])
 			if _, err := t.exec(ctx, "UPDATE api_keys SET last_used_at = ? WHERE id = ? AND last_used_at < ?", at, id, at); err != nil {
 				return err

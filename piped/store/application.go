@@ -48,12 +48,11 @@ func scanApplication(row scanner) (a deploy.Application, err error) {
 	return a, nil
 }
 
-// PutApplication stores what Git or the registration defines of an application: its
-// name, kind, Git path, provider, description and labels. The agent's own state of a
-// known application (disabled, deleted, registration, sync state, notice, evaluated
-// commit, last deployments) stays: a deleted application stays deleted. A new one starts
-// enabled with a's sync state (UNKNOWN if a has none) and evaluated commit. changed
-// reports whether anything was written.
+// PutApplication stores the values that Git or the registration defines for an application:
+// name, kind, Git path, provider, description and labels. It does not change the agent's own
+// state of a known application (disabled, deleted, registration, sync state, notice, evaluated
+// commit, last deployments). A new application is enabled and has the sync state (UNKNOWN if
+// there is none) and evaluated commit of a. changed reports whether anything was written.
 func (s *Store) PutApplication(ctx context.Context, a deploy.Application) (changed bool, err error) {
 	if err := checkIdentity(a); err != nil {
 		return false, err
@@ -72,6 +71,7 @@ func (s *Store) PutApplication(ctx context.Context, a deploy.Application) (chang
 	return changed && err == nil, s.fail(err, "put application "+a.ID)
 }
 
+// checkIdentity returns an error of kind Invalid for an application without an ID or a name.
 func checkIdentity(a deploy.Application) error {
 	if a.ID == "" || a.Name == "" {
 		return deploy.Errorf(deploy.Invalid, "an application needs an ID and a name, got %q and %q", a.ID, a.Name)
@@ -87,6 +87,7 @@ func (t *tx) putApplication(ctx context.Context, a deploy.Application) (changed 
 	return t.updateSpec(ctx, a)
 }
 
+// insertApplication stores a new application; inserted is false if it exists already.
 func (t *tx) insertApplication(ctx context.Context, a deploy.Application) (inserted bool, err error) {
 	if a.Sync.Status == "" {
 		a.Sync.Status = deploy.SyncUnknown
@@ -111,6 +112,7 @@ func (t *tx) insertApplication(ctx context.Context, a deploy.Application) (inser
 	return true, t.insertLabels(ctx, "application_labels", "application_id", a.ID, a.Labels)
 }
 
+// updateSpec stores the values from Git or the registration of an existing application.
 func (t *tx) updateSpec(ctx context.Context, a deploy.Application) (changed bool, err error) {
 	old, err := t.lockApplication(ctx, a.ID)
 	if err != nil || old.SameSpec(a) {
@@ -134,6 +136,7 @@ func (t *tx) updateSpec(ctx context.Context, a deploy.Application) (changed bool
 	return true, t.insertLabels(ctx, "application_labels", "application_id", a.ID, a.Labels)
 }
 
+// insertLabels stores labels in a table whose column owner holds id.
 func (t *tx) insertLabels(ctx context.Context, table, owner, id string, labels map[string]string) error {
 	rows := make([][]any, 0, len(labels))
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
@@ -155,8 +158,8 @@ func noApplication(id string) error {
 	return deploy.Errorf(deploy.NotFound, "there is no application %s", id)
 }
 
-// Application returns an application, deleted or not. Deploying is true while it has an
-// active deployment, which ActiveID names.
+// Application returns an application, deleted or not. Deploying reports whether it has an
+// active deployment, ActiveID. NotFound if there is no such application.
 func (s *Store) Application(ctx context.Context, id string) (deploy.Application, error) {
 	a, ok, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", id)
 	if err == nil && !ok {
@@ -165,8 +168,8 @@ func (s *Store) Application(ctx context.Context, id string) (deploy.Application,
 	return a, s.fail(err, "read application "+id)
 }
 
-// ApplicationQuery selects applications. Zero fields select nothing in particular,
-// except Disabled: without IncludeAll, false selects the enabled ones only.
+// ApplicationQuery selects applications. Zero fields do not restrict, except Disabled: without
+// IncludeAll, false selects only enabled applications.
 type ApplicationQuery struct {
 	Name           string
 	Kind           string
@@ -179,8 +182,8 @@ type ApplicationQuery struct {
 	Cursor         string
 }
 
-// ListApplications returns applications, last updated first, then by ID, and the cursor
-// of the next page, "" if there is none.
+// ListApplications returns applications, the last updated first, then by ID. It also returns
+// the cursor of the next page, "" if there is none.
 func (s *Store) ListApplications(ctx context.Context, q ApplicationQuery) ([]deploy.Application, string, error) {
 	var f filter
 	f.equal("name", q.Name)
@@ -205,8 +208,8 @@ func (s *Store) ListApplications(ctx context.Context, q ApplicationQuery) ([]dep
 	return apps, cursorAt(last.UpdatedAt, last.ID), nil
 }
 
-// SetSyncState stores an application's sync state, and publishes events in the same
-// transaction, if the state differs from the stored one. It reports whether it did.
+// SetSyncState stores an application's sync state if it differs from the stored one, and
+// publishes events in the same transaction. changed reports whether it did.
 func (s *Store) SetSyncState(ctx context.Context, id string, state deploy.SyncState, events ...deploy.Event) (changed bool, err error) {
 	state.At = milli(state.At)
 	text, err := encode(state)
@@ -229,18 +232,18 @@ func (s *Store) SetSyncState(ctx context.Context, id string, state deploy.SyncSt
 	return changed && err == nil, s.fail(err, "store the sync state of application "+id)
 }
 
-// SetEvaluatedCommit stores the last commit that the trigger evaluated for these
-// applications, in one transaction. bases holds, by ID, the evaluated commit that the
-// decision was based on: an application with another one by now, because it was disabled
-// or added again, keeps that and is evaluated again. Unknown, disabled and deleted
-// applications are ignored.
+// SetEvaluatedCommit stores the last commit that the trigger evaluated for these applications,
+// in one transaction. bases holds, by application ID, the evaluated commit on which the
+// decision was based. An application whose evaluated commit has changed since, because it was
+// disabled or added again, is ignored and evaluated again. Unknown, disabled and deleted
+// applications are ignored, too.
 func (s *Store) SetEvaluatedCommit(ctx context.Context, commit string, bases map[string]string) error {
 	const perStatement = 250
 	if len(bases) == 0 {
 		return nil
 	}
 	err := s.write(ctx, func(t *tx) error {
-		for chunk := range slices.Chunk(slices.Sorted(maps.Keys(bases)), perStatement) { // the same locking order everywhere
+		for chunk := range slices.Chunk(slices.Sorted(maps.Keys(bases)), perStatement) { // one locking order avoids deadlocks
 			args := []any{commit}
 			for _, id := range chunk {
 				args = append(args, id, bases[id])

@@ -27,10 +27,10 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// SaveAppliedSet stores the complete set of objects that a deployment applied,
-// compressed, encrypted and bound to the deployment's ID. It replaces an earlier set of
-// the deployment, and deletes the application's sets that belong neither to this
-// deployment, nor to the last success, nor to an active deployment.
+// SaveAppliedSet stores the complete set of objects that a deployment applied, compressed,
+// encrypted and bound to the deployment's ID. It replaces an earlier set of the deployment. It
+// deletes the application's other sets, except those of the last success and of an active
+// deployment. NotFound if the deployment does not exist.
 func (s *Store) SaveAppliedSet(ctx context.Context, set deploy.AppliedSet) error {
 	sealed, err := s.seal(set)
 	if err != nil {
@@ -54,6 +54,7 @@ func (s *Store) SaveAppliedSet(ctx context.Context, set deploy.AppliedSet) error
 	return s.fail(err, "save the applied set of deployment "+set.DeploymentID)
 }
 
+// seal compresses and encrypts a set.
 func (s *Store) seal(set deploy.AppliedSet) ([]byte, error) {
 	if s.aead == nil {
 		return nil, noKey(set.DeploymentID)
@@ -65,7 +66,8 @@ func (s *Store) seal(set deploy.AppliedSet) ([]byte, error) {
 	return s.aead.Seal(nil, nil, zipped, []byte(set.DeploymentID)), nil
 }
 
-// zip compresses data. Compressors are pooled: one is far larger than most of its input.
+// zip compresses data. Compressors are pooled, because one allocates far more memory than most
+// inputs.
 func (s *Store) zip(data []byte) ([]byte, error) {
 	zw, ok := s.zippers.Get().(*gzip.Writer)
 	if !ok {
@@ -88,8 +90,8 @@ func noKey(deploymentID string) error {
 	return deploy.Errorf(deploy.Internal, "the store was opened without the key for the applied set of deployment %s", deploymentID)
 }
 
-// AppliedSet returns the set of objects that a deployment applied. NotFound if none is
-// stored; Invalid if it was encrypted with another key.
+// AppliedSet returns the set of objects that a deployment applied. NotFound if none is stored;
+// Invalid if it cannot be decrypted with the key.
 func (s *Store) AppliedSet(ctx context.Context, deploymentID string) (deploy.AppliedSet, error) {
 	if s.aead == nil {
 		return deploy.AppliedSet{}, noKey(deploymentID)
@@ -110,6 +112,7 @@ func (s *Store) AppliedSet(ctx context.Context, deploymentID string) (deploy.App
 	return set, nil
 }
 
+// unseal decrypts and decompresses a set.
 func (s *Store) unseal(sealed []byte, deploymentID string) ([]byte, error) {
 	plain, err := s.aead.Open(nil, nil, sealed, []byte(deploymentID))
 	if err != nil {

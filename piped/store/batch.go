@@ -8,13 +8,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// batchSize is how many items share one transaction: enough that many small writes do
-// not wait for the disk, few enough that other writers get their turn.
+// batchSize is how many items share one transaction. It is large enough to amortize the cost
+// of a commit, and small enough that other writers do not wait long.
 const batchSize = 50
 
-// CreateDeployments is CreateDeployment for many: several share a transaction, but an
-// error concerns one item only. The returned slices are as long as ns: the stored
-// deployments, and the errors of the others.
+// CreateDeployments calls CreateDeployment for several items. They share transactions, but an
+// error affects only one item. The returned slices are as long as ns: the stored deployment
+// and the error of each item.
 func (s *Store) CreateDeployments(ctx context.Context, ns []NewDeployment) ([]deploy.Deployment, []error) {
 	created, errs := make([]deploy.Deployment, len(ns)), make([]error, len(ns))
 	s.inBatches(ctx, len(ns), func(i int) string { return ns[i].Deployment.ApplicationID }, func(t *tx, i int) (err error) {
@@ -26,8 +26,8 @@ func (s *Store) CreateDeployments(ctx context.Context, ns []NewDeployment) ([]de
 	return created, errs
 }
 
-// PutApplications is PutApplication for many: several share a transaction, but an error
-// concerns one item only. The returned slices are as long as apps: whether each was
+// PutApplications calls PutApplication for several items. They share transactions, but an
+// error affects only one item. The returned slices are as long as apps: whether each item was
 // changed, and its error.
 func (s *Store) PutApplications(ctx context.Context, apps []deploy.Application) (changed []bool, errs []error) {
 	changed, errs = make([]bool, len(apps)), make([]error, len(apps))
@@ -43,9 +43,10 @@ func (s *Store) PutApplications(ctx context.Context, apps []deploy.Application) 
 	return changed, errs
 }
 
-// inBatches calls do for the items 0 to n-1, several in one transaction, in the order of
-// the applications that they lock. If a transaction fails because of one item, each of
-// its items gets its own. failed is called for the items that were not stored.
+// inBatches calls do for the items 0 to n-1, several in one transaction, sorted by the
+// applications that they lock. If a transaction fails because of one item, each of its items
+// is written again in a separate transaction. failed is called for each item that was not
+// stored.
 func (s *Store) inBatches(ctx context.Context, n int, application func(int) string, do func(*tx, int) error, failed func(int, error)) {
 	order := make([]int, n)
 	for i := range order {

@@ -8,8 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// SetCandidates replaces the stored candidates of a repository, also by an empty list,
-// and reports whether that changed anything.
+// SetCandidates replaces the stored candidates of a repository by cs, which may be empty.
+// changed reports whether they differ.
 func (s *Store) SetCandidates(ctx context.Context, repoID string, cs []deploy.Candidate) (changed bool, err error) {
 	cs = slices.Clone(cs)
 	slices.SortFunc(cs, byPath)
@@ -34,7 +34,7 @@ func (s *Store) SetCandidates(ctx context.Context, repoID string, cs []deploy.Ca
 	return err == nil, s.fail(err, "store the candidates of repository "+repoID)
 }
 
-// Candidates returns the candidates of all repositories by repository and path.
+// Candidates returns the candidates of all repositories, by repository and path.
 func (s *Store) Candidates(ctx context.Context) ([]deploy.Candidate, error) {
 	lists, err := all(ctx, s, func(row scanner) (cs []deploy.Candidate, err error) {
 		var body string

@@ -21,9 +21,9 @@ type chainRow struct {
 	blocks [][]chainNode
 }
 
-// Chain returns a deployment chain. A node has the state of its deployment. A node
-// without a deployment has that of its command: Pending while it is open, Failure with
-// the reason after it was rejected.
+// Chain returns a deployment chain. A node has the state of its deployment. A node without a
+// deployment has the state of its command: Pending while the command is open, Failure with the
+// reason if it was rejected.
 func (s *Store) Chain(ctx context.Context, id string) (deploy.Chain, error) {
 	c, err := s.chain(ctx, id)
 	return c, s.fail(err, "read deployment chain "+id)
@@ -37,13 +37,13 @@ func (s *Store) chain(ctx context.Context, id string) (deploy.Chain, error) {
 	if err != nil {
 		return deploy.Chain{}, err
 	}
-	// Commands first: the deployment of a command that is answered in the meantime is
-	// found below.
+	// Read the commands first: if one is answered in the meantime, its deployment is found
+	// below.
 	commands, err := chainCommands(ctx, s, row.blocks)
 	if err != nil {
 		return deploy.Chain{}, err
 	}
-	made, err := all(ctx, s, scanDeployment, selectDeployment+" WHERE chain_id = ? AND chain_id <> ''", id) // as the index says
+	made, err := all(ctx, s, scanDeployment, selectDeployment+" WHERE chain_id = ? AND chain_id <> ''", id) // with the condition of the index
 	if err != nil {
 		return deploy.Chain{}, err
 	}
@@ -72,7 +72,7 @@ func (s *Store) chain(ctx context.Context, id string) (deploy.Chain, error) {
 }
 
 // awaiting gives a node without a deployment the state of its command. If the command is
-// answered or missing, the node gets no deployment any more.
+// answered or missing, the node will never have a deployment and has failed.
 func awaiting(node *deploy.ChainNode, c deploy.Command) {
 	node.Status, node.CompletedAt = deploy.Failure, c.HandledAt
 	switch c.Status {
@@ -117,8 +117,7 @@ func chainCommands(ctx context.Context, q querier, blocks [][]chainNode) (map[st
 	return out, nil
 }
 
-// beginChain stores the chain that d begins and requests the deployments of its later
-// blocks.
+// beginChain stores the chain that d starts and requests the deployments of its later blocks.
 func (t *tx) beginChain(ctx context.Context, c deploy.Chain, d *deploy.Deployment) error {
 	if c.ID == "" || c.ID != d.ChainID || d.ChainBlock != 0 || len(c.Blocks) == 0 {
 		return deploy.Errorf(deploy.Internal, "deployment %s (chain %q, block %d) cannot begin the chain %q of %d blocks",

@@ -9,13 +9,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Claim is a request to write objects.
+// Claim is a request for the exclusive right to write objects.
 type Claim struct {
 	ApplicationID string
-	Cluster       string // identity of the cluster, the same for all platform providers that name it
+	Cluster       string // identity of the cluster, equal for all its platform providers
 	Provider      string // the platform provider
 	DeploymentID  string
-	TakeOver      bool // also what another application has claimed
+	TakeOver      bool // also claim objects of other applications
 }
 
 // TakenObject is an object that another application has claimed.
@@ -24,14 +24,14 @@ type TakenObject struct {
 	ApplicationID string
 }
 
-// ClaimObjects gives an application the exclusive right to write objects, whatever their
-// API version. If others have claimed some, none is claimed and these are returned,
-// sorted. A claim counts while its application is not deleted and has the object in its
-// inventory, or runs the deployment that made the claim. It ends with DeleteInventory.
+// ClaimObjects gives an application the exclusive right to write objects, regardless of their
+// API version. If other applications have claimed some of them, it claims none and returns
+// these, sorted. A claim is valid while its application is not deleted and either has the
+// object in its inventory or runs the deployment that made the claim. DeleteInventory ends it.
 // NotFound if the application does not exist.
 //
-// The identity of a provider's cluster may change, because it was unknown before or
-// because the provider names another cluster now: all claims of the provider move to it.
+// If the identity of a provider's cluster changes, because it was unknown before or the
+// provider refers to another cluster now, all claims of the provider move to the new identity.
 func (s *Store) ClaimObjects(ctx context.Context, c Claim, refs ...deploy.ObjectRef) ([]TakenObject, error) {
 	missing, err := s.unclaimed(ctx, c, refs)
 	if err != nil || len(missing) == 0 {
@@ -59,10 +59,10 @@ func (s *Store) ClaimObjects(ctx context.Context, c Claim, refs ...deploy.Object
 	return nil, s.fail(err, "claim objects for application "+c.ApplicationID)
 }
 
-// errTaken rolls a transaction back.
+// errTaken rolls the transaction back.
 var errTaken = errors.New("objects are claimed by other applications")
 
-// unclaimed returns the objects, sorted, that the application has not both claimed
+// unclaimed returns, sorted, those of the objects that the application has not both claimed
 // and applied.
 func (s *Store) unclaimed(ctx context.Context, c Claim, refs []deploy.ObjectRef) ([]deploy.ObjectRef, error) {
 	known, err := all(ctx, s, scanRef, `SELECT c.api_group, c.kind, c.namespace, c.name FROM claims c JOIN inventory i ON i.application_id = c.application_id
@@ -90,9 +90,9 @@ func scanRef(row scanner) (o deploy.ObjectRef, err error) {
 	return o, row.Scan(&o.Group, &o.Kind, &o.Namespace, &o.Name)
 }
 
-// moveClaims moves all claims of a provider to the identity of its cluster. Where
-// another provider's application has claimed an object there, the first claim counts and
-// the other ends.
+// moveClaims moves all claims of a provider to the identity of its cluster. If another
+// provider's application has claimed an object there, the existing claim remains and the moved
+// one is deleted.
 func (t *tx) moveClaims(ctx context.Context, c Claim) error {
 	if _, err := t.exec(ctx, `DELETE FROM claims WHERE provider = ? AND cluster <> ? AND EXISTS (SELECT 1 FROM claims o WHERE o.cluster = ?
 		AND o.api_group = claims.api_group AND o.kind = claims.kind AND o.namespace = claims.namespace AND o.name = claims.name)`,
@@ -103,7 +103,7 @@ func (t *tx) moveClaims(ctx context.Context, c Claim) error {
 	return err
 }
 
-// claim writes the claims, and returns the objects of others.
+// claim writes the claims and returns the objects that other applications have claimed.
 func (t *tx) claim(ctx context.Context, c Claim, refs []deploy.ObjectRef) (taken []TakenObject, err error) {
 	for _, o := range refs {
 		key := []any{c.Cluster, o.Group, o.Kind, o.Namespace, o.Name}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// milli returns t as it is read from the database: UTC, to the millisecond.
+// milli returns t as the database returns it: in UTC, truncated to milliseconds.
 func milli(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -30,7 +30,7 @@ func fromMilli(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// millisAt encodes the time that it points to as toMilli does.
+// millisAt encodes the time that at points to as toMilli does.
 type millisAt struct{ at *time.Time }
 
 // IsZero reports whether the time is zero.
@@ -49,7 +49,7 @@ func (m millisAt) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// encode returns v as JSON. It fails only for invalid raw JSON in v.
+// encode returns v as JSON. It fails only if v contains invalid raw JSON.
 func encode(v any) (string, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -58,7 +58,7 @@ func encode(v any) (string, error) {
 	return string(b), nil
 }
 
-// decode reads JSON into v; an empty text changes nothing.
+// decode decodes JSON into v. An empty text changes nothing.
 func decode(text string, v any) error {
 	if text == "" {
 		return nil

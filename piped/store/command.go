@@ -58,8 +58,8 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 	return c, decode(metadata, &c.Metadata)
 }
 
-// CreateCommand stores a new command, always as open, and returns it as stored. Exists
-// if there is a command of that ID.
+// CreateCommand stores a new command as open and returns it as stored. Exists if there is a
+// command with that ID.
 func (s *Store) CreateCommand(ctx context.Context, c deploy.Command) (deploy.Command, error) {
 	var created deploy.Command
 	err := s.write(ctx, func(t *tx) (err error) {
@@ -94,7 +94,7 @@ func (t *tx) insertCommand(ctx context.Context, c deploy.Command) (deploy.Comman
 	return c, err
 }
 
-// Command returns a command.
+// Command returns a command. NotFound if there is none.
 func (s *Store) Command(ctx context.Context, id string) (deploy.Command, error) {
 	c, ok, err := one(ctx, s, scanCommand, selectCommand+" WHERE id = ?", id)
 	if err == nil && !ok {
@@ -105,8 +105,8 @@ func (s *Store) Command(ctx context.Context, id string) (deploy.Command, error) 
 
 func noCommand(id string) error { return deploy.Errorf(deploy.NotFound, "there is no command %s", id) }
 
-// OpenCommands returns the unanswered commands of these types, of all types if none is
-// given, the oldest first.
+// OpenCommands returns the open commands of these types, of all types if none is given, the
+// oldest first.
 func (s *Store) OpenCommands(ctx context.Context, types ...deploy.CommandType) ([]deploy.Command, error) {
 	var f filter
 	f.add("status = 'NOT_HANDLED_YET'")
@@ -115,8 +115,8 @@ func (s *Store) OpenCommands(ctx context.Context, types ...deploy.CommandType) (
 	return cs, s.fail(err, "list open commands")
 }
 
-// FinishCommand answers a command: it sets the status and merges metadata into that of
-// the command. Conflict if it was answered before.
+// FinishCommand completes a command: it sets the status and merges metadata into that of the
+// command. Conflict if it was completed before.
 func (s *Store) FinishCommand(ctx context.Context, id string, status deploy.CommandStatus, metadata map[string]string) error {
 	if status == deploy.CommandOpen {
 		return deploy.Errorf(deploy.Illegal, "command %s cannot be finished as %s", id, status)
@@ -125,8 +125,8 @@ func (s *Store) FinishCommand(ctx context.Context, id string, status deploy.Comm
 	return s.fail(err, "finish command "+id)
 }
 
-// NoteCommand merges metadata into that of an open command, to show its progress; an
-// empty value removes a key. Conflict if it was answered before.
+// NoteCommand merges metadata into that of an open command, to show its progress. An empty
+// value removes a key. Conflict if the command was completed before.
 func (s *Store) NoteCommand(ctx context.Context, id string, metadata map[string]string) error {
 	err := s.write(ctx, func(t *tx) error {
 		c, err := t.openCommand(ctx, id)
@@ -138,7 +138,7 @@ func (s *Store) NoteCommand(ctx context.Context, id string, metadata map[string]
 	return s.fail(err, "note what becomes of command "+id)
 }
 
-// openCommand reads a command that must be open, and locks it.
+// openCommand reads and locks a command. Conflict if it is not open.
 func (t *tx) openCommand(ctx context.Context, id string) (deploy.Command, error) {
 	c, ok, err := one(ctx, t, scanCommand, selectCommand+" WHERE id = ?"+t.store.dialect.forUpdate(), id)
 	switch {
@@ -152,13 +152,14 @@ func (t *tx) openCommand(ctx context.Context, id string) (deploy.Command, error)
 	return c, nil
 }
 
+// finishCommand is FinishCommand in the transaction t.
 func (t *tx) finishCommand(ctx context.Context, id string, status deploy.CommandStatus, metadata map[string]string) error {
 	c, err := t.openCommand(ctx, id)
 	if err != nil {
 		return err
 	}
 	if c.ChainID != "" && status != deploy.CommandSucceeded {
-		t.changed(deploy.TopicChain, c.ChainID, c.ApplicationID) // its node has failed
+		t.changed(deploy.TopicChain, c.ChainID, c.ApplicationID) // the chain's node has failed
 	}
 	return t.setMetadata(ctx, c, metadata, status)
 }

@@ -19,8 +19,8 @@ const (
 	maxErrorText   = 1000 // bytes of the error of a delivery
 )
 
-// RegisterReceivers replaces the registered receivers. A new one gets only events that
-// are committed later. The deliveries and notes of a removed one are deleted.
+// RegisterReceivers replaces the registered receivers. A new receiver gets only events
+// committed later. The deliveries and notes of removed ones are deleted.
 func (s *Store) RegisterReceivers(ctx context.Context, names ...string) error {
 	err := s.write(ctx, func(t *tx) error {
 		known, err := t.receivers(ctx)
@@ -46,7 +46,8 @@ func (s *Store) RegisterReceivers(ctx context.Context, names ...string) error {
 	return s.fail(err, "store the receivers of notifications")
 }
 
-// receivers returns the number of the last event that is older than each receiver.
+// receivers returns, by name, the number of the last event from before each receiver's
+// registration.
 func (t *tx) receivers(ctx context.Context) (map[string]int64, error) {
 	type receiver struct {
 		name  string
@@ -60,10 +61,10 @@ func (t *tx) receivers(ctx context.Context) (map[string]int64, error) {
 	return out, err
 }
 
-// RouteEvents marks events as routed and stores their deliveries in the same
-// transaction: of each delivery its receiver, order and event number. It ignores
-// deliveries of events that were routed before, or that are older than their receiver,
-// and receivers that are not registered.
+// RouteEvents marks events as routed and stores their deliveries in the same transaction. It
+// uses only the receiver, order and event number of each delivery. It ignores deliveries of
+// events that were routed before, of events older than their receiver's registration, and to
+// receivers that are not registered.
 func (s *Store) RouteEvents(ctx context.Context, seqs []int64, deliveries ...deploy.Delivery) error {
 	err := s.write(ctx, func(t *tx) error {
 		since, err := t.receivers(ctx)
@@ -111,9 +112,9 @@ func scanDelivery(row scanner) (d deploy.Delivery, err error) {
 	return d, err
 }
 
-// dueDeliveries selects the deliveries of a receiver that may be tried at a time: those
-// without an earlier pending delivery of the same order. The plus makes SQLite read them
-// in their order, so that it can stop early.
+// dueDeliveries selects the deliveries of a receiver that may be attempted at a time: those
+// without an earlier pending delivery of the same order. The plus sign keeps SQLite from using
+// the index of next_at, so that it reads rows by number and can stop early.
 const dueDeliveries = ` WHERE d.receiver = ? AND d.given_up_at = 0 AND +d.next_at <= ? AND (d.order_key = '' OR NOT EXISTS (
 	SELECT 1 FROM deliveries e WHERE e.receiver = d.receiver AND e.order_key = d.order_key AND e.given_up_at = 0 AND e.seq < d.seq))
 	ORDER BY d.seq`
@@ -121,8 +122,8 @@ const dueDeliveries = ` WHERE d.receiver = ? AND d.given_up_at = 0 AND +d.next_a
 const nextDelivery = "SELECT COALESCE(MIN(next_at), 0) FROM deliveries WHERE receiver = ? AND given_up_at = 0 AND next_at > ?"
 
 // PendingDeliveries returns up to limit (0: all) deliveries of a receiver that may be
-// tried now, in the order of their events, and the time of the next retry, zero if there
-// is none. Only the first delivery of an order may be tried.
+// attempted now, in the order of their events. Only the first delivery of each order may be
+// attempted. next is the time of the next retry, zero if there is none.
 func (s *Store) PendingDeliveries(ctx context.Context, receiver string, limit int) (due []deploy.Delivery, next time.Time, err error) {
 	now := toMilli(s.now())
 	f := filter{args: []any{receiver, now}}
@@ -139,12 +140,13 @@ func (s *Store) FinishDelivery(ctx context.Context, d deploy.Delivery) error {
 	return s.changeDelivery(ctx, d, "DELETE FROM deliveries WHERE receiver = ? AND seq = ?", d.Receiver, d.Event.Seq)
 }
 
-// RetryDelivery records a failed attempt, its error, and when the next one is due.
+// RetryDelivery records a failed attempt with its error, and the time of the next attempt.
 func (s *Store) RetryDelivery(ctx context.Context, d deploy.Delivery, next time.Time, why string) error {
 	return s.changeDelivery(ctx, d, "UPDATE deliveries SET attempts = attempts + 1, next_at = ?, error = ? WHERE receiver = ? AND seq = ? AND given_up_at = 0",
 		toMilli(next), shortened(why), d.Receiver, d.Event.Seq)
 }
 
+// changeDelivery runs a write statement for d.
 func (s *Store) changeDelivery(ctx context.Context, d deploy.Delivery, query string, args ...any) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, query, args...)
@@ -153,8 +155,8 @@ func (s *Store) changeDelivery(ctx context.Context, d deploy.Delivery, query str
 	return s.fail(err, "store what became of event "+d.Event.Key+" for "+d.Receiver)
 }
 
-// GiveUpDelivery records the last failed attempt and makes the delivery a dead letter.
-// The last 1000 of a receiver are retained for 30 days.
+// GiveUpDelivery records the last failed attempt and makes the delivery a dead letter. The
+// last 1000 dead letters of a receiver are retained for 30 days.
 func (s *Store) GiveUpDelivery(ctx context.Context, d deploy.Delivery, why string) error {
 	err := s.write(ctx, func(t *tx) error {
 		if _, err := t.exec(ctx, "UPDATE deliveries SET attempts = attempts + 1, given_up_at = ?, error = ? WHERE receiver = ? AND seq = ? AND given_up_at = 0",
@@ -169,6 +171,7 @@ func (s *Store) GiveUpDelivery(ctx context.Context, d deploy.Delivery, why strin
 	return s.fail(err, "give up event "+d.Event.Key+" for "+d.Receiver)
 }
 
+// shortened truncates the error of a delivery.
 func shortened(text string) string {
 	if len(text) > maxErrorText {
 		return clean(text[:maxErrorText]) + "…"
@@ -176,7 +179,8 @@ func shortened(text string) string {
 	return text
 }
 
-// HurryDeliveries makes all failed deliveries due now: the cause may be fixed.
+// HurryDeliveries makes all failed deliveries due now, for use after the cause may have been
+// fixed.
 func (s *Store) HurryDeliveries(ctx context.Context) error {
 	err := s.write(ctx, func(t *tx) error {
 		now := toMilli(s.now())
@@ -189,8 +193,8 @@ func (s *Store) HurryDeliveries(ctx context.Context) error {
 const forgottenEvents = `DELETE FROM outbox WHERE seq IN (SELECT o.seq FROM outbox o WHERE o.delivered_at > 0 AND o.delivered_at < ?
 	AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.seq = o.seq) ORDER BY o.delivered_at LIMIT ?)`
 
-// eventsBatch is how many events are deleted in one transaction: other writers get
-// their turn in between.
+// eventsBatch is how many events are deleted in one transaction, so that other writers do not
+// wait long.
 const eventsBatch = 1000
 
 // ForgetEvents deletes events routed 90 days ago, dead letters after 30 days, and notes
@@ -246,14 +250,14 @@ func scanReceiverState(row scanner) (r deploy.ReceiverState, err error) {
 	return r, err
 }
 
-// ReceiverNote returns what a receiver stored under a key, "" if nothing.
+// ReceiverNote returns the value that a receiver stored under a key, "" if there is none.
 func (s *Store) ReceiverNote(ctx context.Context, receiver, key string) (string, error) {
 	value, _, err := one(ctx, s, scanText, "SELECT value FROM receiver_notes WHERE receiver = ? AND note_key = ?", receiver, key)
 	return value, s.fail(err, "read what "+receiver+" noted")
 }
 
-// PutReceiverNote stores the note of a registered receiver under a key. It is deleted
-// after 90 days without a change.
+// PutReceiverNote stores a value of a registered receiver under a key. It is deleted after 90
+// days without a change.
 func (s *Store) PutReceiverNote(ctx context.Context, receiver, key, value string) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, `INSERT INTO receiver_notes (receiver, note_key, value, updated_at) SELECT name, ?, ?, ? FROM receivers WHERE name = ?
@@ -264,8 +268,8 @@ func (s *Store) PutReceiverNote(ctx context.Context, receiver, key, value string
 	return s.fail(err, "store what "+receiver+" notes")
 }
 
-// Announce writes events that belong to no other write. Events whose keys were written
-// before are ignored.
+// Announce writes events that are not part of another write. Events whose keys exist already
+// are ignored.
 func (s *Store) Announce(ctx context.Context, events ...deploy.Event) error {
 	err := s.write(ctx, func(t *tx) error {
 		t.events = append(t.events, events...)

@@ -9,7 +9,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// origin is the JSON column of the values that never change.
+// origin is the JSON column of a deployment's constant values.
 type origin struct {
 	Git        deploy.GitPath    `json:"git"`
 	Kind       string            `json:"kind,omitempty"`
@@ -19,7 +19,7 @@ type origin struct {
 	ChainBlock int               `json:"chainBlock,omitempty"`
 }
 
-// state is the JSON column of the values that the phases change.
+// state is the JSON column of a deployment's variable values.
 type state struct {
 	Reason              string                   `json:"reason,omitempty"`
 	Strategy            deploy.Strategy          `json:"strategy,omitempty"`
@@ -65,6 +65,7 @@ func scanDeployment(row scanner) (d deploy.Deployment, err error) {
 	return d, nil
 }
 
+// stateTextOf encodes the column state of d.
 func stateTextOf(d *deploy.Deployment) (string, error) {
 	return encode(state{
 		Reason: d.StatusReason, Strategy: d.Strategy, Summary: d.Summary, Versions: d.Versions, Metadata: d.Metadata,
@@ -74,7 +75,7 @@ func stateTextOf(d *deploy.Deployment) (string, error) {
 	})
 }
 
-// normalize rounds d's times as they are read from the database.
+// normalize truncates d's times as the database returns them.
 func normalize(d *deploy.Deployment) {
 	for _, t := range []*time.Time{&d.Trigger.At, &d.Trigger.Commit.At, &d.Deadline, &d.CreatedAt, &d.UpdatedAt, &d.CompletedAt} {
 		*t = milli(*t)
@@ -88,7 +89,7 @@ func normalize(d *deploy.Deployment) {
 	}
 }
 
-// deployments runs a query that starts with selectDeployment.
+// deployments runs a query that starts with selectDeployment, and loads the stages.
 func deployments(ctx context.Context, q querier, query string, args ...any) ([]deploy.Deployment, error) {
 	ds, err := all(ctx, q, scanDeployment, query, args...)
 	if err != nil {
@@ -108,13 +109,13 @@ func deployment(ctx context.Context, q querier, id string) (deploy.Deployment, e
 	return ds[0], nil
 }
 
-// Deployment returns a deployment with its stages.
+// Deployment returns a deployment with its stages. NotFound if there is none.
 func (s *Store) Deployment(ctx context.Context, id string) (deploy.Deployment, error) {
 	d, err := deployment(ctx, s, id)
 	return d, s.fail(err, "read deployment "+id)
 }
 
-// DeploymentsByID returns the deployments of these IDs that exist, in no order.
+// DeploymentsByID returns those of the deployments that exist, in no particular order.
 func (s *Store) DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Deployment, error) {
 	const perQuery = 500
 	var out []deploy.Deployment
@@ -146,12 +147,12 @@ func (s *Store) DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([
 	return ds, s.fail(err, "list deployments by status")
 }
 
-// CountTriggered counts the deployments of a kind that were triggered for an application
-// at since or later: for one commit, or with commit "" for any.
+// CountTriggered counts the deployments of an application with a kind of trigger that were
+// triggered at since or later: for one commit, or with commit "" for any.
 func (s *Store) CountTriggered(ctx context.Context, appID string, kind deploy.TriggerKind, commit string, since time.Time) (int, error) {
 	var f filter
 	f.add("application_id = ?", appID)
-	f.add("updated_at >= ?", toMilli(since)) // never before the trigger, and the index holds it
+	f.add("updated_at >= ?", toMilli(since)) // not before the trigger; the index contains it
 	f.add("triggered_at >= ?", toMilli(since))
 	f.add("trigger_kind = ?", string(kind))
 	f.equal("commit_hash", commit)
@@ -159,15 +160,15 @@ func (s *Store) CountTriggered(ctx context.Context, appID string, kind deploy.Tr
 	return int(n), s.fail(err, "count the deployments of application "+appID)
 }
 
-// LastTriggered returns the time of the last trigger of a kind for an application, zero
-// if there is none.
+// LastTriggered returns the last time at which a trigger of a kind created a deployment of an
+// application; zero if there is none.
 func (s *Store) LastTriggered(ctx context.Context, appID string, kind deploy.TriggerKind) (time.Time, error) {
 	n, _, err := one(ctx, s, scanNumber, "SELECT COALESCE(MAX(triggered_at), 0) FROM deployments WHERE application_id = ? AND trigger_kind = ?",
 		appID, string(kind))
 	return fromMilli(n), s.fail(err, "find the last deployment of application "+appID)
 }
 
-// Transitions returns a deployment's transition log in the order of its moves.
+// Transitions returns a deployment's transition log in chronological order.
 func (s *Store) Transitions(ctx context.Context, deploymentID string) ([]deploy.Transition, error) {
 	ts, err := all(ctx, s, scanTransition, `SELECT deployment_id, stage_id, from_status, to_status, reason, at
 		FROM transitions WHERE deployment_id = ? ORDER BY revision, position`, deploymentID)

@@ -15,17 +15,17 @@ type DeploymentQuery struct {
 	Kinds           []string // of the application
 	ApplicationIDs  []string
 	ApplicationName string
-	Commit          string            // the full hash of what is deployed
+	Commit          string            // the full hash of the deployed commit
 	Labels          map[string]string // all of them must match
 	Limit           int               // 0: no limit
 	Cursor          string
 }
 
-// ListDeployments returns deployments, last updated first, then by ID, and the cursor of
+// ListDeployments returns deployments, the last updated first, then by ID, and the cursor of
 // the next page, "" if there is none.
 //
-// SQLite does not know how often a value occurs, so the query plan is chosen here: a
-// page must not read the rows that it leaves out, whether most deployments match or few.
+// On SQLite, which has no statistics of values, the conditions choose the query plan: a page
+// must not read the rows that it leaves out, whether most deployments match or few.
 func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deploy.Deployment, string, error) {
 	var f filter
 	if err := f.after(q.Cursor); err != nil {
@@ -62,11 +62,11 @@ func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deplo
 	return ds, cursorAt(last.UpdatedAt, last.ID), nil
 }
 
-// byUpdate is the order of lists.
+// byUpdate is the order of listed deployments.
 const byUpdate = " ORDER BY updated_at DESC, id"
 
-// newestOf returns a filter for the newest deployments of each status that satisfy
-// f: an index finds them in their order for one status, but not for several.
+// newestOf returns a filter for the newest deployments of each status that satisfy f. An index
+// yields the deployments of one status in their order, but not those of several.
 func (f filter) newestOf(statuses []deploy.Status, limit int) filter {
 	if len(statuses) == 0 {
 		return f
@@ -83,18 +83,18 @@ func (f filter) newestOf(statuses []deploy.Status, limit int) filter {
 	return newest
 }
 
-// anyOfKind reports whether there are applications of these kinds.
+// anyOfKind reports whether any application has one of these kinds.
 func (s *Store) anyOfKind(ctx context.Context, kinds []string) (bool, error) {
 	_, ok, err := one(ctx, s, scanText, "SELECT kind FROM applications WHERE kind IN ("+placeholders(len(kinds))+") LIMIT 1", anys(kinds)...)
 	return ok, err
 }
 
-// maxRare is the number of deployments up to which a label is rare: reading all of them
-// costs less than a scan of all deployments in order.
+// maxRare is the maximal number of deployments with a rare label. Reading all of them costs
+// less than a scan of all deployments in order.
 const maxRare = 1000
 
-// rareLabel returns the name of a label whose value few deployments have. It does not
-// search if other conditions are selective already.
+// rareLabel returns the name of a label with a value that few deployments have; ok is false if
+// there is none. It does not search if few is set: other conditions are selective already.
 func (s *Store) rareLabel(ctx context.Context, labels map[string]string, few bool) (name string, ok bool, err error) {
 	if few {
 		return "", false, nil

@@ -33,23 +33,23 @@ type dialect interface {
 	name() string   // the database in words, without credentials
 	open(ctx context.Context) (writer, reader *sql.DB, err error)
 	openError(op string, err error) error
-	// hold takes the exclusive right. Conflict if another agent has it.
+	// hold acquires the exclusive right to use the database. Conflict if another agent has it.
 	hold(ctx context.Context, s *Store) (hold, error)
 
 	goose() goose.Dialect
 	migrationOptions() ([]goose.ProviderOption, error)
 	// lockSchema prevents concurrent migrations until the transaction ends.
 	lockSchema(ctx context.Context, t *sql.Tx) error
-	// countTables is a query for the number of tables with a name.
+	// countTables returns a query for the number of tables with a name.
 	countTables() string
-	// snapshot begins a transaction with a consistent snapshot.
+	// snapshot returns the options of a transaction with a consistent snapshot.
 	snapshot() *sql.TxOptions
 
-	// rewrite turns `?` placeholders into the engine's. Queries hold no other
-	// question mark.
+	// rewrite replaces `?` placeholders by the engine's. Queries contain no other question
+	// mark.
 	rewrite(query string) string
-	// forUpdate ends a SELECT that locks the rows it reads until the
-	// transaction ends.
+	// forUpdate returns the end of a SELECT that locks the rows it reads until the transaction
+	// ends.
 	forUpdate() string
 	// oneWriter reports whether concurrent writers share one connection.
 	oneWriter() bool
@@ -58,19 +58,20 @@ type dialect interface {
 
 	unique(err error) bool      // a unique constraint was violated
 	foreign(err error) bool     // a foreign key was violated
-	retryable(err error) bool   // the same transaction may succeed right now
-	unavailable(err error) bool // it may succeed later
+	retryable(err error) bool   // the same transaction may succeed if repeated at once
+	unavailable(err error) bool // the transaction may succeed later
 
-	// size returns how many bytes the database takes.
+	// size returns the size of the database in bytes.
 	size(ctx context.Context, s *Store) (int64, error)
 
-	// seal is t's last statement: it fails unless this agent still has the database, and
-	// notifies other processes of t's changes at the commit. listen delivers such
+	// seal is t's last statement. It fails unless this agent still owns the database, and
+	// makes the commit notify other processes of t's changes. listen publishes such
 	// notifications to s until ctx ends.
 	seal(ctx context.Context, t *tx) error
 	listen(ctx context.Context, s *Store) error
 }
 
+// dialectFor returns the dialect of a DSN. The error does not contain the DSN.
 func dialectFor(dsn string) (dialect, error) {
 	scheme, rest, found := strings.Cut(dsn, "://")
 	switch {
@@ -82,11 +83,11 @@ func dialectFor(dsn string) (dialect, error) {
 		return sqliteDialect{path: rest}, nil
 	case scheme == "postgres" || scheme == "postgresql":
 		config, err := pgx.ParseConfig(dsn)
-		if err != nil { // the error contains the DSN
+		if err != nil { // the error contains the DSN, which may contain a password
 			return nil, deploy.Errorf(deploy.Invalid, "store.dsn cannot be read: write postgres://<user>:<password>@<host>:<port>/<database>, special characters of the password percent-encoded")
 		}
-		// The server closes the connections of an unreachable machine within half a minute,
-		// and with them the locks that block the next agent.
+		// Make the server close the connections of an unreachable machine within half a
+		// minute, and with them the locks that block the next agent.
 		for name, value := range map[string]string{"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"} {
 			config.RuntimeParams[name] = value
 		}
@@ -96,11 +97,11 @@ func dialectFor(dsn string) (dialect, error) {
 	}
 }
 
-// sqliteDialect is a file with one writer connection and a few readers.
+// sqliteDialect is a SQLite file with one writer connection and a few readers.
 type sqliteDialect struct{ path string }
 
-// Sizes that keep an idle agent small: a page cache of 4 MiB for the writer,
-// 1 MiB for each reader.
+// Sizes that limit the memory of an idle agent: a page cache of 4 MiB for the writer and 1 MiB
+// for each reader.
 const (
 	sqliteReaders     = 4
 	sqliteWriterCache = "-4000"
@@ -147,7 +148,8 @@ func (d sqliteDialect) url(params url.Values) string {
 	return "file:" + (&url.URL{Path: d.path}).EscapedPath() + "?" + params.Encode()
 }
 
-// check reads the whole file once, so that a damaged page is not found during a deployment.
+// check reads the whole file once, so that a damaged page is found now and not during a
+// deployment.
 func (d sqliteDialect) check(ctx context.Context, db *sql.DB) error {
 	var result string
 	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {
@@ -171,6 +173,7 @@ func (d sqliteDialect) openError(op string, err error) error {
 	return deploy.Errorf(kind, "%s %s: %w", op, d.name(), err)
 }
 
+// damaged returns an error for a damaged file that describes how to restore it.
 func (d sqliteDialect) damaged(err error) error {
 	return deploy.Errorf(deploy.Invalid, "the database file %[1]s is damaged or no SQLite database, and is left as it is (%[2]w). "+
 		"Stop piped and copy %[1]s, %[1]s-wal and %[1]s-shm somewhere safe; then save what is readable with "+
@@ -219,8 +222,8 @@ func (d sqliteDialect) size(context.Context, *Store) (int64, error) {
 	return total, nil
 }
 
-// seal does nothing: the database cannot be lost, and other processes with the same file are
-// short commands, whose changes the periodic scans find.
+// seal does nothing. The database cannot be taken over by another agent. Other processes with
+// the same file are short commands; the periodic scans find their changes.
 func (sqliteDialect) seal(context.Context, *tx) error { return nil }
 
 func (sqliteDialect) listen(ctx context.Context, _ *Store) error {
@@ -236,7 +239,7 @@ func sqliteCode(err error) int {
 	return 0
 }
 
-// postgresDialect is a server that several processes may share.
+// postgresDialect is a PostgreSQL server that several processes may share.
 type postgresDialect struct{ config *pgx.ConnConfig }
 
 const (
@@ -246,7 +249,7 @@ const (
 
 	// postgresChannel is the channel of notifications.
 	postgresChannel = "piped_changes"
-	// maxPayload is below the limit of 8000 bytes per notification.
+	// maxPayload bounds the payload of a notification; PostgreSQL's limit is 8000 bytes.
 	maxPayload = 7000
 )
 
@@ -272,8 +275,7 @@ func (d postgresDialect) openError(op string, err error) error {
 
 func (postgresDialect) goose() goose.Dialect { return goose.DialectPostgres }
 
-// migrationOptions lets one of several starting processes migrate while the
-// others wait.
+// migrationOptions lets one of several starting processes migrate while the others wait.
 func (postgresDialect) migrationOptions() ([]goose.ProviderOption, error) {
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
@@ -310,10 +312,10 @@ func (postgresDialect) rewrite(query string) string {
 	}
 }
 
-// forUpdate leaves room for inserts that refer to the locked rows.
+// forUpdate permits concurrent inserts that refer to the locked rows.
 func (postgresDialect) forUpdate() string     { return " FOR NO KEY UPDATE" }
 func (postgresDialect) oneWriter() bool       { return false }
-func (postgresDialect) cacheStatements() bool { return false } // pgx does it per connection
+func (postgresDialect) cacheStatements() bool { return false } // pgx caches them per connection
 
 func (postgresDialect) unique(err error) bool  { return postgresCode(err) == "23505" }
 func (postgresDialect) foreign(err error) bool { return postgresCode(err) == "23503" }
@@ -356,8 +358,8 @@ type notification struct {
 	Changes []deploy.Change `json:"c"`
 }
 
-// seal checks the fencing token in the statement that notifies, without a further round trip
-// to the server. It is the last one, so that the row of the token is locked briefly.
+// seal checks the fencing token in the statement that sends the notification, which saves a
+// round trip to the server. It runs last, so that the row of the token is locked only briefly.
 func (d postgresDialect) seal(ctx context.Context, t *tx) error {
 	suffix, token := "", []any(nil)
 	if t.token != "" {
@@ -393,7 +395,7 @@ func (d postgresDialect) seal(ctx context.Context, t *tx) error {
 	return nil
 }
 
-// changeSize bounds the length of a change in JSON.
+// changeSize returns an upper bound for the length of a change in JSON.
 func changeSize(c deploy.Change) int {
 	return len(c.Topic) + len(c.ID) + len(c.ApplicationID) + 64
 }

@@ -7,18 +7,17 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxDriftHistory is how many ended drift reports of an application are retained.
+// maxDriftHistory is how many ended drift reports are retained for each application.
 const maxDriftHistory = 200
 
-// ReportDrift stores the result of an evaluation of an application's drift in one
-// transaction: the sync state, unless it is unchanged or the configuration is invalid, a
-// state that only the trigger ends; the report, if there is one, over that of the same
-// ID; and the events. It reports whether it stored anything.
+// ReportDrift stores the result of an evaluation of an application's drift in one transaction.
+// It stores the sync state if it has changed, unless the configuration is invalid; only the
+// trigger ends that state. If there is a report, it stores the report over the one with the
+// same ID, and publishes the events. changed reports whether anything was stored.
 //
-// evaluated is the application at the time of the evaluation. Conflict if a deployment
-// of it is active or was since: the result is outdated. A report that ends with
-// deploy.DriftAbandoned is stored nevertheless. Of the ended reports the last 200 are
-// retained.
+// evaluated is the application at the time of the evaluation. Conflict if a deployment of it
+// is active or one has succeeded since, so that the result is outdated. A report that ends
+// with deploy.DriftAbandoned is stored nevertheless. The last 200 ended reports are retained.
 func (s *Store) ReportDrift(ctx context.Context, evaluated deploy.Application, state deploy.SyncState, report *deploy.DriftReport, events ...deploy.Event) (changed bool, err error) {
 	state.At, state.ShortReason, state.Reason = milli(state.At), clean(state.ShortReason), clean(state.Reason)
 	err = s.write(ctx, func(t *tx) error {
@@ -51,8 +50,8 @@ func (s *Store) ReportDrift(ctx context.Context, evaluated deploy.Application, s
 	return changed && err == nil, s.fail(err, "store the drift of application "+evaluated.ID)
 }
 
-// deployedSince reports whether a deployment is active, or was since the application was
-// read as evaluated.
+// deployedSince reports whether a deployment is active in now, or one has succeeded since the
+// application was read as evaluated.
 func deployedSince(evaluated, now deploy.Application) bool {
 	return now.Deploying || idOf(evaluated.LastSuccessful) != idOf(now.LastSuccessful)
 }
@@ -64,6 +63,7 @@ func idOf(ref *deploy.DeploymentRef) string {
 	return ref.DeploymentID
 }
 
+// putDriftReport stores a report and deletes the oldest ended ones beyond maxDriftHistory.
 func (t *tx) putDriftReport(ctx context.Context, r deploy.DriftReport) error {
 	r.CheckedAt, r.BeganAt, r.EndedAt = milli(r.CheckedAt), milli(r.BeganAt), milli(r.EndedAt)
 	body, err := encode(r)
@@ -92,8 +92,8 @@ func scanDriftReport(row scanner) (r deploy.DriftReport, err error) {
 	return r, decode(body, &r)
 }
 
-// DriftReport returns the report of the present period of drift. NotFound if the
-// application is not known to differ from Git.
+// DriftReport returns the report of the current period of drift. NotFound if the application
+// is not known to differ from Git.
 func (s *Store) DriftReport(ctx context.Context, appID string) (deploy.DriftReport, error) {
 	r, ok, err := one(ctx, s, scanDriftReport, selectDriftReport+" WHERE application_id = ? AND ended_at = 0", appID)
 	if err == nil && !ok {
@@ -105,16 +105,16 @@ func (s *Store) DriftReport(ctx context.Context, appID string) (deploy.DriftRepo
 // DriftQuery selects drift reports. Zero fields do not restrict.
 type DriftQuery struct {
 	ApplicationIDs []string
-	Labels         map[string]string // of the application now; all must match
-	OpenOnly       bool              // only present periods
-	From, To       time.Time         // overlapping this range
+	Labels         map[string]string // of the application's current labels; all must match
+	OpenOnly       bool              // only current periods
+	From, To       time.Time         // the period overlaps this range
 	Limit          int               // 0: no limit
 	Cursor         string
 }
 
-// ListDriftReports returns drift reports, one of each period, present and ended, the
-// last that began first, then by ID, and the cursor of the next page, "" if there is
-// none. Invalid for a cursor that no list returned.
+// ListDriftReports returns the drift report of each period, current and ended, the last
+// started first, then by ID. It also returns the cursor of the next page, "" if there is none.
+// Invalid for a cursor that no list returned.
 func (s *Store) ListDriftReports(ctx context.Context, q DriftQuery) ([]deploy.DriftReport, string, error) {
 	var f filter
 	in(&f, "application_id", q.ApplicationIDs)
@@ -133,7 +133,7 @@ func (s *Store) ListDriftReports(ctx context.Context, q DriftQuery) ([]deploy.Dr
 	}
 	asked := q.Limit
 	if asked > 0 {
-		asked++ // one more shows whether there is a next page
+		asked++ // the extra row shows whether there is a next page
 	}
 	query := f.limit(selectDriftReport+f.where()+" ORDER BY began_at DESC, id", asked)
 	found, err := all(ctx, s, scanDriftReport, query, f.args...)

@@ -9,8 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// NoteDeployment adds text to the reason of a completed deployment and to the log of one
-// of its stages, unless the reason contains it already. Status and end time stay; no
+// NoteDeployment adds text to the reason of a completed deployment and to the log of one of
+// its stages, unless the reason contains it already. Status and end time do not change; no
 // event is published. NotFound if the deployment does not exist.
 func (s *Store) NoteDeployment(ctx context.Context, id, stageID, text string) error {
 	text = clean(text)
@@ -50,9 +50,9 @@ func (t *tx) noteDeployment(ctx context.Context, id, stageID, text string) error
 		[][]any{{id, stageID, last + 1, string(deploy.SeverityInfo), text, now}})
 }
 
-// EndedDeployments returns up to limit (0: all) deployments that ended at since or
-// later, the first ended first. Commits may be out of order by the duration of a write:
-// a caller that continues from the last one must start that much earlier.
+// EndedDeployments returns up to limit (0: all) deployments that ended at since or later, the
+// first ended first. Commits may be out of order by the duration of a write. A caller that
+// continues from the last one must start that much earlier.
 func (s *Store) EndedDeployments(ctx context.Context, since time.Time, limit int) ([]deploy.Deployment, error) {
 	var f filter
 	f.add("completed_at > 0") // the condition of its index

@@ -18,23 +18,23 @@ import (
 
 // hold is the exclusive right of one agent to use a database.
 type hold interface {
-	// claim makes this agent the owner. The schema must be complete.
+	// claim makes this agent the owner. The schema must be up to date.
 	claim(ctx context.Context) error
-	// token returns the fencing token that the database contains while this agent has the
-	// right; "" if the right cannot be lost.
+	// token returns the fencing token that the database contains while this agent is the
+	// owner; "" if the right cannot be lost.
 	token() string
 	// check returns an error if the right is known to be lost.
 	check() error
-	// watch returns nil when ctx ends, and an error if another agent has the right.
+	// watch returns nil when ctx ends, and an error if another agent has acquired the right.
 	watch(ctx context.Context) error
 	release() error
 }
 
-// holdPatience is how long a starting agent waits for its predecessor: the server may
-// not have noticed yet that it is gone.
+// holdPatience is how long a starting agent waits for the right: the server may not have
+// noticed yet that the previous agent has ended.
 const holdPatience = 5 * time.Second
 
-// acquire takes the right, waiting up to holdPatience for it.
+// acquire acquires the right and waits up to holdPatience for it.
 func acquire(ctx context.Context, d dialect, s *Store) (hold, error) {
 	for end := time.Now().Add(holdPatience); ; {
 		h, err := d.hold(ctx, s)
@@ -49,12 +49,12 @@ func acquire(ctx context.Context, d dialect, s *Store) (hold, error) {
 	}
 }
 
-// inUse returns the error of an agent whose database is in use by another.
+// inUse returns the error for a database that another agent, holder, uses.
 func inUse(d dialect, holder string) error {
 	return deploy.Errorf(deploy.Conflict, "%s is in use by another agent (%s): one agent works with a database; stop that one, or give this agent a store.dsn of its own", d.name(), holder)
 }
 
-// self describes this process.
+// self describes this process to other agents.
 func self() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -72,7 +72,7 @@ func (d sqliteDialect) hold(_ context.Context, s *Store) (hold, error) {
 		return nil, deploy.Errorf(deploy.Invalid, "open the lock of %s: %w", d.name(), err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		holder, _ := io.ReadAll(file) // best effort: the lock decides
+		holder, _ := io.ReadAll(file) // best effort: only the lock matters
 		return nil, errors.Join(inUse(d, string(holder)), file.Close())
 	}
 	holder := fmt.Sprintf("%s, since %s", self(), s.now().Format(time.RFC3339))
@@ -96,9 +96,9 @@ func (fileHold) watch(ctx context.Context) error {
 
 func (h fileHold) release() error { return h.file.Close() }
 
-// sessionHold is an advisory lock of its own connection: the server releases it when the
-// connection ends. The agent may notice that some seconds later. Until then the fencing
-// token, which the next agent has changed, fails its transactions.
+// sessionHold is an advisory lock of a separate connection. The server releases the lock when
+// the connection ends, which this agent may notice only seconds later. Until then its
+// transactions fail because the next agent has changed the fencing token.
 type sessionHold struct {
 	dialect postgresDialect
 	store   *Store
@@ -111,8 +111,8 @@ const (
 	holdEvery   = 2 * time.Second // between two checks of the connection
 	holdTimeout = 5 * time.Second // of one check, and of one attempt to reconnect
 
-	// claimTimeout is longer than the server takes to end the connections of an unreachable
-	// machine.
+	// claimTimeout is longer than the time in which the server ends the connections of an
+	// unreachable machine.
 	claimTimeout = time.Minute
 
 	// holdClass is the first key of the lock; the second is derived from the schema.
@@ -124,7 +124,7 @@ func (d postgresDialect) hold(ctx context.Context, s *Store) (hold, error) {
 	return h, h.connect(ctx)
 }
 
-// connect takes the lock on a new connection. Conflict if another agent has it.
+// connect acquires the lock on a new connection. Conflict if another agent has it.
 func (h *sessionHold) connect(ctx context.Context) (err error) {
 	config := h.dialect.config.Copy()
 	config.RuntimeParams["application_name"] = "piped agent " + self()
@@ -144,8 +144,8 @@ func (h *sessionHold) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// claim stores a new token on the connection that has the lock. It waits for
-// transactions of the previous agent that have read theirs.
+// claim stores a new token over the connection that has the lock. It waits for transactions of
+// the previous agent that have locked their token.
 func (h *sessionHold) claim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
@@ -165,17 +165,17 @@ func (h *sessionHold) token() string {
 	return ""
 }
 
-// fence ends a statement of a transaction so that it finds no row unless the agent is
-// still the owner. The next owner waits until the transaction has ended.
+// fence ends a statement of a transaction so that it finds no row unless the agent is still
+// the owner. The lock on the row makes the next owner wait until the transaction has ended.
 const fence = " FROM store_owner WHERE token = ? FOR SHARE"
 
-// errFenced is the error of a transaction that found another token than its own.
+// errFenced returns the error of a transaction whose token is outdated.
 func errFenced(d dialect) error {
 	return deploy.Errorf(deploy.Unavailable, "write to %s: another agent has taken it over, or this one has connected again since", d.name())
 }
 
-// Owned returns an error unless this agent has the database now. It returns nil if that
-// cannot be lost, and for a store that was not opened exclusively.
+// Owned returns an error unless this agent owns the database now. It returns nil if ownership
+// cannot be lost or the store was not opened exclusively.
 func (s *Store) Owned(ctx context.Context) error {
 	if s.hold == nil || s.hold.token() == "" {
 		return nil
@@ -214,8 +214,8 @@ func (h *sessionHold) check() error {
 	return nil
 }
 
-// watch checks the connection. While it is lost nothing is written. If another agent has
-// taken the lock in the meantime, watch returns an error.
+// watch checks the connection periodically. While the connection is lost, writes fail. watch
+// returns an error if another agent has acquired the lock in the meantime.
 func (h *sessionHold) watch(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := h.ping(ctx); err != nil && ctx.Err() == nil {
@@ -237,9 +237,9 @@ func (h *sessionHold) ping(ctx context.Context) error {
 	return h.conn.Ping(ctx)
 }
 
-// regain takes the lock on a new connection, retrying while the server is unreachable.
+// regain acquires the lock on a new connection and retries while the server is unreachable.
 func (h *sessionHold) regain(ctx context.Context) error {
-	_ = h.release() // the connection is abandoned either way
+	_ = h.release() // the connection is replaced either way
 	for ctx.Err() == nil {
 		err := h.reconnect(ctx)
 		switch {

@@ -13,8 +13,9 @@ type feed struct {
 	watches map[*Watch]struct{}
 }
 
-// publish never blocks. A watch stores each changed row once until it is taken, a
-// deployment once per status, so that its memory is bounded by the number of rows.
+// publish adds changes to the watches. It never blocks. Until Take a watch stores each changed
+// row once, and a deployment once per status, so that its memory is bounded by the number of
+// rows.
 func (f *feed) publish(changes []deploy.Change) {
 	if len(changes) == 0 {
 		return
@@ -26,7 +27,7 @@ func (f *feed) publish(changes []deploy.Change) {
 	}
 }
 
-// Watch is a subscription to changes of its topics. A slow reader delays no other and
+// Watch is a subscription to changes of its topics. A slow reader does not delay others and
 // misses nothing.
 type Watch struct {
 	feed   *feed
@@ -38,12 +39,11 @@ type Watch struct {
 	seen    map[deploy.Change]struct{}
 }
 
-// Watch starts a watch of the given topics, of all if none is given. It sees the changes
-// that are committed after it returns: watch first, then read. The caller closes the
-// watch.
+// Watch starts a watch of the given topics, of all topics if none is given. It delivers the
+// changes committed after it returns: watch first, then read. The caller closes the watch.
 //
-// Changed evaluated commits are published as TopicEvaluated, once for all applications
-// concerned. Candidates are not published.
+// New evaluated commits are published as TopicEvaluated, once for all applications. Changes of
+// candidates are not published.
 func (s *Store) Watch(topics ...deploy.Topic) *Watch {
 	w := &Watch{feed: &s.feed, topics: topics, signal: make(chan struct{}, 1), seen: map[deploy.Change]struct{}{}}
 	s.feed.mu.Lock()
@@ -55,12 +55,12 @@ func (s *Store) Watch(topics ...deploy.Topic) *Watch {
 	return w
 }
 
-// C returns a channel that holds a signal whenever Take has something to return. It is
-// never closed.
+// C returns a channel that receives a signal when Take has changes to return. It is never
+// closed.
 func (w *Watch) C() <-chan struct{} { return w.signal }
 
-// Take returns the changes since the last Take in the order of their first commit, each
-// row once, a deployment once per status.
+// Take returns the changes since the last Take in the order of their first commit: each row
+// once, a deployment once per status.
 func (w *Watch) Take() []deploy.Change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,7 +70,7 @@ func (w *Watch) Take() []deploy.Change {
 	return out
 }
 
-// Close ends the watch. It may be called twice.
+// Close ends the watch. It is idempotent.
 func (w *Watch) Close() {
 	w.feed.mu.Lock()
 	defer w.feed.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// committedAt is when the commit was made that a deployment triggered so delivers, the
+// committedAt returns the time of the commit that a deployment with trigger t delivers; the
 // zero time if it delivers none.
 func committedAt(t deploy.Trigger) time.Time {
 	if !t.Delivers() {
@@ -18,7 +18,7 @@ func committedAt(t deploy.Trigger) time.Time {
 	return t.Commit.At
 }
 
-// selectOutcome reads nothing but an index.
+// selectOutcome reads only from an index.
 const selectOutcome = "SELECT application_id, status, completed_at, committed_at FROM deployments"
 
 func scanOutcome(row scanner) (d deploy.DeploymentOutcome, err error) {
@@ -28,12 +28,12 @@ func scanOutcome(row scanner) (d deploy.DeploymentOutcome, err error) {
 	return d, err
 }
 
-// selectDelivered reads applications, with the end of each one's first success from a
-// time on, 0 if there is none.
+// selectDelivered selects applications, with the end of each one's first success at or after a
+// time, 0 if there is none.
 const selectDelivered = `SELECT id, name, COALESCE((SELECT d.completed_at FROM deployments d WHERE d.application_id = applications.id
 	AND d.completed_at > 0 AND d.completed_at >= ? AND d.status = 'SUCCESS' ORDER BY d.completed_at LIMIT 1), 0) FROM applications`
 
-// deliveredApplication is what outcomes contain of their application.
+// deliveredApplication holds the values of an application that its outcomes contain.
 type deliveredApplication struct {
 	id, name string
 	next     time.Time // end of the first success after the range
@@ -61,7 +61,8 @@ func (s *Store) Outcomes(ctx context.Context, q deploy.FiguresQuery) ([]deploy.D
 		return nil, s.fail(err, "list the deployments that have ended")
 	}
 	ended = slices.DeleteFunc(ended, func(d deploy.DeploymentOutcome) bool { return apps[d.ApplicationID] == nil })
-	// Of deployments with the same end a failure is last: none of them restored it.
+	// A failure comes after other deployments with the same end time: none of them restored
+	// it.
 	slices.SortFunc(ended, func(a, b deploy.DeploymentOutcome) int {
 		return cmp.Or(a.CompletedAt.Compare(b.CompletedAt), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.ApplicationID, b.ApplicationID))
 	})
@@ -78,6 +79,7 @@ func (s *Store) Outcomes(ctx context.Context, q deploy.FiguresQuery) ([]deploy.D
 	return ended, nil
 }
 
+// rank orders deployments with the same end time: failures last.
 func rank(d deploy.DeploymentOutcome) int {
 	if d.Status == deploy.Failure {
 		return 1

@@ -9,7 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// registeredFor is how long a handled event is retained.
+// registeredFor is how long an event that is no longer open is retained after its
+// registration.
 const registeredFor = 90 * 24 * time.Hour
 
 // registeredBody is the JSON column of a registered event.
@@ -40,10 +41,10 @@ func scanRegistered(row scanner) (e deploy.RegisteredEvent, err error) {
 	return e, decode(handlings, &e.Handlings)
 }
 
-// RegisterEvent stores a new event, always as open, and returns it as stored. The store
-// sets its key and times: of the events of a key the last registered has the latest
-// time, whatever the clock does. Exists if there is an event of that ID. Events that
-// were handled 90 days ago are deleted.
+// RegisterEvent stores a new event as open and returns it as stored. The store sets the key
+// and the times. The newest event of a key has the latest time, even if the clock is set back.
+// Exists if there is an event with that ID. Events registered more than 90 days ago are
+// deleted unless they are open.
 func (s *Store) RegisterEvent(ctx context.Context, e deploy.RegisteredEvent) (deploy.RegisteredEvent, error) {
 	if e.ID == "" || e.Name == "" {
 		return e, deploy.Errorf(deploy.Invalid, "an event needs an ID and a name, got %q and %q", e.ID, e.Name)
@@ -66,7 +67,7 @@ func (s *Store) RegisterEvent(ctx context.Context, e deploy.RegisteredEvent) (de
 			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, e.ID, e.Key, e.Name, body, string(e.Status), at, at)
 		switch {
 		case s.dialect.unique(err):
-			return errLostRace // to another event of this key, in the same millisecond
+			return errLostRace // another event of this key was stored in the same millisecond
 		case err != nil:
 			return err
 		case n == 0:
@@ -80,14 +81,14 @@ func (s *Store) RegisterEvent(ctx context.Context, e deploy.RegisteredEvent) (de
 		return err
 	}
 	for err = s.write(ctx, store); errors.Is(err, errLostRace); {
-		err = s.write(ctx, store) // the winner has stored its event: each round leaves one fewer
+		err = s.write(ctx, store) // terminates: each round stores one of the concurrent events
 	}
 	return e, s.fail(err, "register event "+e.ID)
 }
 
 func scanMilli(row scanner) (ms int64, err error) { return ms, row.Scan(&ms) }
 
-// RegisteredEvent returns a registered event.
+// RegisteredEvent returns a registered event. NotFound if there is none.
 func (s *Store) RegisteredEvent(ctx context.Context, id string) (deploy.RegisteredEvent, error) {
 	e, ok, err := one(ctx, s, scanRegistered, selectRegistered+" WHERE id = ?", id)
 	if err == nil && !ok {
@@ -107,8 +108,8 @@ type RegisteredEventQuery struct {
 	Cursor   string
 }
 
-// RegisteredEvents returns registered events, the newest first, and the cursor of the
-// next page, "" if there is none.
+// RegisteredEvents returns registered events, the newest first, and the cursor of the next
+// page, "" if there is none.
 func (s *Store) RegisteredEvents(ctx context.Context, q RegisteredEventQuery) ([]deploy.RegisteredEvent, string, error) {
 	var f filter
 	f.equal("name", q.Name)
@@ -135,8 +136,8 @@ func (s *Store) OpenEvents(ctx context.Context) ([]deploy.RegisteredEvent, error
 	return events, s.fail(err, "list open events")
 }
 
-// SaveEventHandling stores how an event was handled in one place, unless that is final
-// there already. The description of an open event becomes that of the handling. No
+// SaveEventHandling stores the result of handling an event in one repository, unless a final
+// result is stored for it already. An open event gets the description of the handling. No
 // change is published.
 func (s *Store) SaveEventHandling(ctx context.Context, id string, h deploy.EventHandling) error {
 	err := s.write(ctx, func(t *tx) error {
@@ -165,7 +166,7 @@ func (s *Store) SaveEventHandling(ctx context.Context, id string, h deploy.Event
 	return s.fail(err, "store the handling of event "+id)
 }
 
-// FinishEvent gives an open event its final status. Conflict if it has one.
+// FinishEvent gives an open event its final status. Conflict if it has one already.
 func (s *Store) FinishEvent(ctx context.Context, id string, status deploy.EventStatus, description string) error {
 	if status == deploy.EventOpen {
 		return deploy.Errorf(deploy.Illegal, "event %s cannot be finished as %s", id, status)

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// group combines concurrent writers in one transaction: SQLite has one writer, and a
-// small transaction costs mostly its commit. Each writer has the guarantees of its own
-// transaction: all of its writes are stored or none, an error of one does not affect
-// another, and nothing is published before the commit. There is no goroutine: one of the
-// writers leads.
+// group combines concurrent writers in one transaction: SQLite has one writer, and most of the
+// cost of a small transaction is its commit. Each writer has the guarantees of its own
+// transaction: all of its writes are stored or none, its errors do not affect others, and
+// nothing is published before the commit. There is no extra goroutine: one of the writers, the
+// leader, runs the transaction.
 type group struct {
 	mu      sync.Mutex
-	busy    bool // a writer leads
+	busy    bool // there is a leader
 	waiting []*member
 }
 
@@ -26,13 +26,13 @@ type member struct {
 	fn    func(*tx) error
 	tx    *tx
 	err   error
-	panic any           // what fn panicked with
+	panic any           // value of a panic in fn
 	alone bool          // must be repeated in a transaction of its own
-	lead  chan struct{} // closed when it is to lead
+	lead  chan struct{} // closed when this writer becomes the leader
 	done  chan struct{} // closed when err is final
 }
 
-// write runs fn in a transaction, maybe together with others.
+// write runs fn in a transaction, possibly together with other writers.
 func (g *group) write(ctx context.Context, s *Store, fn func(*tx) error) error {
 	m := &member{ctx: ctx, fn: fn, lead: make(chan struct{}), done: make(chan struct{})}
 	if !g.join(m) {
@@ -43,7 +43,7 @@ func (g *group) write(ctx context.Context, s *Store, fn func(*tx) error) error {
 			if g.leave(m) {
 				return ctx.Err()
 			}
-			// It is being written, or is to lead: other writers wait for it.
+			// The write is in progress, or m becomes the leader and must serve other writers.
 			select {
 			case <-m.done:
 				return m.result(s)
@@ -64,7 +64,8 @@ func (g *group) write(ctx context.Context, s *Store, fn func(*tx) error) error {
 	return m.result(s)
 }
 
-// join reports whether m leads. Otherwise it waits until m is done or leads.
+// join makes m the leader if there is none, and reports whether it did. Otherwise it enqueues
+// m.
 func (g *group) join(m *member) (leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +77,7 @@ func (g *group) join(m *member) (leads bool) {
 	return false
 }
 
-// leave removes m from the waiting writers, if it is one.
+// leave removes m from the queue and reports whether it was in it.
 func (g *group) leave(m *member) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,7 +90,8 @@ func (g *group) leave(m *member) bool {
 	return false
 }
 
-// take returns the leader and the writers that share its transaction.
+// take returns the leader and the writers that share its transaction, and removes them from
+// the queue.
 func (g *group) take(leader *member) []*member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +101,7 @@ func (g *group) take(leader *member) []*member {
 	return members
 }
 
-// handOver makes the writer that has waited longest the leader.
+// handOver makes the writer that has waited longest the leader, if there is one.
 func (g *group) handOver() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,8 +113,8 @@ func (g *group) handOver() {
 	g.waiting = g.waiting[1:]
 }
 
-// result returns the result of m. A member that could not share a transaction is written
-// by itself.
+// result returns the result of m. If m could not share a transaction, result writes it in a
+// separate one. It repeats a panic of fn.
 func (m *member) result(s *Store) error {
 	switch {
 	case m.panic != nil:
@@ -123,16 +125,16 @@ func (m *member) result(s *Store) error {
 	return m.err
 }
 
-// writeTogether runs the members in one transaction, each in a savepoint, and sets the
-// result of each. The transaction does not end with the contexts of its members: an
-// interrupted statement would end it for all.
+// writeTogether runs the members in one transaction, each in a savepoint, and sets the result
+// of each. The transaction ignores the cancellation of contexts: an interrupted statement
+// would end it for all members.
 func (s *Store) writeTogether(ctx context.Context, members []*member) {
 	committed, err := s.commitTogether(context.WithoutCancel(ctx), members)
 	for _, m := range members {
 		switch {
 		case m.panic != nil:
 		case err != nil:
-			m.err = err // a rejection may be caused by writes that were not stored
+			m.err = err // even a rejection by fn may result from writes that were not stored
 		case !committed:
 			m.alone = true
 		case m.err == nil:
@@ -141,8 +143,8 @@ func (s *Store) writeTogether(ctx context.Context, members []*member) {
 	}
 }
 
-// commitTogether reports whether the transaction was committed. It returns false without
-// an error if the database ended the transaction because of one member.
+// commitTogether runs the members and commits. It returns false without an error if one member
+// made the transaction fail; each member must then be written separately.
 func (s *Store) commitTogether(ctx context.Context, members []*member) (committed bool, err error) {
 	shared, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
@@ -160,7 +162,7 @@ func (s *Store) commitTogether(ctx context.Context, members []*member) (committe
 		}
 	}
 	if err := flushEvents(ctx, writers...); err != nil {
-		return false, nil // each reports its own errors when it writes alone
+		return false, nil // each member gets its own errors when it is written separately
 	}
 	if err := shared.Commit(); err != nil {
 		return false, err
@@ -172,8 +174,8 @@ func (s *Store) commitTogether(ctx context.Context, members []*member) (committe
 	return true, nil
 }
 
-// runIn runs m in a savepoint of the shared transaction and reports whether the
-// transaction can go on.
+// runIn runs m in a savepoint of the shared transaction and reports whether the transaction
+// can continue.
 func (m *member) runIn(ctx context.Context, shared *sql.Tx) bool {
 	if _, err := m.tx.exec(ctx, "SAVEPOINT member"); err != nil {
 		return false
@@ -188,7 +190,7 @@ func (m *member) runIn(ctx context.Context, shared *sql.Tx) bool {
 	return err == nil
 }
 
-// run calls m's function.
+// run calls m's function and stores its error or panic.
 func (m *member) run() {
 	defer func() { m.panic = recover() }()
 	if m.err = m.ctx.Err(); m.err != nil {

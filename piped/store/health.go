@@ -13,9 +13,9 @@ func (s *Store) DegradedApplications(ctx context.Context) ([]string, error) {
 	return ids, s.fail(err, "list the degraded applications")
 }
 
-// SetDegraded stores whether an application is degraded and why, and publishes e in the
-// same transaction. It does nothing if that is unchanged, and reports whether it did
-// anything. Conflict while the application has an active deployment.
+// SetDegraded stores whether an application is degraded and why, and publishes e in the same
+// transaction. It does nothing if degraded is unchanged. changed reports whether anything was
+// stored. Conflict while the application has an active deployment.
 func (s *Store) SetDegraded(ctx context.Context, appID string, degraded bool, reason string, e deploy.Event) (changed bool, err error) {
 	err = s.write(ctx, func(t *tx) error {
 		changed = false
@@ -43,8 +43,8 @@ func (s *Store) SetDegraded(ctx context.Context, appID string, degraded bool, re
 	return changed && err == nil, s.fail(err, "store the health of application "+appID)
 }
 
-// InventoryKinds returns which of these kinds of API group apps applications have
-// applied to a cluster, sorted.
+// InventoryKinds returns, sorted, those of the kinds (of API group apps) of which applications
+// have applied objects to a cluster.
 func (s *Store) InventoryKinds(ctx context.Context, cluster string, kinds ...string) ([]string, error) {
 	args := append([]any{cluster}, anys(kinds)...)
 	found, err := all(ctx, s, scanText, "SELECT DISTINCT kind FROM inventory WHERE cluster = ? AND api_group = 'apps' AND kind IN ("+

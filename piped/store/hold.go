@@ -11,15 +11,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// HeldApplications returns the applications that are held at a commit, by ID, without
-// deleted ones.
+// HeldApplications returns the applications with a hold, by ID, without deleted ones.
 func (s *Store) HeldApplications(ctx context.Context) ([]deploy.Application, error) {
 	apps, err := all(ctx, s, scanApplication, selectApplication+" WHERE hold <> '' AND deleted = FALSE ORDER BY id")
 	return apps, s.fail(err, "list held applications")
 }
 
-// setHold stores the hold that d begins, or ends the one that d replaces. The application is
-// locked.
+// setHold stores the hold that d starts, or ends the hold that d replaces. The application is
+// already locked.
 func (t *tx) setHold(ctx context.Context, d *deploy.Deployment, n NewDeployment) error {
 	kept := d.Trigger.Kind != deploy.OnCommit && d.Trigger.Kind != deploy.OnCommand
 	if n.Hold == nil && kept {
@@ -41,8 +40,7 @@ func (t *tx) setHold(ctx context.Context, d *deploy.Deployment, n NewDeployment)
 	return t.putHold(ctx, app, &hold, "")
 }
 
-// endHold brings the application's hold up to date with the end of d. It locks the
-// application.
+// endHold updates the application's hold after the end of d. It locks the application.
 func (t *tx) endHold(ctx context.Context, d *deploy.Deployment) error {
 	app, err := t.lockApplication(ctx, d.ApplicationID)
 	if err != nil {
@@ -55,8 +53,8 @@ func (t *tx) endHold(ctx context.Context, d *deploy.Deployment) error {
 	return t.putHold(ctx, app, next, fmt.Sprintf("Deployment %s, which began it, was cancelled", d.ID))
 }
 
-// putHold stores the application's hold, nil for none, and publishes what has changed. why is
-// the reason for the end of a hold.
+// putHold stores the application's hold, nil for none, and publishes the changes. why is the
+// reason for the end of a hold.
 func (t *tx) putHold(ctx context.Context, app deploy.Application, hold *deploy.Hold, why string) error {
 	if reflect.DeepEqual(app.Hold, hold) {
 		return nil
@@ -73,7 +71,7 @@ func (t *tx) putHold(ctx context.Context, app deploy.Application, hold *deploy.H
 	return t.updateApplication(ctx, app.ID, "hold = ?", text)
 }
 
-// holdEvents returns the events for the begin or the end of a hold.
+// holdEvents returns the events for the start or the end of a hold.
 func holdEvents(app deploy.Application, hold *deploy.Hold, why string, at time.Time) []deploy.Event {
 	event := func(kind deploy.EventType, h *deploy.Hold, reason string) []deploy.Event {
 		return []deploy.Event{{
@@ -90,9 +88,9 @@ func holdEvents(app deploy.Application, hold *deploy.Hold, why string, at time.T
 	return event(deploy.EventHeld, hold, hold.String())
 }
 
-// clear cancels, in favour of d, the waiting deployments of its application and requests
-// the cancellation of the running ones. A running deployment whose rollback leads to d's
-// commit, and undoes nothing else, is not rolled back: d does that.
+// clear cancels the waiting deployments of d's application and requests the cancellation of
+// the running ones. A running deployment is not rolled back if its rollback would only restore
+// d's commit, since d does that.
 func (t *tx) clear(ctx context.Context, d *deploy.Deployment) error {
 	by := fmt.Sprintf("%s, who goes back to commit %s with deployment %s", d.Trigger.Commander, d.Trigger.Commit.Short(), d.ID)
 	if _, err := t.endWaiting(ctx, d.ApplicationID, "", deploy.Cancelled, "Cancelled by "+by, d.UpdatedAt); err != nil {

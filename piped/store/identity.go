@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// identityTable holds the store's identity. A restore leaves it out.
+// identityTable contains the store's identity. Restore does not restore it.
 const identityTable = "store_identity"
 
 // Identity returns the random ID of the store, created when it was first opened. All

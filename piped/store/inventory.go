@@ -15,7 +15,7 @@ func (s *Store) PutInventory(ctx context.Context, items ...deploy.InventoryItem)
 		return nil
 	}
 	now := toMilli(s.now())
-	// A statement must not contain an object twice: the last one counts.
+	// A statement must not contain an object twice: the last entry counts.
 	at := map[[3]string]int{}
 	var rows [][]any
 	for _, it := range items {
@@ -47,9 +47,9 @@ const inventoryColumns = `application_id, cluster, api_group, kind, namespace, n
 // marksBatch is how many marks are written in one transaction.
 const marksBatch = 200
 
-// LearnMarks stores Mark and ValuesDigest of items whose objects were found unchanged in
-// a later version than the recorded one. Items that were applied again or deleted since
-// they were read are ignored. It publishes nothing.
+// LearnMarks stores Mark and ValuesDigest of items whose objects were found unchanged in a
+// newer version than the recorded one. It ignores items that were applied again or deleted
+// after they were read. It publishes nothing.
 func (s *Store) LearnMarks(ctx context.Context, items ...deploy.InventoryItem) error {
 	for batch := range slices.Chunk(items, marksBatch) {
 		err := s.write(ctx, func(t *tx) error {
@@ -77,7 +77,7 @@ func (t *tx) learnMark(ctx context.Context, it deploy.InventoryItem) error {
 	return err
 }
 
-// DeleteInventory deletes inventory entries of an application in a cluster, whatever
+// DeleteInventory deletes inventory entries of an application in a cluster, regardless of
 // their API version, and the claims to these objects. Unknown objects are ignored.
 func (s *Store) DeleteInventory(ctx context.Context, appID, cluster string, refs ...deploy.ObjectRef) error {
 	if len(refs) == 0 {
@@ -106,7 +106,7 @@ func (t *tx) deleteInventory(ctx context.Context, appID, cluster string, o deplo
 	return t.forgetPropagation(ctx, appID, cluster, o)
 }
 
-// Inventory returns what an application applied, by cluster, kind and name.
+// Inventory returns the objects that an application applied, by cluster, kind and name.
 func (s *Store) Inventory(ctx context.Context, appID string) ([]deploy.InventoryItem, error) {
 	items, err := all(ctx, s, scanInventory, "SELECT "+inventoryColumns+` FROM inventory WHERE application_id = ?
 		ORDER BY cluster, api_group, kind, namespace, name`, appID)
@@ -122,8 +122,8 @@ func scanInventory(row scanner) (it deploy.InventoryItem, err error) {
 	return it, err
 }
 
-// InventoryOwner returns the IDs of the applications, without deleted ones, whose
-// inventory has the object, whatever its API version.
+// InventoryOwner returns the IDs of the applications, without deleted ones, whose inventory
+// contains the object, regardless of its API version.
 func (s *Store) InventoryOwner(ctx context.Context, cluster string, ref deploy.ObjectRef) ([]string, error) {
 	ids, err := all(ctx, s, scanText, `SELECT a.id FROM inventory i JOIN applications a ON a.id = i.application_id AND a.deleted = FALSE
 		WHERE i.cluster = ? AND i.api_group = ? AND i.kind = ? AND i.namespace = ? AND i.name = ? ORDER BY a.id`,

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// listener delivers the commits of other processes to a store's watches. It misses
-// notifications while its connection is down: after each connect it publishes every row
-// written since the connection was last known to work.
+// listener publishes the commits of other processes to a store's watches. It misses
+// notifications while its connection is down. After each connect it therefore publishes the
+// rows of the topics in catchUp that were written since the connection was last known to work.
 type listener struct {
 	store  *Store
 	config *pgx.ConnConfig
@@ -46,8 +46,8 @@ func (l *listener) run(ctx context.Context) error {
 	return nil
 }
 
-// session listens on one connection until it breaks. It returns when the connection was
-// last known to work, zero if never.
+// session listens on one connection until it breaks. It returns the time at which the
+// connection was last known to work, zero if it never worked.
 func (l *listener) session(ctx context.Context, since time.Time) (whole time.Time, err error) {
 	conn, err := pgx.ConnectConfig(ctx, l.config.Copy())
 	if err != nil {
@@ -56,7 +56,7 @@ func (l *listener) session(ctx context.Context, since time.Time) (whole time.Tim
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 		defer cancel()
-		_ = conn.Close(ctx) // the connection is abandoned either way
+		_ = conn.Close(ctx) // the connection is closed either way
 	}()
 	if _, err := conn.Exec(ctx, "LISTEN "+postgresChannel); err != nil {
 		return whole, err
@@ -81,7 +81,7 @@ func (l *listener) session(ctx context.Context, since time.Time) (whole time.Tim
 	}
 }
 
-// catchUp publishes every row written since a time. Superfluous hints are harmless.
+// catchUp publishes changed rows since a time. Superfluous hints are harmless.
 func (l *listener) catchUp(ctx context.Context, since time.Time) error {
 	ms := toMilli(since)
 	changes, err := all(ctx, l.store, scanChange, `

@@ -7,13 +7,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Load is the open work. The oldest deployment of a status is the first triggered one.
+// Load counts the open work. The oldest deployment of a status is the one triggered first.
 type Load struct {
 	Deployments map[deploy.Status]Backlog // not completed
 	Commands    Backlog
-	Events      Backlog // registered events to be written into Git
-	Outbox      Backlog // notifications
-	Rollouts    Backlog // that are watched, without scalings
+	Events      Backlog // open registered events
+	Outbox      Backlog // events that are not routed yet
+	Rollouts    Backlog // open rollouts, without scalings
 }
 
 // Load counts the open work. It reads no completed rows.

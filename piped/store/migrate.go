@@ -10,14 +10,14 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// migrations holds NNNN_name.sql files, applied in order and never undone.
+// migrations contains the files NNNN_name.sql. They are applied in order and never undone.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the schema up to date and returns its version. It rejects a schema that
-// is newer than this program, one that is not this program's if existing is set, and a
-// database that is being restored.
+// migrate brings the schema up to date and returns its version. It returns an error for a
+// schema that is newer than this program, for any other version than this program's if
+// existing is set, and for a database whose restore is incomplete.
 func migrate(ctx context.Context, d dialect, db *sql.DB, existing bool) (version int64, err error) {
 	p, err := newProvider(d, db)
 	if err != nil {
@@ -44,7 +44,7 @@ func migrate(ctx context.Context, d dialect, db *sql.DB, existing bool) (version
 	if _, err := p.Up(ctx); err != nil {
 		return 0, d.openError("migrate the schema", err)
 	}
-	return target, whole(ctx, d, db) // a restore may have begun before the schema was locked
+	return target, whole(ctx, d, db) // a restore may have started before the schema was locked
 }
 
 // newProvider returns the goose provider of the migrations.
@@ -70,14 +70,14 @@ type rowQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// schemaOf returns the version of the schema, 0 of an empty database that has a table of
-// versions.
+// schemaOf returns the version of the schema, 0 for an empty database in which the table of
+// versions exists.
 func schemaOf(ctx context.Context, q rowQuerier) (version int64, err error) {
 	err = q.QueryRowContext(ctx, "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied = TRUE").Scan(&version)
 	return version, err
 }
 
-// hasTable reports whether there is a table of that name.
+// hasTable reports whether there is a table with that name.
 func hasTable(ctx context.Context, d dialect, q rowQuerier, name string) (bool, error) {
 	var n int
 	err := q.QueryRowContext(ctx, d.rewrite(d.countTables()), name).Scan(&n)

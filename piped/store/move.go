@@ -13,53 +13,52 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// NewDeployment is a deployment to create, and the writes that belong to it.
+// NewDeployment is a deployment to create, with options for writes in the same transaction.
 type NewDeployment struct {
 	Deployment deploy.Deployment
-	// CommandID is the command that requested it, if any.
+	// CommandID is the command that requested it, "" for none.
 	CommandID string
-	// Supersede cancels the application's waiting deployments that Git or drift
-	// triggered, with the chains they begin. It does not cancel manual syncs and
-	// deployments of a chain.
+	// Supersede cancels the application's waiting deployments that Git or drift triggered,
+	// with the chains that they start. It does not cancel manual syncs and deployments of a
+	// chain.
 	Supersede bool
-	// Replace requests, with a command each, the cancellation of the application's
-	// running deployments, with the exceptions of Supersede.
+	// Replace requests, by one command each, the cancellation of the application's running
+	// deployments, with the exceptions of Supersede.
 	Replace bool
-	// Chain is the deployment chain that the deployment begins: its ID is the
-	// deployment's ChainID, its first block becomes the deployment itself. For
-	// each node of the later blocks a CommandChainSync of the node's CommandID
-	// is created.
+	// Chain is the deployment chain that the deployment starts. Its ID is the deployment's
+	// ChainID, its first block becomes the deployment itself. For each node of the later
+	// blocks a CommandChainSync with the node's CommandID is created.
 	Chain *deploy.Chain
-	// Base, if set, is the evaluated commit that the decision was based on: if the
-	// application has another one, the deployment is not created.
+	// Base, if set, is the evaluated commit on which the decision was based. If the
+	// application has another one now, the deployment is not created.
 	Base *string
-	// Evaluated becomes the application's evaluated commit; "" is the deployment's
-	// own. A sync to an earlier commit names the head: the commits between them have
-	// been evaluated and are not deployed again.
+	// Evaluated becomes the application's evaluated commit; "" means the deployment's commit.
+	// A sync to an earlier commit sets the head: the commits between them have been evaluated
+	// and are not deployed again.
 	Evaluated string
-	// Held, if set, is the commit that the application was held at when this was
-	// decided, "" for none: if that has changed, the deployment is not created.
+	// Held, if set, is the commit of the application's hold on which the decision was based,
+	// "" for no hold. If that has changed, the deployment is not created.
 	Held *string
-	// Hold becomes the application's hold. Without it, a deployment of a commit or by
-	// hand ends the present hold; others leave it.
+	// Hold becomes the application's hold. If it is nil, a deployment triggered by a commit or
+	// a command ends the current hold; others do not change it.
 	Hold *deploy.Hold
-	// First cancels every other waiting or running deployment of the application, also
-	// those of other users: the deployment is a rollback by hand and goes first.
+	// First cancels every other waiting or running deployment of the application, also those
+	// requested by users. It is for manual rollbacks, which take precedence.
 	First bool
-	// KeepEvaluated leaves the evaluated commit as it is: the head was not evaluated.
+	// KeepEvaluated does not change the evaluated commit, because the head was not evaluated.
 	KeepEvaluated bool
 }
 
 // CreateDeployment stores a new PENDING deployment and returns it as stored. In the same
-// transaction it becomes the application's last triggered one, its commit (or
-// n.Evaluated) the evaluated one, the command (if any) succeeds with the deployment's ID
-// in its metadata, its chain is stored, superseded deployments are cancelled with a
-// reason that names it, and the cancellation of replaced ones is requested.
+// transaction it becomes the application's last triggered deployment, its commit (or
+// n.Evaluated) becomes the evaluated commit, the command (if any) succeeds with the
+// deployment's ID in its metadata, the chain is stored, superseded deployments are cancelled
+// with a reason that names the new one, and the cancellation of replaced ones is requested.
 //
-// Exists if there is a deployment of that ID; NotFound without the application or the
-// command; Illegal if the application is deleted or disabled, or the agent is disabled;
-// Conflict if the command was answered before, or if n.Base is no longer the
-// application's evaluated commit. Then nothing is written.
+// Exists if there is a deployment with that ID. NotFound if the application or the command
+// does not exist. Illegal if the application is deleted or disabled, or the agent is disabled.
+// Conflict if the command was completed before, or n.Base or n.Held is outdated. After an
+// error nothing is written.
 func (s *Store) CreateDeployment(ctx context.Context, n NewDeployment) (deploy.Deployment, error) {
 	var created deploy.Deployment
 	err := s.write(ctx, func(t *tx) (err error) {
@@ -138,8 +137,8 @@ func (t *tx) supersede(ctx context.Context, d *deploy.Deployment) error {
 	return err
 }
 
-// endWaiting ends the deployments of an application that have not started and match more.
-// It returns them as they were.
+// endWaiting moves the deployments of an application that have not started to the terminal
+// status as. more is a further SQL condition. It returns the deployments as they were before.
 func (t *tx) endWaiting(ctx context.Context, appID, more string, as deploy.Status, reason string, at time.Time) ([]deploy.Deployment, error) {
 	waiting, err := deployments(ctx, t, selectDeployment+" WHERE application_id = ? AND status IN ('PENDING', 'PLANNED') "+more+
 		" ORDER BY id"+t.store.dialect.forUpdate(), appID)
@@ -163,8 +162,8 @@ func (t *tx) endWaiting(ctx context.Context, appID, more string, as deploy.Statu
 	return waiting, nil
 }
 
-// replace requests the cancellation of the running deployments of d's application, without
-// a rollback: d brings the next state.
+// replace requests the cancellation of the running deployments of d's application. They are
+// not rolled back, because d brings the next state.
 func (t *tx) replace(ctx context.Context, d *deploy.Deployment) error {
 	running, err := all(ctx, t, scanText, `SELECT id FROM deployments WHERE application_id = ? AND status = 'RUNNING'
 		AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC') ORDER BY id`, d.ApplicationID)
@@ -211,7 +210,7 @@ func (t *tx) insertDeployment(ctx context.Context, d *deploy.Deployment) error {
 	return t.log(ctx, nil, d)
 }
 
-// noteTriggered records d with its application and with the command that requested it.
+// noteTriggered records d in its application and in the command that requested it.
 func (t *tx) noteTriggered(ctx context.Context, d *deploy.Deployment, n NewDeployment) error {
 	ref, err := encode(d.Ref())
 	if err != nil {
@@ -230,16 +229,15 @@ func (t *tx) noteTriggered(ctx context.Context, d *deploy.Deployment, n NewDeplo
 	return t.finishCommand(ctx, n.CommandID, deploy.CommandSucceeded, map[string]string{deploy.MetaTriggeredDeployment: d.ID})
 }
 
-// UpdateDeployment changes a deployment and returns it as stored: fn gets a copy, which
-// is stored unless the deployment was written concurrently; then fn is called again with
-// a new copy. An error of fn is returned as it is, and nothing is written; nothing is
-// written either if fn changes nothing. Changes of the constant values (application, Git
-// path, labels, trigger, chain) are ignored.
+// UpdateDeployment changes a deployment and returns it as stored. fn gets a copy, which is
+// then stored. If the deployment was written concurrently, fn is called again with a new copy.
+// If fn returns an error, that is returned unchanged and nothing is written; nothing is
+// written either if fn changes nothing. Changes of constant values (application, Git path,
+// labels, trigger, chain) are ignored.
 //
-// Illegal if the table of transitions forbids the transition; Conflict if it would make
-// a second active deployment of the application. Log entries and outbox rows are stored
-// in the same transaction, and on SUCCESS the deployment becomes its application's last
-// success.
+// Illegal if the transition is not allowed. Conflict if it would make a second active
+// deployment of the application. Log entries and outbox rows are stored in the same
+// transaction. On SUCCESS the deployment becomes its application's last success.
 func (s *Store) UpdateDeployment(ctx context.Context, id string, fn func(*deploy.Deployment) error) (deploy.Deployment, error) {
 	for {
 		prev, err := s.Deployment(ctx, id)
@@ -260,9 +258,9 @@ func (s *Store) UpdateDeployment(ctx context.Context, id string, fn func(*deploy
 	}
 }
 
-// UpdateDeploymentFrom is UpdateDeployment for a caller that has read or written the
-// deployment before, as known. It is read again only if it was written concurrently, or
-// if fn fails or changes nothing; then fn is called again.
+// UpdateDeploymentFrom is UpdateDeployment for a caller that already has the deployment,
+// known. It reads the deployment only if it was written concurrently, or if fn fails or
+// changes nothing; then it calls fn again.
 func (s *Store) UpdateDeploymentFrom(ctx context.Context, known deploy.Deployment, fn func(*deploy.Deployment) error) (deploy.Deployment, error) {
 	next, write, err := nextOf(known, fn)
 	if err == nil && write {
@@ -277,7 +275,7 @@ func (s *Store) UpdateDeploymentFrom(ctx context.Context, known deploy.Deploymen
 	return s.UpdateDeployment(ctx, known.ID, fn)
 }
 
-// nextOf returns prev as changed by fn, and whether there is anything to write.
+// nextOf returns a copy of prev changed by fn, and whether it must be written.
 func nextOf(prev deploy.Deployment, fn func(*deploy.Deployment) error) (next deploy.Deployment, write bool, err error) {
 	next = prev.Clone()
 	if err := fn(&next); err != nil {
@@ -293,13 +291,13 @@ func nextOf(prev deploy.Deployment, fn func(*deploy.Deployment) error) (next dep
 	return next, true, nil
 }
 
-// move stores next over prev and returns it as stored.
+// move replaces prev by next and returns it as stored.
 func (s *Store) move(ctx context.Context, prev, next deploy.Deployment) (deploy.Deployment, error) {
 	next.UpdatedAt, next.Revision = s.now(), prev.Revision+1
 	return next, s.write(ctx, func(t *tx) error { return t.compareAndSwap(ctx, &prev, &next) })
 }
 
-// keepOrigin restores what fn must not change and rounds the times.
+// keepOrigin restores the constant values, which fn must not change, and truncates the times.
 func keepOrigin(prev, next *deploy.Deployment) {
 	next.ID, next.ApplicationID, next.ApplicationName = prev.ID, prev.ApplicationID, prev.ApplicationName
 	next.Git, next.Provider, next.Labels, next.Trigger = prev.Git, prev.Provider, prev.Labels, prev.Trigger
@@ -314,8 +312,8 @@ func keepOrigin(prev, next *deploy.Deployment) {
 // errLostRace reports that the row was written concurrently.
 var errLostRace = errors.New("it was written meanwhile")
 
-// compareAndSwap stores next if the stored deployment is still prev. The application is
-// written first, as the locking order demands.
+// compareAndSwap stores next if the stored deployment is still prev. It writes the application
+// first, as the locking order requires.
 func (t *tx) compareAndSwap(ctx context.Context, prev, next *deploy.Deployment) error {
 	if next.Status == deploy.Success && prev.Status != deploy.Success {
 		ref, err := encode(next.Ref())
@@ -334,7 +332,7 @@ func (t *tx) compareAndSwap(ctx context.Context, prev, next *deploy.Deployment) 
 	return t.storeMove(ctx, prev, next)
 }
 
-// storeMove writes next over prev, with its stages, log entries and events.
+// storeMove stores next in place of prev, with its stages, log entries and events.
 func (t *tx) storeMove(ctx context.Context, prev, next *deploy.Deployment) error {
 	text, err := stateTextOf(next)
 	if err != nil {
@@ -358,7 +356,7 @@ func (t *tx) storeMove(ctx context.Context, prev, next *deploy.Deployment) error
 	return t.log(ctx, prev, next)
 }
 
-// log writes the transition log and the outbox for the transitions from prev to d, and
+// log writes the transition log and the outbox rows for the transitions from prev to d, and
 // publishes d.
 func (t *tx) log(ctx context.Context, prev, d *deploy.Deployment) error {
 	moves := d.Diff(prev, d.UpdatedAt)

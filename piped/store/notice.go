@@ -7,9 +7,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// SetNotice stores an application's notice of what the agent has stopped doing for it,
-// "" for none, and reports whether it has changed. With a new notice other than "", e
-// (if set) is published in the same transaction, unless an event of its key was before.
+// SetNotice stores an application's notice, "" for none, and reports whether it has changed.
+// With a new notice other than "" it publishes e, if set, in the same transaction, unless an
+// event with that key exists.
 func (s *Store) SetNotice(ctx context.Context, appID, notice string, e *deploy.Event) (changed bool, err error) {
 	notice = clean(notice)
 	err = s.write(ctx, func(t *tx) error {
@@ -27,11 +27,12 @@ func (s *Store) SetNotice(ctx context.Context, appID, notice string, e *deploy.E
 	return changed && err == nil, s.fail(err, "store the notice of application "+appID)
 }
 
-// drifted is the condition on applications that concern self-healing; it has an index.
+// drifted is the condition on applications that need self-healing or had it stopped; it has an
+// index.
 const drifted = "(sync_status = 'OUT_OF_SYNC' OR notice <> '')"
 
-// DriftedApplications returns the applications that are OUT_OF_SYNC or have a notice: of
-// all, or of the given IDs; without deleted ones.
+// DriftedApplications returns the applications that are OUT_OF_SYNC or have a notice, without
+// deleted ones: all of them, or those with the given IDs.
 func (s *Store) DriftedApplications(ctx context.Context, ids ...string) ([]deploy.Application, error) {
 	const perQuery = 500
 	if len(ids) == 0 {

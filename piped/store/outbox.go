@@ -9,10 +9,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// flushEvents numbers and writes the events of writers that share a transaction. The row
-// of the counter is the last one that a transaction locks, until its commit: numbers are
-// committed in ascending order, so that a reader who continues after the last number
-// misses nothing. An event whose key was written before is ignored.
+// flushEvents numbers and writes the events of writers that share a transaction. The row of
+// the counter is the last one that a transaction locks, until its commit. Numbers are
+// therefore committed in ascending order, and a reader that continues after the last number
+// misses nothing. An event whose key exists already is ignored.
 func flushEvents(ctx context.Context, writers ...*tx) error {
 	n := int64(0)
 	for _, t := range writers {

@@ -11,16 +11,17 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// position is the last row of a page in the order "updated last first, then by ID", or
-// by another time. A cursor is its opaque form.
+// position is the last row of a page, in descending order of the update time or another time,
+// then by ID. A cursor is its opaque form.
 type position struct {
 	UpdatedAt int64  `json:"u"`
 	ID        string `json:"i"`
 }
 
-// cursorAt returns the cursor behind a row; at is the time that rows are ordered by.
+// cursorAt returns the cursor for the rows after a row; at is the time by which rows are
+// ordered.
 func cursorAt(at time.Time, id string) string {
-	b, _ := json.Marshal(position{toMilli(at), id}) // never fails
+	b, _ := json.Marshal(position{toMilli(at), id}) // cannot fail
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -42,6 +43,7 @@ type filter struct {
 	args  []any
 }
 
+// add adds a condition with its arguments; conditions are joined by AND.
 func (f *filter) add(cond string, args ...any) {
 	f.conds = append(f.conds, cond)
 	f.args = append(f.args, args...)
@@ -54,8 +56,8 @@ func (f *filter) equal(column, value string) {
 	}
 }
 
-// sift is equal without the use of an index by SQLite: nearly all rows have the value, or
-// other conditions leave few.
+// sift is equal, but keeps SQLite from using an index: nearly all rows have the value, or
+// other conditions leave few rows.
 func (f *filter) sift(column, value string) {
 	if value != "" {
 		f.add(column+" || '' = ?", value)
@@ -69,8 +71,8 @@ func in[S ~string](f *filter, column string, list []S) {
 	}
 }
 
-// labels adds a condition for every pair; owner is the column of table that names the row
-// with the given ID column. Conditions with EXISTS would become a join in SQLite, with
+// labels adds a condition for each label. owner is the column of table that refers to a row,
+// id the ID column of that row. SQLite would turn conditions with EXISTS into a join, with
 // another order of rows.
 func (f *filter) labels(table, owner, id string, labels map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
@@ -78,10 +80,10 @@ func (f *filter) labels(table, owner, id string, labels map[string]string) {
 	}
 }
 
-// after selects the rows behind a cursor, updated last first.
+// after selects the rows after a cursor, the last updated first.
 func (f *filter) after(cursor string) error { return f.afterBy("updated_at", cursor) }
 
-// afterBy selects the rows behind a cursor in the order of a column, latest first.
+// afterBy selects the rows after a cursor in descending order of a column.
 func (f *filter) afterBy(column, cursor string) error {
 	if cursor == "" {
 		return nil
@@ -94,7 +96,7 @@ func (f *filter) afterBy(column, cursor string) error {
 	return nil
 }
 
-// where returns the conditions as a clause, which may be empty.
+// where returns the conditions as a WHERE clause, "" without conditions.
 func (f *filter) where() string {
 	if len(f.conds) == 0 {
 		return ""

@@ -7,14 +7,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Places returns the applications of a repository by place, including deleted ones.
+// Places returns the applications of a repository by location, including deleted ones.
 func (s *Store) Places(ctx context.Context, repoID string) (deploy.Places, error) {
 	places, err := placesOf(ctx, s, repoID)
 	return places, s.fail(err, "read the places of repository "+repoID)
 }
 
-// ApplicationAt returns the application at a place, deleted or not; NotFound if there is
-// none. It reads one row if the ID derives from the place.
+// ApplicationAt returns the application at a location, deleted or not. NotFound if there is
+// none. It reads one row if the ID derives from the location.
 func (s *Store) ApplicationAt(ctx context.Context, at deploy.GitPath) (deploy.Application, error) {
 	app, ok, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", deploy.ApplicationID(at))
 	if err == nil && (!ok || app.Deleted || app.Git.Place() != at.Place()) {
@@ -33,9 +33,9 @@ func placesOf(ctx context.Context, q querier, repoID string) (deploy.Places, err
 	return deploy.NewPlaces(slices.Values(apps)), err
 }
 
-// MoveApplication stores a new place of an application's configuration in its
-// repository. Conflict if the application is no longer at from, is deleted, or another
-// one is at the new place.
+// MoveApplication stores a new location of an application's configuration in its repository.
+// Conflict if the application is no longer at from or is deleted, or if another application is
+// at the new location.
 func (s *Store) MoveApplication(ctx context.Context, id string, from, to deploy.GitPath) error {
 	err := s.write(ctx, func(t *tx) error {
 		app, err := t.lockApplication(ctx, id)
@@ -57,8 +57,8 @@ func (s *Store) MoveApplication(ctx context.Context, id string, from, to deploy.
 	return s.fail(err, "move application "+id)
 }
 
-// moveApplication stores the new place. The references to deployments get the place where
-// these found the application.
+// moveApplication stores the new location. The references to deployments get the location at
+// which the deployment found the application.
 func (t *tx) moveApplication(ctx context.Context, app deploy.Application, to deploy.GitPath) error {
 	former := append([]deploy.GitPath{{Dir: app.Git.Dir, ConfigFile: app.Git.ConfigFile}}, app.Former...)
 	former = slices.DeleteFunc(former, func(p deploy.GitPath) bool { return p.Dir == to.Dir && p.ConfigFile == to.ConfigFile })
@@ -77,8 +77,8 @@ func (t *tx) moveApplication(ctx context.Context, app deploy.Application, to dep
 	return t.updateApplication(ctx, app.ID, "spec = ?, last_triggered = ?, last_successful = ?", spec, triggered, successful)
 }
 
-// refAt encodes a reference that says where its deployment found the application: at git,
-// if it does not say so yet.
+// refAt encodes a reference to a deployment. A reference without a location gets git, the
+// location at which the deployment found the application.
 func refAt(ref *deploy.DeploymentRef, git deploy.GitPath) (string, error) {
 	if ref == nil {
 		return "", nil

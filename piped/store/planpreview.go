@@ -7,9 +7,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// AnswerPlanPreview stores the result of a plan preview and answers its command with a
-// status, in one transaction; the reason of a failed one is its error. The result for a
-// pull request is published as an event. Conflict if the command was answered before.
+// AnswerPlanPreview stores the result of a plan preview and completes its command with status,
+// in one transaction. The error of a failed preview becomes the command's reason. The result
+// for a pull request is published as an event. Conflict if the command was completed before.
 func (s *Store) AnswerPlanPreview(ctx context.Context, p deploy.PlanPreview, status deploy.CommandStatus) error {
 	results, err := encode(p.Results)
 	if err == nil {
@@ -18,7 +18,7 @@ func (s *Store) AnswerPlanPreview(ctx context.Context, p deploy.PlanPreview, sta
 			if err != nil {
 				return err
 			}
-			metadata := map[string]string{deploy.MetaReason: p.Error} // none if it is empty
+			metadata := map[string]string{deploy.MetaReason: p.Error} // empty values are not stored
 			if err := t.setMetadata(ctx, c, metadata, status); err != nil {
 				return err
 			}
@@ -36,8 +36,8 @@ func (s *Store) AnswerPlanPreview(ctx context.Context, p deploy.PlanPreview, sta
 	return s.fail(err, "answer plan preview "+p.CommandID)
 }
 
-// PlanPreview returns the result of a plan preview. NotFound if there is none, or it was
-// removed.
+// PlanPreview returns the result of a plan preview. NotFound if there is none or it was
+// deleted.
 func (s *Store) PlanPreview(ctx context.Context, commandID string) (deploy.PlanPreview, error) {
 	p, ok, err := one(ctx, s, scanPlanPreview, "SELECT command_id, error, results, at FROM plan_previews WHERE command_id = ?", commandID)
 	if err == nil && !ok {
@@ -56,7 +56,7 @@ func scanPlanPreview(row scanner) (p deploy.PlanPreview, err error) {
 	return p, decode(results, &p.Results)
 }
 
-// RemovePlanPreviews deletes the results of plan previews from before a time.
+// RemovePlanPreviews deletes the results of plan previews that are older than before.
 func (s *Store) RemovePlanPreviews(ctx context.Context, before time.Time) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, "DELETE FROM plan_previews WHERE at < ?", toMilli(before))

@@ -29,10 +29,9 @@ type propagationBody struct {
 	Outcome       deploy.NudgeOutcome `json:"outcome,omitzero"`
 }
 
-// SavePropagation stores which configuration the pods of a workload were notified of,
-// and returns it as stored. Version must be that of the row as read, 0 for a new one;
-// Conflict if the row was written in the meantime. NotFound if the application does not
-// exist.
+// SavePropagation stores which configuration the pods of a workload were notified of, and
+// returns it as stored. Version must be that of the row as read, 0 for a new row. Conflict if
+// the row was written in the meantime. NotFound if the application does not exist.
 func (s *Store) SavePropagation(ctx context.Context, p deploy.Propagation) (deploy.Propagation, error) {
 	p.NextAt, p.ChangedAt = milli(p.NextAt), milli(p.ChangedAt)
 	text, err := encode(propagationBody{
@@ -79,7 +78,7 @@ func (t *tx) savePropagation(ctx context.Context, p deploy.Propagation, text str
 type PropagationQuery struct {
 	ApplicationID string
 	Cluster       string
-	Due           bool // with open work, whenever it is due
+	Due           bool // with a next step, regardless of its time
 	Named         bool // with objects that are not in Git
 }
 

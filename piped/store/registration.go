@@ -6,11 +6,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// AddApplication registers an application, enabled, with the name, kind, Git path,
-// provider, description, labels, sync state and registration of a. A deleted one is
-// restored with its history but without its evaluated commit, so that the head is
-// deployed as for a new application. Exists if there is one that is not deleted, with
-// that ID or at that place; Illegal while its objects are being deleted.
+// AddApplication registers an application, enabled, with the name, kind, Git path, provider,
+// description, labels, sync state and registration of a. A deleted application is restored
+// with its history but without its evaluated commit, so that the head is deployed as for a new
+// one. Exists if an application that is not deleted has that ID or location. Illegal while its
+// objects are being deleted.
 func (s *Store) AddApplication(ctx context.Context, a deploy.Application) error {
 	if err := checkIdentity(a); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (s *Store) AddApplication(ctx context.Context, a deploy.Application) error 
 	return s.fail(err, "add application "+a.ID)
 }
 
-// checkPlaceFree rejects a second application at one place.
+// checkPlaceFree returns an error of kind Exists if another application has the location of a.
 func (t *tx) checkPlaceFree(ctx context.Context, a deploy.Application) error {
 	places, err := placesOf(ctx, t, a.Git.RepoID)
 	if err != nil {
@@ -80,9 +80,8 @@ func (t *tx) register(ctx context.Context, id string, r deploy.Registration) err
 	return t.updateApplication(ctx, id, "registration = ?", text)
 }
 
-// SetRegisteredProvider replaces the platform provider that an application was
-// registered with; "" removes it. NotFound if there is no such application or it is
-// deleted.
+// SetRegisteredProvider replaces the platform provider with which an application was
+// registered; "" removes it. NotFound if there is no such application or it is deleted.
 func (s *Store) SetRegisteredProvider(ctx context.Context, id, provider string) error {
 	err := s.write(ctx, func(t *tx) error {
 		app, err := t.lockPresent(ctx, id)
@@ -95,11 +94,11 @@ func (s *Store) SetRegisteredProvider(ctx context.Context, id, provider string) 
 	return s.fail(err, "set the platform provider of application "+id)
 }
 
-// SetDisabled disables or enables an application. For a disabled one nothing is
-// triggered, and its waiting deployments end as FAILURE; running ones go on. If a commit
-// was among the waiting, the evaluated commit is reset to that of the last success, so
-// that the commit is deployed once the application is enabled. NotFound if there is no
-// such application or it is deleted.
+// SetDisabled disables or enables an application. Nothing is triggered for a disabled
+// application; its waiting deployments end as FAILURE, running ones continue. If a waiting
+// deployment was triggered by a commit, the evaluated commit is reset to that of the last
+// success, so that the commit is deployed once the application is enabled. NotFound if there
+// is no such application or it is deleted.
 func (s *Store) SetDisabled(ctx context.Context, id string, disabled bool) error {
 	err := s.write(ctx, func(t *tx) error {
 		app, err := t.lockPresent(ctx, id)
@@ -136,9 +135,9 @@ func (t *tx) endDisabled(ctx context.Context, app deploy.Application) error {
 	return nil
 }
 
-// DeleteApplication marks an application as deleted: it stays stored with its history,
-// but is not listed until AddApplication. Waiting deployments become CANCELLED; running
-// ones go on. NotFound if there is no such application or it is deleted.
+// DeleteApplication marks an application as deleted. It remains stored with its history, but
+// is not listed until AddApplication. Waiting deployments become CANCELLED, running ones
+// continue. NotFound if there is no such application or it is deleted.
 func (s *Store) DeleteApplication(ctx context.Context, id string) error {
 	err := s.write(ctx, func(t *tx) error {
 		if _, err := t.lockPresent(ctx, id); err != nil {
@@ -158,7 +157,7 @@ func (t *tx) lockPresent(ctx context.Context, id string) (deploy.Application, er
 	return app, err
 }
 
-// mayDeploy rejects applications for which nothing is triggered.
+// mayDeploy returns an error of kind Illegal for a deleted or disabled application.
 func mayDeploy(app deploy.Application) error {
 	switch {
 	case app.Deleted:

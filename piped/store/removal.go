@@ -8,14 +8,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// RemoveApplication is DeleteApplication by a command, CommandDeleteApplication, which
-// is stored in the same transaction and returned as stored.
+// RemoveApplication deletes an application, like DeleteApplication, by a
+// CommandDeleteApplication, which is stored in the same transaction and returned as stored.
 //
-// Without c.Cascade the command is answered at once. With it the command stays open
-// until FinishRemoval, its metadata contains the number of objects in the inventory, and
-// until then the application cannot be added again. Illegal if the application has an
-// active deployment or is being removed already. A deleted one may be removed for the
-// rest of its inventory, and is NotFound without any.
+// Without c.Cascade the command is completed at once; NotFound if the application is deleted.
+// With c.Cascade the command stays open until FinishRemoval. Its metadata contains the number
+// of objects in the inventory, and the application cannot be added again meanwhile. Illegal if
+// the application has an active deployment or is being removed already; NotFound if it is
+// deleted and its inventory is empty.
 func (s *Store) RemoveApplication(ctx context.Context, c deploy.Command) (deploy.Command, error) {
 	var stored deploy.Command
 	err := s.write(ctx, func(t *tx) (err error) {
@@ -56,8 +56,8 @@ func (t *tx) removeApplication(ctx context.Context, c deploy.Command) (deploy.Co
 	return c, err
 }
 
-// checkRemovable rejects the removal of an application that is being deployed or removed, and
-// returns the metadata about its inventory.
+// checkRemovable returns an error if the application is being deployed or removed, otherwise
+// the metadata about its inventory.
 func (t *tx) checkRemovable(ctx context.Context, app deploy.Application) (map[string]string, error) {
 	if err := t.checkNotRemoving(ctx, app.ID); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (t *tx) checkRemovable(ctx context.Context, app deploy.Application) (map[st
 	return map[string]string{deploy.MetaApplied: strconv.FormatInt(n, 10)}, err
 }
 
-// checkNotRemoving rejects an application whose objects are being deleted.
+// checkNotRemoving returns an error if the application's objects are being deleted.
 func (t *tx) checkNotRemoving(ctx context.Context, id string) error {
 	command, ok, err := one(ctx, t, scanText, "SELECT id FROM commands WHERE status = 'NOT_HANDLED_YET' AND type = ? AND application_id = ?",
 		string(deploy.CommandDeleteApplication), id)
@@ -99,10 +99,10 @@ func (t *tx) unregister(ctx context.Context, id string) error {
 	return t.updateApplication(ctx, id, "deleted = TRUE, deleted_at = ?, notice = '', notice_at = 0, hold = ''", toMilli(now))
 }
 
-// FinishRemoval answers a CommandDeleteApplication and deletes the inventory entries of
-// objects that belong to another application now or have no UID. If it succeeded, the
-// last success is deleted, too: nothing of it runs, and there is no commit to roll back
-// to. Conflict if the command was answered before.
+// FinishRemoval completes a CommandDeleteApplication and deletes the inventory entries in
+// over, such as objects that belong to another application now or have no UID. After a success
+// it also deletes the reference to the last success: nothing of it runs, and there is no
+// commit to roll back to. Conflict if the command was completed before.
 func (s *Store) FinishRemoval(ctx context.Context, c deploy.Command, status deploy.CommandStatus, metadata map[string]string, over []deploy.InventoryItem) error {
 	err := s.write(ctx, func(t *tx) error {
 		if _, err := t.lockApplication(ctx, c.ApplicationID); err != nil {

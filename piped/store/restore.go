@@ -10,21 +10,21 @@ import (
 )
 
 // restoreMark is a table that exists during a restore. It is created before anything else and
-// dropped in the transaction that writes all rows: a database that has it contains nothing
+// dropped in the transaction that writes all rows. A database with this table contains nothing
 // that could be lost.
 const restoreMark = "unfinished_restore"
 
-// Put stores a row of a table, its values in the order of the table's columns. It retains the
-// row.
+// Put stores a row of a table; the values are in the order of the table's columns. It retains
+// the slice.
 type Put func(t Table, row []any) error
 
-// Restore fills the empty database that dsn names, which it creates if possible, and
-// brings its schema up to date. load is called once, with a database of the given schema
-// version, and puts all rows, in the order of Tables. They are stored in one transaction
-// when load returns nil.
+// Restore fills the empty database that dsn names, which it creates if possible, and brings
+// its schema up to date. It calls load once, with a database of the given schema version. load
+// puts all rows, in the order of Tables. They are stored in one transaction when load returns
+// nil.
 //
-// No store can be opened on the database before that. An interrupted restore can be
-// repeated. Exists if the database is not empty; then nothing has changed.
+// Before that no store can be opened on the database. An interrupted restore can be repeated.
+// Exists if the database is not empty; then nothing has changed.
 func Restore(ctx context.Context, dsn string, schema int64, load func(Put) error) (err error) {
 	tables, err := Tables(ctx, schema)
 	if err != nil {
@@ -59,8 +59,8 @@ func Restore(ctx context.Context, dsn string, schema int64, load func(Put) error
 	return s.fail(err, "migrate the schema of "+d.name())
 }
 
-// beginRestore marks an empty database as being restored. A marked one may have its schema
-// already.
+// beginRestore marks an empty database as being restored. A database that is marked already
+// may contain the schema.
 func (s *Store) beginRestore(ctx context.Context, schema int64) error {
 	sqlTx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
@@ -105,16 +105,17 @@ func (s *Store) fill(ctx context.Context, schema int64, tables []Table, load fun
 	if err := s.dialect.lockSchema(ctx, sqlTx); err != nil {
 		return err
 	}
-	// First: of two concurrent restores one waits here for the other, and then fails.
+	// This comes first, so that the second of two concurrent restores waits here and then
+	// fails.
 	if _, err := t.exec(ctx, "DROP TABLE "+restoreMark); err != nil {
 		return err
 	}
 	if current, err := schemaOf(ctx, sqlTx); err != nil {
 		return err
-	} else if current != schema { // by one that started when the restore did
+	} else if current != schema { // by another process that started at the same time
 		return deploy.Errorf(deploy.Conflict, "%s was migrated to schema %d by another process: stop it, empty the database and repeat the restore", s.dialect.name(), current)
 	}
-	for _, table := range slices.Backward(tables) { // the backup contains what migrations insert
+	for _, table := range slices.Backward(tables) { // the backup contains rows of migrations, too
 		if _, err := t.exec(ctx, "DELETE FROM "+table.Name); err != nil {
 			return err
 		}
@@ -139,7 +140,7 @@ type filler struct {
 	tx    *tx
 	table Table
 	rows  [][]any
-	size  int // of what the rows hold
+	size  int // bytes of the texts in the rows
 }
 
 // maxFill bounds the size of rows that are collected for an insert.
@@ -176,7 +177,7 @@ func (f *filler) flush(ctx context.Context) error {
 	return nil
 }
 
-// whole rejects a database whose restore is incomplete.
+// whole returns an error for a database whose restore is incomplete.
 func whole(ctx context.Context, d dialect, db *sql.DB) error {
 	marked, err := hasTable(ctx, d, db, restoreMark)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 // loggedDeployments selects completed deployments that still have logs.
 const loggedDeployments = "SELECT id FROM deployments WHERE completed_at > 0 AND completed_at < ? AND logs_removed = FALSE ORDER BY completed_at LIMIT ?"
 
-// RemoveStageLogs deletes up to limit log blocks of deployments that ended before a
-// time, in one transaction. It returns how many were deleted and whether there may be
-// more. Each stage that ran gets a log of one line instead.
+// RemoveStageLogs deletes up to limit log blocks of deployments that ended before a time, in
+// one transaction. It returns how many were deleted and whether there may be more. Each stage
+// that ran gets a log of one line, instead.
 func (s *Store) RemoveStageLogs(ctx context.Context, before time.Time, instead string, limit int) (removed int, more bool, err error) {
 	ids, err := all(ctx, s, scanText, loggedDeployments, toMilli(before), batchSize)
 	if err == nil && len(ids) > 0 {
@@ -34,11 +34,11 @@ func (t *tx) removeLogs(ctx context.Context, ids []string, instead string, limit
 		n, err := t.exec(ctx, `DELETE FROM stage_logs WHERE (deployment_id, stage_id, position) IN (
 			SELECT deployment_id, stage_id, position FROM stage_logs WHERE deployment_id = ? ORDER BY stage_id, position LIMIT ?)`, id, limit-removed)
 		removed += int(n)
-		if err != nil || removed == limit { // this deployment may have more
+		if err != nil || removed == limit { // this deployment may have more blocks
 			return removed, err
 		}
 		if more, _, err := one(ctx, t, scanNumber, "SELECT COUNT(*) FROM (SELECT 1 FROM stage_logs WHERE deployment_id = ? LIMIT 1) found", id); err != nil || more > 0 {
-			return removed, err // another agent removes them
+			return removed, err // another agent deletes them concurrently
 		}
 		if _, err := t.exec(ctx, `INSERT INTO stage_logs (deployment_id, stage_id, position, severity, log, at)
 			SELECT deployment_id, id, 0, ?, ?, ? FROM stages WHERE deployment_id = ? AND started_at > 0 ON CONFLICT DO NOTHING`,
@@ -52,23 +52,22 @@ func (t *tx) removeLogs(ctx context.Context, ids []string, instead string, limit
 	return removed, nil
 }
 
-// OldDeployments selects deployments to delete, with the exception of at least one of
-// each application.
+// OldDeployments selects deployments to delete. It excludes at least one of each application.
 type OldDeployments struct {
-	Before time.Time // ended before
-	Keep   int       // how many last ended ones of each application are excluded; at least 1
-	Limit  int       // of one transaction; at least 1
+	Before time.Time // only deployments that ended before
+	Keep   int       // number of last ended deployments of each application to exclude; at least 1
+	Limit  int       // maximal number of one call; at least 1
 	Cursor string    // returned by RemoveDeployments
 }
 
-// unneeded is the condition on a deployment @ that is no longer needed: it ended before
-// a time, others of its application ended after it or the application is deleted, and
-// nothing that is read later refers to it. A success needs two later ones: the last may
-// be rolled back to the one before. The reference to the last triggered deployment is
-// JSON with the ID in quotes.
+// unneeded is the condition on a deployment @ that is no longer needed. It ended before a
+// time; enough later deployments of its application have ended, or the application is deleted
+// and its inventory is empty; and nothing that is read later refers to it. A success needs two
+// later successes, because the last one may be rolled back to the one before. The reference to
+// the last triggered deployment is JSON with the ID in quotes.
 //
-// The inventory refers to deployments whose objects still exist: their rollouts let the
-// agent distinguish its changes from those of others.
+// The inventory refers to deployments whose objects still exist. Their rollouts let the agent
+// distinguish its own changes from those of others.
 const unneeded = `@.completed_at > 0 AND @.completed_at < ?
 	AND ((SELECT n.completed_at FROM deployments n WHERE n.application_id = @.application_id AND n.completed_at > 0 AND n.completed_at > @.completed_at
 			ORDER BY n.completed_at LIMIT 1 OFFSET ?) IS NOT NULL
@@ -84,8 +83,8 @@ const unneeded = `@.completed_at > 0 AND @.completed_at < ?
 	AND @.id NOT IN (SELECT o.deployment_id FROM outbox o WHERE o.delivered_at = 0)
 	AND @.id NOT IN (SELECT o.deployment_id FROM deliveries v JOIN outbox o ON o.seq = v.seq WHERE v.given_up_at = 0)`
 
-// chainEnded is the condition on a deployment d that its chain, if any, can be deleted
-// as a whole: none of its deployments is needed, and none is still to be created.
+// chainEnded is the condition on a deployment d that its chain, if any, can be deleted as a
+// whole: none of its deployments is needed, and none remains to be created.
 const chainEnded = `(d.chain_id = '' OR NOT EXISTS (SELECT 1 FROM deployments s WHERE s.chain_id = d.chain_id AND s.chain_id <> '' AND NOT (#))
 	AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.status = 'NOT_HANDLED_YET' AND c.body LIKE '%"' || d.chain_id || '"%'))`
 
@@ -99,7 +98,7 @@ func (q OldDeployments) filter() (f filter) {
 
 const selectOldDeployment = "SELECT d.id, d.chain_id, d.completed_at FROM deployments d"
 
-// oldDeployment is a row to be removed.
+// oldDeployment is a deployment to delete.
 type oldDeployment struct {
 	id, chain   string
 	completedAt int64
@@ -109,22 +108,20 @@ func scanOldDeployment(row scanner) (d oldDeployment, err error) {
 	return d, row.Scan(&d.id, &d.chain, &d.completedAt)
 }
 
-// RemoveDeployments deletes deployments that q selects and that are no longer needed, in
-// one transaction, the first ended first, with all that belongs to them: stages, logs,
-// transitions, rollouts, analysis samples, applied sets, commands, and chains without a
-// deployment. It returns how many were deleted and the cursor of the next call, "" if
-// there are no more.
+// RemoveDeployments deletes, in one transaction, deployments that q selects and that are no
+// longer needed, the first ended first. It also deletes their stages, logs, transitions,
+// rollouts, analysis samples, applied sets and commands, and chains without a deployment. It
+// returns how many were deleted and the cursor of the next call, "" if there are no more.
 //
-// It does not delete: the last two successes of an application and the last triggered
-// deployment; deployments with objects in the inventory, open rollouts, pending
-// notifications, or a command answered since q.Before; deployments of a chain before all
-// of them can be deleted. Of a deleted application with an empty inventory none is
-// retained for q.Keep.
+// It does not delete the last two successes of an application, the last triggered deployment,
+// deployments with objects in the inventory, open rollouts, pending notifications or a command
+// completed since q.Before, nor deployments of a chain before all of them can be deleted.
+// q.Keep does not apply to a deleted application with an empty inventory.
 func (s *Store) RemoveDeployments(ctx context.Context, q OldDeployments) (removed int, next string, err error) {
 	if q.Keep < 1 || q.Limit < 1 {
 		return 0, "", deploy.Errorf(deploy.Internal, "remove old deployments: at least 1 is kept and 1 removed, not %d and %d", q.Keep, q.Limit)
 	}
-	// Selected outside of the transaction, because that reads all old and retained rows.
+	// Select outside of the transaction, because that reads all old and retained rows.
 	old, err := s.oldDeployments(ctx, q)
 	if err != nil || len(old) == 0 {
 		return 0, "", s.fail(err, "find old deployments")
@@ -156,7 +153,7 @@ func (s *Store) oldDeployments(ctx context.Context, q OldDeployments) ([]oldDepl
 	return all(ctx, s, scanOldDeployment, query, f.args...)
 }
 
-// removeDeployments deletes the found deployments that are still not needed.
+// removeDeployments deletes those of the found deployments that are still not needed.
 func (t *tx) removeDeployments(ctx context.Context, q OldDeployments, found []oldDeployment) (removed int, err error) {
 	ids := make([]string, len(found))
 	for i, d := range found {
@@ -185,8 +182,8 @@ func (t *tx) removeDeployments(ctx context.Context, q OldDeployments, found []ol
 	return len(old), t.removeChains(ctx, chains)
 }
 
-// removeChains deletes the chains without deployments, with the commands that requested
-// their deployments.
+// removeChains deletes those of the chains that have no deployments, with the commands that
+// requested their deployments.
 func (t *tx) removeChains(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -220,11 +217,11 @@ func (t *tx) deleteIn(ctx context.Context, table, column string, values []string
 	return nil
 }
 
-// oldCommands selects commands that were answered before a time, without those of chains.
+// oldCommands deletes commands that were completed before a time, except those of chains.
 const oldCommands = `DELETE FROM commands WHERE id IN (
 	SELECT id FROM commands WHERE handled_at > 0 AND handled_at < ? AND type <> ? ORDER BY handled_at LIMIT ?)`
 
-// RemoveCommands deletes up to limit commands that were answered before a time, in one
+// RemoveCommands deletes up to limit commands that were completed before a time, in one
 // transaction, and returns how many were deleted.
 func (s *Store) RemoveCommands(ctx context.Context, before time.Time, limit int) (removed int, err error) {
 	err = s.write(ctx, func(t *tx) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// rolloutBody is the column body of a rollout record: the record's JSON form, and the
-// values that it leaves out. It encodes and decodes the record that it points to.
+// rolloutBody is the column body of a rollout record: the record's JSON form and the values
+// that it omits. It encodes and decodes the record that Rollout points to.
 type rolloutBody struct {
 	*deploy.Rollout
 	*deploy.RolloutParts
@@ -70,12 +70,12 @@ func scanRolloutAnd(row scanner, also ...any) (r deploy.Rollout, err error) {
 	return r, nil
 }
 
-// SaveRollout stores a rollout record and returns it with its next version: a new record
-// if its version is 0, otherwise over the version that it was read at. A terminal phase
-// ends the rollout, once, and publishes an event. The end is CompletedAt, if set and not
-// in the future, else now. Of external records, the last keptPerWorkload of each
-// workload and kind are retained. Conflict if the record exists already, was written
-// concurrently, or has ended: then nothing is written.
+// SaveRollout stores a rollout record and returns it with its next version. A record with
+// version 0 is new; otherwise it replaces the version that was read. A terminal phase ends the
+// rollout and publishes an event once. The end is CompletedAt if that is set and not in the
+// future, otherwise now. The last keptPerWorkload external records of each workload and kind
+// are retained. Conflict if a new record exists already, or if the record was written
+// concurrently or has ended; then nothing is written.
 func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollout, error) {
 	if r.ID == "" {
 		return deploy.Rollout{}, deploy.Errorf(deploy.Invalid, "a rollout record needs an ID")
@@ -111,7 +111,7 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 	return r, nil
 }
 
-// dated returns r with its times as they are stored at now.
+// dated returns r with its times as they are stored at the time now.
 func dated(r deploy.Rollout, now time.Time) deploy.Rollout {
 	r.Kind = cmp.Or(r.Kind, deploy.RolloutKindRollout)
 	if r.Version == 0 {
@@ -135,8 +135,8 @@ func dated(r deploy.Rollout, now time.Time) deploy.Rollout {
 	return r
 }
 
-// startOf returns when a rollout began. Times of clusters have whole seconds: an external
-// rollout is taken to begin at the end of its second.
+// startOf returns when a rollout started. Cluster times have a resolution of one second: the
+// start of an external rollout is set to the end of its second.
 func startOf(r deploy.Rollout, now time.Time) time.Time {
 	at := r.AppliedAt
 	if at.IsZero() {
@@ -177,8 +177,8 @@ func (t *tx) saveRollout(ctx context.Context, r deploy.Rollout) error {
 // its scalings. The rollouts of deployments are deleted with their deployment.
 const keptPerWorkload = 200
 
-// dropOldRollouts deletes the ended external records of r's workload and kind, except the
-// newest.
+// dropOldRollouts deletes the oldest ended external records of r's workload and kind beyond
+// keptPerWorkload.
 func (t *tx) dropOldRollouts(ctx context.Context, r deploy.Rollout) error {
 	_, err := t.exec(ctx, `DELETE FROM rollouts WHERE cluster = ? AND workload = ? AND kind = ? AND deployment_id IS NULL AND terminal = TRUE AND id NOT IN (
 		SELECT id FROM rollouts WHERE cluster = ? AND workload = ? AND kind = ? AND deployment_id IS NULL ORDER BY created_at DESC, id DESC LIMIT ?)`,
@@ -186,8 +186,8 @@ func (t *tx) dropOldRollouts(ctx context.Context, r deploy.Rollout) error {
 	return err
 }
 
-// announceEnd publishes an end. Scalings have their own type of event, so that receivers of
-// rollouts do not get the changes of autoscalers.
+// announceEnd publishes the end of r. Scalings have a separate event type, so that receivers
+// of rollout events do not get the changes of autoscalers.
 func (t *tx) announceEnd(r deploy.Rollout) error {
 	if !r.Phase.Terminal() {
 		return nil
@@ -214,15 +214,15 @@ type RolloutQuery struct {
 	StageID       string
 	ApplicationID string
 	Cluster       string
-	Workload      deploy.ObjectRef // of any version
-	WorkloadKind  string           // of group apps
-	OpenOnly      bool             // without ended ones
-	External      bool             // without those of deployments
+	Workload      deploy.ObjectRef // in any API version
+	WorkloadKind  string           // of API group apps
+	OpenOnly      bool             // only records that have not ended
+	External      bool             // only records without a deployment
 	Limit         int              // 0: no limit
 }
 
-// filter returns the conditions, written so that SQLite uses the most selective index:
-// few records are open, nearly all are of one kind and of one cluster.
+// filter returns the conditions in a form that makes SQLite use the most selective index: few
+// records are open, nearly all are of one kind and of one cluster.
 func (q RolloutQuery) filter() (f filter) {
 	kind, broad := f.sift, f.equal
 	if q.OpenOnly {
@@ -231,7 +231,7 @@ func (q RolloutQuery) filter() (f filter) {
 	}
 	if q.Workload != (deploy.ObjectRef{}) {
 		f.equal("workload", q.Workload.Key())
-		kind = f.equal // part of the workload's index
+		kind = f.equal // the kind is part of the workload's index
 	}
 	kind("kind", string(cmp.Or(q.Kind, deploy.RolloutKindRollout)))
 	f.equal("deployment_id", q.DeploymentID)

@@ -11,7 +11,7 @@ import (
 // RolloutList selects rollouts to list; zero fields do not restrict.
 type RolloutList struct {
 	ApplicationIDs []string
-	Labels         map[string]string // of the application now; all must match
+	Labels         map[string]string // of the application's current labels; all must match
 	DeploymentID   string
 	Kind           deploy.RolloutKind
 	Phases         []deploy.RolloutPhase
@@ -55,9 +55,9 @@ func (q RolloutList) filter() (f filter) {
 	return f
 }
 
-// ListRollouts returns rollouts, external ones included, and scalings, the last started
-// first, then by ID, and the cursor of the next page, "" if there is none. Invalid for a
-// cursor that no list returned.
+// ListRollouts returns rollouts, including external ones, and scalings, the last started
+// first, then by ID. It also returns the cursor of the next page, "" if there is none. Invalid
+// for a cursor that no list returned.
 func (s *Store) ListRollouts(ctx context.Context, q RolloutList) ([]deploy.Rollout, string, error) {
 	f := q.filter()
 	if err := f.afterBy("started_at", q.Cursor); err != nil {
@@ -65,7 +65,7 @@ func (s *Store) ListRollouts(ctx context.Context, q RolloutList) ([]deploy.Rollo
 	}
 	asked := q.Limit
 	if asked > 0 {
-		asked++ // one more shows whether there is a next page
+		asked++ // the extra row shows whether there is a next page
 	}
 	query := f.limit(selectListedRollout+f.where()+" ORDER BY started_at DESC, id", asked)
 	found, err := all(ctx, s, scanListedRollout, query, f.args...)

@@ -9,18 +9,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Snapshot is the content of a store at one moment.
+// Snapshot is the content of a store at one point in time.
 type Snapshot struct {
 	Schema int64   // the version of the schema
-	Tables []Table // each after those it refers to
+	Tables []Table // each after the tables that it refers to
 
 	store *Store
 	tx    *sql.Tx
 }
 
-// Snapshot calls fn with a consistent snapshot of all rows, while others go on writing.
-// The snapshot must not be used after fn. Conflict if another version of piped has
-// migrated the schema since the store was opened.
+// Snapshot calls fn with a consistent snapshot of all rows; concurrent writes continue. The
+// snapshot must not be used after fn. Conflict if another version of piped has migrated the
+// schema since the store was opened.
 func (s *Store) Snapshot(ctx context.Context, fn func(Snapshot) error) error {
 	tables, err := Tables(ctx, s.schema)
 	if err != nil {
@@ -31,18 +31,18 @@ func (s *Store) Snapshot(ctx context.Context, fn func(Snapshot) error) error {
 		return s.fail(err, "begin to read everything")
 	}
 	defer sqlTx.Rollback()                           //nolint:errcheck // nothing was written
-	if err := s.sameSchema(ctx, sqlTx); err != nil { // the first read determines the moment
+	if err := s.sameSchema(ctx, sqlTx); err != nil { // the first read determines the point in time
 		return err
 	}
 	if err := fn(Snapshot{Schema: s.schema, Tables: tables, store: s, tx: sqlTx}); err != nil {
 		return err
 	}
-	// On PostgreSQL a table that was recreated since is empty in the snapshot.
+	// On PostgreSQL a table that was recreated in the meantime is empty in the snapshot.
 	return s.sameSchema(ctx, s.reader)
 }
 
-// sameSchema rejects a database that another version of piped has migrated since the store
-// was opened.
+// sameSchema returns an error if another version of piped has migrated the database since the
+// store was opened.
 func (s *Store) sameSchema(ctx context.Context, q rowQuerier) error {
 	schema, err := schemaOf(ctx, q)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *Store) sameSchema(ctx context.Context, q rowQuerier) error {
 	return nil
 }
 
-// Rows reads the rows of a table, in no order, one at a time. A row is valid until the next
-// one is read.
+// Rows iterates over the rows of a table, in no particular order. A row is valid until the
+// next one is read.
 func (n Snapshot) Rows(ctx context.Context, t Table) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		failed := func(err error) { yield(nil, n.store.fail(err, "read table "+t.Name)) }
@@ -87,8 +87,8 @@ func (n Snapshot) Rows(ctx context.Context, t Table) iter.Seq2[[]any, error] {
 	}
 }
 
-// value returns the value of a column independent of the engine: SQLite has numbers for
-// booleans, and nil for empty bytes.
+// value returns the value of a column independent of the engine: SQLite returns numbers for
+// booleans and nil for empty bytes.
 func (c Column) value(v any) any {
 	switch v := v.(type) {
 	case int64:
@@ -103,7 +103,7 @@ func (c Column) value(v any) any {
 	return v
 }
 
-// columns returns the names of the columns as a statement lists them.
+// columns returns the names of the columns as a list for a statement.
 func (t Table) columns() string {
 	names := make([]string, len(t.Columns))
 	for i, c := range t.Columns {

@@ -11,7 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// querier reads: the read pool, or a transaction.
+// querier runs read queries: on the read pool or in a transaction.
 type querier interface {
 	query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
@@ -37,7 +37,7 @@ func all[T any](ctx context.Context, q querier, scan func(scanner) (T, error), q
 	return out, rows.Err()
 }
 
-// one returns the first row of a query; ok is false when there is none.
+// one returns the first row of a query; ok is false if there is none.
 func one[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) (v T, ok bool, err error) {
 	vs, err := all(ctx, q, scan, query, args...)
 	if err != nil || len(vs) == 0 {
@@ -46,10 +46,10 @@ func one[T any](ctx context.Context, q querier, scan func(scanner) (T, error), q
 	return vs[0], true, nil
 }
 
-// scanText reads a row of one text.
+// scanText reads a row with one text column.
 func scanText(row scanner) (v string, err error) { return v, row.Scan(&v) }
 
-// query reads through the read pool.
+// query runs a query on the read pool.
 func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	query = s.dialect.rewrite(query)
 	cleanAll(args)
@@ -61,26 +61,26 @@ func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows
 	return s.reader.QueryContext(ctx, query, args...)
 }
 
-// tx is a write transaction. Its changes are published, and its events numbered, at the
-// commit.
+// tx is a write transaction. At the commit its events are numbered and its changes are
+// published.
 type tx struct {
 	store   *Store
 	sql     *sql.Tx
 	changes []deploy.Change
 	events  []deploy.Event
-	token   string   // the fencing token of the agent when t began; "" is not checked
+	token   string   // fencing token of the agent when the transaction began; "" means no check
 	missed  []string // statements to prepare once the connection is free
-	shared  bool     // with other writers, which must not end with the context of this one
+	shared  bool     // with other writers, so that a cancelled context must not end it
 }
 
-// maxAttempts bounds the attempts of a transaction that the database ended because of others
+// maxAttempts bounds the attempts of a transaction that the database aborts because of others
 // (PostgreSQL's deadlock detection).
 const maxAttempts = 5
 
 // write runs fn in one transaction: all of its writes are stored and published, or none.
 // The locking order is application, deployment, command, outbox.
 func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
-	began := time.Now() // a duration, not by the clock of the rows
+	began := time.Now() // measured with the system clock, not with Options.Now
 	defer func() { s.metrics.Wrote(time.Since(began)) }()
 	if s.hold != nil {
 		if err := s.hold.check(); err != nil {
@@ -98,6 +98,7 @@ func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
 	}
 }
 
+// writeOnce runs fn in one transaction and commits it, without a retry.
 func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
 	token := ""
 	if s.hold != nil {
@@ -127,14 +128,16 @@ func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
 	return nil
 }
 
-// prepareMissed prepares the statements that t had to run unprepared. The transaction is over.
+// prepareMissed prepares the statements that t had to run unprepared. It is called after the
+// end of the transaction.
 func (t *tx) prepareMissed(ctx context.Context) {
 	for _, query := range t.missed {
 		t.store.stmts.prepared(ctx, t.store.writer, query)
 	}
 }
 
-// during returns the context for a statement of t.
+// during returns the context for a statement of t. That of a shared transaction is not
+// cancelled.
 func (t *tx) during(ctx context.Context) context.Context {
 	if t.shared {
 		return context.WithoutCancel(ctx)
@@ -142,6 +145,7 @@ func (t *tx) during(ctx context.Context) context.Context {
 	return ctx
 }
 
+// changed records a change to publish at the commit.
 func (t *tx) changed(topic deploy.Topic, id, applicationID string) {
 	t.changes = append(t.changes, deploy.Change{Topic: topic, ID: id, ApplicationID: applicationID})
 }
@@ -174,8 +178,9 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 	return res.RowsAffected()
 }
 
-// stmt returns the cached statement of a query, nil if there is none. It cannot be prepared
-// now: this transaction uses SQLite's only writer.
+// stmt returns the cached prepared statement of a query. If there is none it returns nil and
+// records the query for prepareMissed: it cannot be prepared now, because this transaction
+// uses SQLite's only writer connection.
 func (t *tx) stmt(query string, args []any) *sql.Stmt {
 	if !t.store.cached(args) {
 		return nil
@@ -187,12 +192,12 @@ func (t *tx) stmt(query string, args []any) *sql.Stmt {
 	return st
 }
 
-// rowsPerInsert bounds the rows of one statement: few enough for the engines'
-// limits on parameters, enough to make round trips rare.
+// rowsPerInsert bounds the rows of one statement: few enough for the engines' limits on
+// parameters, and enough to save most round trips.
 const rowsPerInsert = 50
 
-// insert adds rows to a table; suffix is the statement's end, such as an ON
-// CONFLICT clause.
+// insert adds rows to a table. suffix is the end of the statement, such as an ON CONFLICT
+// clause.
 func (t *tx) insert(ctx context.Context, table, columns, suffix string, rows [][]any) error {
 	for len(rows) > 0 {
 		chunk := rows[:min(len(rows), rowsPerInsert)]
@@ -216,7 +221,7 @@ func placeholders(n int) string {
 	return strings.TrimSuffix(strings.Repeat("?, ", n), ", ")
 }
 
-// anys makes arguments of a list of texts.
+// anys converts a list of texts to arguments of a statement.
 func anys[S ~string](list []S) []any {
 	out := make([]any, len(list))
 	for i, v := range list {
@@ -225,8 +230,8 @@ func anys[S ~string](list []S) []any {
 	return out
 }
 
-// clean replaces what PostgreSQL rejects in texts (NUL bytes, invalid UTF-8), for both
-// engines alike.
+// clean replaces the characters in texts that PostgreSQL rejects (NUL bytes, invalid UTF-8),
+// on both engines.
 func clean(text string) string {
 	if utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 {
 		return text
@@ -254,14 +259,14 @@ type stmtKey struct {
 	query string
 }
 
-// Queries that are built from filters and lists have many shapes: long ones are not cached,
-// nor are new ones when the cache is full.
+// Queries that are built from filters and lists have many variants. Those with many arguments
+// are not cached, and new ones are not cached when the cache is full.
 const (
 	maxStatements = 300
 	maxCachedArgs = 32
 )
 
-// cached reports whether a query with these arguments goes through the cache.
+// cached reports whether a query with these arguments uses the cache.
 func (s *Store) cached(args []any) bool {
 	return len(args) <= maxCachedArgs && s.dialect.cacheStatements()
 }
@@ -273,8 +278,8 @@ func (c *statements) get(db *sql.DB, query string) *sql.Stmt {
 	return c.m[stmtKey{db, query}]
 }
 
-// prepared returns the statement of query and prepares it if needed. It returns nil if the
-// cache is full or preparing fails: the query is then run unprepared and reports its own
+// prepared returns the statement of query and prepares it if necessary. It returns nil if the
+// cache is full or preparing fails; the query is then run unprepared and returns its own
 // error.
 func (c *statements) prepared(ctx context.Context, db *sql.DB, query string) *sql.Stmt {
 	c.mu.Lock()
@@ -300,7 +305,7 @@ func (c *statements) prepared(ctx context.Context, db *sql.DB, query string) *sq
 	return st
 }
 
-// close clears the cache; the database closes the statements.
+// close clears the cache. Closing the database closes the statements.
 func (c *statements) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// stageSpec is the JSON column of the values set by the planner, stageState that of the values
-// that a run changes.
+// stageSpec is the JSON column of the values that the planner sets, stageState that of the
+// values that a run changes.
 type stageSpec struct {
 	Desc      string          `json:"desc,omitempty"`
 	Requires  []string        `json:"requires,omitempty"`
@@ -58,7 +58,7 @@ func scanStage(row scanner) (r stageRow, err error) {
 	return r, nil
 }
 
-// loadStages fills in the stages of these deployments.
+// loadStages sets the stages of these deployments.
 func loadStages(ctx context.Context, q querier, ds []deploy.Deployment) error {
 	const perQuery = 500
 	at := make(map[string]*deploy.Deployment, len(ds))
@@ -82,7 +82,7 @@ func loadStages(ctx context.Context, q querier, ds []deploy.Deployment) error {
 	return nil
 }
 
-// writeStages stores the stages in which d differs from prev.
+// writeStages stores the stages of d that differ from those of prev.
 func (t *tx) writeStages(ctx context.Context, prev, d *deploy.Deployment) error {
 	if len(prev.Stages) == 0 {
 		return t.insertStages(ctx, d)

@@ -34,7 +34,7 @@ func (s *Store) AppendStageLogs(ctx context.Context, blocks []deploy.LogBlock) e
 	return s.fail(err, "append stage logs")
 }
 
-// announceLogs publishes new lines in the logs of deployments.
+// announceLogs publishes that the logs of deployments have new lines.
 func (t *tx) announceLogs(ctx context.Context, ids []string) error {
 	owners, err := all(ctx, t, scanOwner, "SELECT id, application_id FROM deployments WHERE id IN ("+placeholders(len(ids))+")", anys(ids)...)
 	if err != nil {
@@ -54,12 +54,12 @@ func (t *tx) announceLogs(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// owner is the application of a row.
+// owner is the ID of a row and that of its application.
 type owner struct{ id, application string }
 
 func scanOwner(row scanner) (o owner, err error) { return o, row.Scan(&o.id, &o.application) }
 
-// StageLogs returns a deployment's logs by stage ID, each in order.
+// StageLogs returns a deployment's logs by stage ID, each in the order of its lines.
 func (s *Store) StageLogs(ctx context.Context, deploymentID string) (map[string][]deploy.LogBlock, error) {
 	blocks, err := all(ctx, s, scanLog, `SELECT deployment_id, stage_id, position, severity, log, at FROM stage_logs
 		WHERE deployment_id = ? ORDER BY stage_id, position`, deploymentID)
@@ -73,8 +73,8 @@ func (s *Store) StageLogs(ctx context.Context, deploymentID string) (map[string]
 	return out, nil
 }
 
-// StageLogAfter returns the next blocks of a stage's log behind an index (-1 for
-// its beginning), at most limit of them, in order.
+// StageLogAfter returns at most limit blocks of a stage's log after an index (-1 for the
+// start), in order.
 func (s *Store) StageLogAfter(ctx context.Context, deploymentID, stageID string, index int64, limit int) ([]deploy.LogBlock, error) {
 	blocks, err := all(ctx, s, scanLog, selectLogAfter, deploymentID, stageID, index, limit)
 	return blocks, s.fail(err, "read the log of stage "+stageID)
@@ -90,12 +90,13 @@ func scanLog(row scanner) (b deploy.LogBlock, err error) {
 	return b, err
 }
 
-// LastLogIndex returns the highest index of a stage's log, -1 while it is empty.
+// LastLogIndex returns the highest index of a stage's log, -1 if it is empty.
 func (s *Store) LastLogIndex(ctx context.Context, deploymentID, stageID string) (int64, error) {
 	n, err := lastLogIndex(ctx, s, deploymentID, stageID)
 	return n, s.fail(err, "read the log of stage "+stageID)
 }
 
+// lastLogIndex is LastLogIndex on q.
 func lastLogIndex(ctx context.Context, q querier, deploymentID, stageID string) (int64, error) {
 	n, _, err := one(ctx, q, scanNumber, "SELECT COALESCE(MAX(position), -1) FROM stage_logs WHERE deployment_id = ? AND stage_id = ?", deploymentID, stageID)
 	return n, err

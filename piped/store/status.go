@@ -7,7 +7,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// State returns the state of the store, as far as it answers.
+// State returns the state of the store, with an error and the known values if the database
+// does not answer.
 func (s *Store) State(ctx context.Context) deploy.StoreState {
 	state := deploy.StoreState{Engine: s.dialect.engine(), SchemaVersion: s.schema}
 	if _, _, err := one(ctx, s, scanNumber, "SELECT value FROM counters WHERE name = 'outbox'"); err != nil {
@@ -20,8 +21,8 @@ func (s *Store) State(ctx context.Context) deploy.StoreState {
 	return state
 }
 
-// CheckWrite writes without a change. Unavailable if the database accepts no writes, as
-// on a full disk.
+// CheckWrite tests whether the database accepts writes; it changes no data. Unavailable if it
+// does not, for example because the disk is full.
 func (s *Store) CheckWrite(ctx context.Context) error {
 	err := s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, "UPDATE counters SET value = value WHERE name = 'outbox'")
@@ -37,7 +38,7 @@ type Backlog struct {
 	Since time.Time
 }
 
-// Waiting returns the pending deployments and the unanswered commands.
+// Waiting returns the backlog of pending deployments and that of open commands.
 func (s *Store) Waiting(ctx context.Context) (deployments, commands Backlog, err error) {
 	const pending = "SELECT COUNT(*), COALESCE(MIN(triggered_at), 0) FROM deployments WHERE status = 'PENDING'"
 	const open = "SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM commands WHERE status = 'NOT_HANDLED_YET'"
@@ -54,7 +55,7 @@ func scanBacklog(row scanner) (b Backlog, err error) {
 	return b, err
 }
 
-// ApplicationsIn returns the number of applications in each repository, by its ID,
+// ApplicationsIn returns the number of applications in each repository, by repository ID,
 // without deleted ones.
 func (s *Store) ApplicationsIn(ctx context.Context) (map[string]int, error) {
 	type count struct {
@@ -73,8 +74,8 @@ func (s *Store) ApplicationsIn(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// SyncStates returns the number of enabled applications by displayed sync state:
-// DEPLOYING while a deployment is active.
+// SyncStates returns the number of enabled applications by displayed sync status: DEPLOYING
+// while a deployment is active.
 func (s *Store) SyncStates(ctx context.Context) (map[deploy.SyncStatus]int, error) {
 	type count struct {
 		status deploy.SyncStatus

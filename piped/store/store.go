@@ -3,22 +3,21 @@
 // inventory, applied sets, rollout records, API keys and the outbox, in SQLite or
 // PostgreSQL behind one type, with one set of migrations and one set of queries.
 //
-// It owns the guarantees the phases rely on. A deployment moves only where
-// package deploy allows it, by compare-and-swap on its revision, in one
-// transaction with its transition log and its outbox rows. An application has
-// at most one active deployment. Every commit, and nothing else, is published on the
-// change feed.
+// The package provides the guarantees on which the phases rely. A deployment changes only as
+// package deploy allows it, by compare-and-swap on its revision, in one transaction with its
+// transition log and its outbox rows. An application has at most one active deployment. Every
+// commit, and nothing else, is published on the change feed.
 //
-// It does not decide what happens next, reads neither Git nor a cluster, and writes
-// secrets and applied objects only encrypted.
+// It makes no decision about next steps, reads neither Git nor a cluster, and stores applied
+// objects only encrypted.
 //
-// Stages are rows, not JSON in their deployment: a transition of a stage rewrites the
-// state of that stage and of its deployment, not the options of all stages, and stages
-// can be counted by name, status and time in SQL. Reading a page of deployments costs
-// one more query, not one per deployment.
+// Stages are rows, not JSON in their deployment. A transition of a stage rewrites the state of
+// that stage and of its deployment, but not the options of all stages, and stages can be
+// counted by name, status and time in SQL. Reading a page of deployments costs one more query,
+// not one per deployment.
 //
-// Tests of other packages open a store on a temporary SQLite file; package
-// storetest holds the suite that both engines pass.
+// Tests of other packages open a store on a temporary SQLite file. Package storetest contains
+// the test suite that both engines pass.
 package store
 
 import (
@@ -37,14 +36,14 @@ import (
 
 // Options configure a store.
 type Options struct {
-	// Key is the 32-byte key that encrypts applied sets. Without it they can be neither
-	// stored nor read.
+	// Key is the 32-byte key that encrypts applied sets. Without it they can neither be stored
+	// nor read.
 	Key []byte
-	// Existing rejects a database with another schema version instead of migrating it:
+	// Existing rejects a database with another schema version instead of migrating it. It is
 	// for commands that open the store of a running agent.
 	Existing bool
-	// Exclusive opens the database for an agent: Open returns Conflict while another
-	// agent has it, and Run returns an error when another agent takes it over.
+	// Exclusive opens the database for an agent. Open returns Conflict while another agent
+	// uses it, and Run returns an error when another agent takes it over.
 	Exclusive bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -54,33 +53,33 @@ type Options struct {
 	Metrics Metrics
 }
 
-// Store is the persisted state. Its methods are safe for concurrent use and
-// return errors of type *deploy.Error: NotFound, Exists, Conflict, Illegal,
-// Invalid for errors that the caller can handle, Unavailable when the database cannot be
-// used now, Internal otherwise. Times are stored in UTC to the millisecond.
+// Store is the persisted state. Its methods are safe for concurrent use and return errors of
+// type *deploy.Error: NotFound, Exists, Conflict, Illegal or Invalid for errors that the
+// caller can handle, Unavailable if the database cannot be used now, Internal otherwise. Times
+// are stored in UTC with a resolution of milliseconds.
 type Store struct {
 	dialect dialect
 	writer  *sql.DB
 	reader  *sql.DB // the same as writer on PostgreSQL
 	stmts   statements
-	group   group // the concurrent writers
+	group   group // combines concurrent writers
 	feed    feed
 	aead    cipher.AEAD
 	zippers sync.Pool // of *gzip.Writer
 	clock   func() time.Time
 	log     *slog.Logger
 	metrics Metrics
-	id      string    // marks the notifications of this process
-	opened  time.Time // the listener catches up from here
+	id      string    // identifies this process in notifications
+	opened  time.Time // start of the listener's first catch-up
 	schema  int64     // version of the schema
 	hold    hold      // nil unless Exclusive
 }
 
-// Open opens the database that dsn names, sqlite://<path> or postgres://…,
-// creates it where that is possible (a SQLite file and its directory), and
-// brings its schema up to date. It rejects an unknown scheme, an
-// unreachable database, a damaged SQLite file and a schema of a newer version, with an
-// error that says what to do. The caller closes the store.
+// Open opens the database that dsn names (sqlite://<path> or postgres://…). It creates it
+// where that is possible (a SQLite file and its directory) and brings its schema up to date.
+// It returns an error that describes the remedy for an unknown scheme, an unreachable
+// database, a damaged SQLite file and a schema of a newer version. The caller closes the
+// store.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	aead, err := newAEAD(o.Key)
 	if err != nil {
@@ -120,7 +119,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close closes the database. Watches stay readable but get no further changes.
+// Close closes the database. Watches remain readable but get no further changes.
 func (s *Store) Close() error {
 	s.stmts.close()
 	err := s.writer.Close()
@@ -133,8 +132,8 @@ func (s *Store) Close() error {
 	return s.fail(err, "close the store")
 }
 
-// Run delivers the commits of other processes to the watches of this store until ctx ends;
-// then it returns nil. Only PostgreSQL has such processes: on SQLite it only waits.
+// Run publishes the commits of other processes to the watches of this store until ctx ends,
+// then it returns nil. Only PostgreSQL supports this; on SQLite it only waits.
 //
 // It returns an error if another agent has taken over an exclusive database.
 func (s *Store) Run(ctx context.Context) error {
@@ -147,11 +146,11 @@ func (s *Store) Run(ctx context.Context) error {
 	return s.fail(g.Wait(), "watch the database")
 }
 
-// now returns the current time as it is read from the database.
+// now returns the current time as the database returns it.
 func (s *Store) now() time.Time { return milli(s.clock()) }
 
-// fail gives err a kind and names the operation. Errors that have a kind are returned as they
-// are.
+// fail gives err a kind and prefixes the operation. Errors that have a kind are returned
+// unchanged.
 func (s *Store) fail(err error, op string) error {
 	if err == nil {
 		return nil

@@ -21,7 +21,7 @@ type Column struct {
 	Type ColumnType
 }
 
-// ColumnType determines the Go type of the values of a column; NULL is nil.
+// ColumnType determines the Go type of the values of a column. NULL is nil.
 type ColumnType string
 
 // The column types in the migrations.
@@ -32,11 +32,11 @@ const (
 	Bytes   ColumnType = "BYTEA"   // []byte
 )
 
-// Tables returns the tables of a version of the schema, each after those that it refers
-// to: they can be filled in this order. The table that names the owner of the database
-// is omitted. The schema is read from an in-memory database that the migrations have
-// created, so that it need not be repeated here, and foreign tables in a shared database
-// are omitted. Invalid if this program does not know the version.
+// Tables returns the tables of a version of the schema, each after the tables that it refers
+// to, so that they can be filled in this order. It omits the table of the database's owner.
+// The schema is read from an in-memory database on which the migrations were run. Other tables
+// in a shared database are therefore not included. Invalid if this program does not know the
+// version.
 func Tables(ctx context.Context, version int64) (_ []Table, err error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
@@ -96,15 +96,15 @@ func scanColumn(row scanner) (c tableColumn, err error) {
 	return c, row.Scan(&c.table, &c.Name, &c.Type)
 }
 
-// reference says that rows of one table refer to rows of another.
+// reference is a foreign key: rows of table from refer to rows of table to.
 type reference struct{ from, to string }
 
 func scanReference(row scanner) (r reference, err error) { return r, row.Scan(&r.from, &r.to) }
 
-// parentsFirst orders tables so that each comes after those it refers to.
+// parentsFirst orders tables so that each comes after the tables that it refers to.
 func parentsFirst(tables []Table, references []reference) (ordered []Table, err error) {
 	for len(tables) > 0 {
-		waits := func(t Table) bool { // for a table without a place yet
+		waits := func(t Table) bool { // t refers to a table that is not in ordered yet
 			return slices.ContainsFunc(references, func(r reference) bool {
 				return r.from == t.Name && slices.ContainsFunc(tables, func(other Table) bool { return other.Name == r.to })
 			})

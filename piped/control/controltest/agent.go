@@ -1,6 +1,6 @@
 // Package controltest runs the real control API on a real SQLite store, for tests of the API
-// and of its clients. It contains no behaviour of the agent: tests act as its phases through
-// the store.
+// and of its clients. It implements no behaviour of the agent: tests simulate its phases
+// through the store.
 package controltest
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// TB is the part of testing.TB that is used; the environment of a test script has it, too.
+// TB is the part of testing.TB that this package uses. The environment of a test script
+// implements it, too.
 type TB interface {
 	Fatal(args ...any)
 	Cleanup(f func())
@@ -33,7 +34,7 @@ const (
 // Epoch is the time at which the agent's clock starts: 2026-01-02 03:04:05 UTC.
 var Epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Agent is a served control API with its store.
+// Agent is a running control API with its store.
 type Agent struct {
 	Store     *store.Store
 	Server    *control.Server
@@ -136,7 +137,7 @@ func (a *Agent) Deployment(id string, app deploy.Application, commandID string) 
 	return d
 }
 
-// Stage IDs of every deployment that Move has planned.
+// IDs of the stages that Move adds to a deployment when it plans it.
 const (
 	SyncStage     = "stage-sync"
 	RollbackStage = "stage-rollback"
@@ -156,7 +157,7 @@ func (a *Agent) Move(id string, to deploy.Status, reason string) deploy.Deployme
 	return d
 }
 
-// way returns the statuses after from up to and including to.
+// way returns the statuses after from, up to and including to.
 func way(from, to deploy.Status) []deploy.Status {
 	forward := []deploy.Status{deploy.Pending, deploy.Planned, deploy.Running}
 	if to == deploy.Failure {
@@ -176,6 +177,7 @@ func way(from, to deploy.Status) []deploy.Status {
 	return append(out, to)
 }
 
+// step makes one transition of d to a status, with the stages that it requires.
 func step(d *deploy.Deployment, to deploy.Status, reason string, now time.Time) error {
 	switch to {
 	case deploy.Planned:
@@ -236,7 +238,7 @@ func (a *Agent) Log(deploymentID, stageID string, lines ...string) {
 	a.check(a.Store.AppendStageLogs(context.Background(), blocks))
 }
 
-// OpenCommand waits a few seconds for an open command and returns the only one.
+// OpenCommand waits a few seconds until there is exactly one open command and returns it.
 func (a *Agent) OpenCommand() deploy.Command {
 	watch := a.Store.Watch(deploy.TopicCommand)
 	defer watch.Close()

@@ -6,8 +6,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Self is an agent with the repository "apps" and the platform providers "dev" and "prod". It
-// encrypts to the base64 of "sealed:" and the plaintext, or fails if Without keys.
+// Self is an agent with the repository "apps" and the platform providers "dev" and "prod". Its
+// ciphertext is the base64 of "sealed:" and the plaintext. If Without is set, it has no keys
+// and Encrypt fails.
 type Self struct{ Without bool }
 
 // Describe implements control.Agent.

@@ -1,5 +1,5 @@
-// Package rolloutrow defines the flat row of a rollout or scaling: the columns of the
-// export and of the table that the agent streams to. It depends on neither.
+// Package rolloutrow defines the flat row of a rollout or scaling, for the export and for the
+// table to which the agent streams. It depends on neither.
 package rolloutrow
 
 import (
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Row holds one value per column. nil is NULL: not reached, or not measured. Times are
-// formatted by At, durations are milliseconds.
+// Row holds one value per column. nil is NULL: the time was not reached or the duration was
+// not measured. Times are formatted by At, durations are milliseconds.
 type Row struct {
 	ID              string   `json:"id"`
 	Kind            string   `json:"kind"`
@@ -42,8 +42,8 @@ type Row struct {
 	ToReplicas      int32    `json:"to_replicas"`
 }
 
-// At formats unix milliseconds as RFC 3339 in UTC with milliseconds; nil for 0, a time
-// not reached.
+// At formats Unix milliseconds as RFC 3339 in UTC with milliseconds. It returns nil for 0, a
+// time that was not reached.
 func At(ms int64) *string {
 	if ms == 0 {
 		return nil
@@ -52,7 +52,7 @@ func At(ms int64) *string {
 	return &text
 }
 
-// Took returns the milliseconds from start to end; nil for an end not reached.
+// Took returns the milliseconds from start to end, nil if end was not reached.
 func Took(start, end int64) *int64 {
 	if end == 0 {
 		return nil

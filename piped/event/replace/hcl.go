@@ -69,8 +69,8 @@ func inBody(body *hclsyntax.Body, steps []step) (found []hclsyntax.Expression) {
 	return found
 }
 
-// intoBlock matches the first steps with names, a block's type and labels, and returns
-// the steps that follow. ok is false if a step differs or none follows.
+// intoBlock matches the first steps with names, the type and labels of a block, and returns
+// the remaining steps. ok is false if a step differs or no step remains.
 func intoBlock(names []string, steps []step) (rest []step, ok bool) {
 	if len(steps) <= len(names) {
 		return nil, false
@@ -78,8 +78,9 @@ func intoBlock(names []string, steps []step) (rest []step, ok bool) {
 	return steps[len(names):], slices.EqualFunc(names, steps[:len(names)], func(name string, s step) bool { return s.isName() && s.name == name })
 }
 
-// inExpression appends the expressions that steps lead to from e: e itself without steps, none
-// if e is neither an object nor a list. Several items of an object may have the same key.
+// inExpression appends to found the expressions at the path steps below e: e itself without
+// steps, none if e is neither an object nor a list. Several items of an object may have the
+// same key.
 func inExpression(e hclsyntax.Expression, steps []step, found []hclsyntax.Expression) []hclsyntax.Expression {
 	if len(steps) == 0 {
 		return append(found, e)

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// inJSON replaces the values at field, a path as in parsePath, and leaves all other
-// bytes unchanged. A path that is not in the file or ends at an object or array is an
-// error.
+// inJSON replaces the values at field, a path as in parsePath, and preserves all other bytes.
+// A path that is not in the file, or that ends at an object or array, is an error.
 func inJSON(content []byte, field, value string) ([]byte, error) {
 	steps, err := parsePath(field)
 	if err != nil {
@@ -46,7 +45,7 @@ type jsonWalk struct {
 	holds   bool // the path ends at an object or array
 }
 
-// walk reads the next value. If onPath, steps lead from it to the field.
+// walk reads the next value. If onPath is set, steps is the path from the value to the field.
 func (w *jsonWalk) walk(steps []step, onPath bool) error {
 	before := w.dec.InputOffset()
 	token, err := w.dec.Token()
@@ -66,8 +65,9 @@ func (w *jsonWalk) walk(steps []step, onPath bool) error {
 	return nil
 }
 
-// members reads the content of an object or array, whose opening token has been read, and its
-// closing token. onPath says that the path to replace leads into it; otherwise it is skipped.
+// members reads the content and the closing token of an object or array, whose opening token
+// has been read. If onPath is set, steps is the path from it to the field; otherwise it is
+// skipped.
 func (w *jsonWalk) members(array bool, steps []step, onPath bool) error {
 	for i := 0; w.dec.More(); i++ {
 		var name string
@@ -87,8 +87,8 @@ func (w *jsonWalk) members(array bool, steps []step, onPath bool) error {
 	return noEOF(err)
 }
 
-// follow returns the steps that remain after the member with that index or name; on is
-// false if the path does not lead there.
+// follow returns the steps that remain after the member with that index or name; on is false
+// if the member is not on the path.
 func follow(steps []step, onPath, array bool, index int, name string) (next []step, on bool) {
 	if !onPath || len(steps) == 0 {
 		return nil, false

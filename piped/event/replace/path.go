@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// step is one step of a path: to a named member, to an indexed item, or to all members or
+// step is one step of a path: to a named member, to an item by index, or to all members or
 // items.
 type step struct {
 	name  string
@@ -14,11 +14,13 @@ type step struct {
 	deep  bool // the name matches at any depth
 }
 
+// every is the index of a step to all members or items.
 const every = -1
 
 // isName reports whether the step leads to a named member.
 func (s step) isName() bool { return s.index == named }
 
+// named is the index of a step to a named member.
 const named = -2
 
 // parsePath parses a path such as $.spec.containers[0].image. Names with dots or brackets
@@ -43,6 +45,7 @@ func parsePath(path string) ([]step, error) {
 	return steps, nil
 }
 
+// nextStep parses the first step of rest; after is the remaining path.
 func nextStep(rest string) (s step, after string, err error) {
 	if inner, ok := strings.CutPrefix(rest, "["); ok {
 		return bracketStep(inner)

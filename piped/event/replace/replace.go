@@ -10,12 +10,12 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// Apply returns content with value at the place that r names, or content itself if the
-// value is already there. The error says what was not found or cannot be replaced; it
-// does not name the file.
+// Apply returns content with value at the place that r defines, or content itself if the value
+// is already there. It returns an error if the place is not found or cannot be replaced. The
+// error does not name the file.
 //
-// A field keeps its quotes. An unquoted value gets quotes if its type would change
-// otherwise: a string stays a string, and a number stays one only if value is a number.
+// A field keeps its quotes. An unquoted value is quoted if its type would change otherwise: a
+// string remains a string, and a number remains one only if value is a number.
 func Apply(content []byte, r config.Replacement, value string) ([]byte, error) {
 	if !utf8.Valid(content) || !utf8.ValidString(value) {
 		return nil, errors.New("the file and the value must be UTF-8")
@@ -33,7 +33,7 @@ func Apply(content []byte, r config.Replacement, value string) ([]byte, error) {
 	return nil, errors.New("the replacement names no place: set one of yamlField, jsonField, HCLField and regex")
 }
 
-// splice replaces the bytes from from to to by text.
+// splice replaces the bytes in the range [from, to) by text.
 type splice struct {
 	from, to int
 	text     string

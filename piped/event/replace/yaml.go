@@ -67,8 +67,8 @@ func selectAll(docs []*yaml.Node, steps []step) []*yaml.Node {
 	return out
 }
 
-// selectYAML appends the nodes at the path below n. It does not follow aliases; their
-// anchor is replaced at its own place.
+// selectYAML appends the nodes at the path below n to out. It does not follow aliases; their
+// anchor is replaced where it is defined.
 func selectYAML(n *yaml.Node, steps []step, out []*yaml.Node) []*yaml.Node {
 	if len(steps) == 0 {
 		return append(out, n)
@@ -119,7 +119,7 @@ func replaceAll(text []byte, found []*yaml.Node, steps []step, value string) (ou
 	return out, onlyChanged(text, out, places, steps, value)
 }
 
-// replaceEach writes value at one place after another.
+// replaceEach writes value at the places one by one.
 func replaceEach(text []byte, found []*yaml.Node, steps []step, value string) (_ []byte, err error) {
 	if len(found) > maxEach {
 		return nil, fmt.Errorf("line %d: the value cannot be written at all %d places; write it at one of them and use an alias elsewhere, or name fewer", found[0].Line, len(found))
@@ -138,8 +138,8 @@ func holds(n *yaml.Node, value string) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == value && n.Tag != "!!null"
 }
 
-// spaced returns form, the text of a new value, with a leading space if the old value
-// is empty: form then follows a colon or dash.
+// spaced returns form, the text of a new value. It adds a leading space if the old value is
+// empty, because form then follows a colon or dash.
 func spaced(form string, empty bool) string {
 	if empty {
 		return " " + form
@@ -148,7 +148,7 @@ func spaced(form string, empty bool) string {
 }
 
 // replaceScalar writes value at n, the nth node at the path. It uses the first form that
-// parses to the value and changes no other node.
+// parses as the value and changes no other node.
 func replaceScalar(text []byte, n *yaml.Node, nth int, steps []step, value string) ([]byte, error) {
 	switch {
 	case n.Kind == yaml.AliasNode:
@@ -171,8 +171,8 @@ func replaceScalar(text []byte, n *yaml.Node, nth int, steps []step, value strin
 	return nil, errors.New("the value cannot be written there without changing other fields")
 }
 
-// onlyChanged reports whether text and out differ only in the nodes at the path given by
-// places, by position, which have value.
+// onlyChanged reports whether text and out differ only in the nodes at the path whose
+// positions are keys of places, and whether these have the value.
 func onlyChanged(text, out []byte, places map[int]*yaml.Node, steps []step, value string) bool {
 	before, err := parseYAML(text)
 	if err != nil {
@@ -259,6 +259,7 @@ func sameDocuments(a, b []*yaml.Node) bool {
 	return true
 }
 
+// sameNode reports whether two nodes are equal, including their comments and anchors.
 func sameNode(a, b *yaml.Node) bool {
 	return a.Kind == b.Kind && a.Tag == b.Tag && a.Value == b.Value && a.Anchor == b.Anchor && a.HeadComment == b.HeadComment &&
 		a.LineComment == b.LineComment && a.FootComment == b.FootComment && sameDocuments(a.Content, b.Content)
@@ -326,8 +327,8 @@ func nextLine(text []byte) int {
 	return -1
 }
 
-// endOfQuotes returns the length of a quoted text. The byte escape makes the next one
-// literal; a doubled quote is literal if escape is the quote itself.
+// endOfQuotes returns the length of a quoted text. The byte after escape is literal; if escape
+// is the quote itself, a doubled quote is literal.
 func endOfQuotes(text []byte, quote, escape byte) int {
 	for i := 1; i < len(text); i++ {
 		switch {

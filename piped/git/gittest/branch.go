@@ -10,9 +10,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// CommitOn records what change stages on another branch, which begins where Branch
-// is unless it exists, and returns the commit's hash. Branch, and what is staged for
-// it, stay as they are.
+// CommitOn commits to another branch what change stages, and returns the commit's hash. A
+// missing branch starts at the head of Branch. Branch and its staged files do not change.
 func (r *Repo) CommitOn(branch, message string, change func(*Repo) error) (string, error) {
 	own, head, staged := plumbing.NewBranchReferenceName(branch), r.head, maps.Clone(r.staged)
 	defer func() { r.head, r.staged = head, staged }()
@@ -41,8 +40,8 @@ func (r *Repo) PushOn(t testing.TB, branch, message string, files map[string]str
 	return hash
 }
 
-// setRef moves a reference in one step: go-git truncates the file and writes it
-// anew, and a reader between finds it empty.
+// setRef moves a reference atomically. go-git truncates and rewrites the file, so that a
+// concurrent reader could find it empty.
 func (r *Repo) setRef(name plumbing.ReferenceName, h plumbing.Hash) error {
 	file := filepath.Join(r.Dir, filepath.FromSlash(name.String()))
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

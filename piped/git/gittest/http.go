@@ -18,8 +18,8 @@ import (
 	"sync/atomic"
 )
 
-// HTTPOptions says who may read, and with Push write, too; an empty user name lets
-// everybody.
+// HTTPOptions configures access. Callers authenticate with the user name and password; an
+// empty user name permits everyone. Push also permits pushes.
 type HTTPOptions struct {
 	Username, Password string
 	Push               bool
@@ -41,7 +41,7 @@ type HTTPServer struct {
 	handlers sync.WaitGroup
 }
 
-// Fault stands before a server: it answers a request itself, or lets next do so.
+// Fault intercepts the requests to a server: it answers a request itself or passes it to next.
 type Fault func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
 // Fail answers every request with a status.
@@ -51,22 +51,23 @@ func Fail(status int) Fault {
 	}
 }
 
-// Hang answers no request; it lasts until the client or the server goes away.
+// Hang answers no request. Each request lasts until the client or the server ends it.
 func Hang() Fault {
 	return func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
-		_, _ = io.Copy(io.Discard, r.Body) // else the client's going is not noticed
+		_, _ = io.Copy(io.Discard, r.Body) // needed to detect a disconnect
 		<-r.Context().Done()
 	}
 }
 
-// CutPack answers listings, and cuts the connection n bytes into each pack.
+// CutPack answers listings of references, and cuts the connection after n bytes of each pack.
 func CutPack(n int) Fault { return cutPack(n, func(*http.Request) {}) }
 
-// StallPack answers listings, and falls silent n bytes into each pack.
+// StallPack answers listings of references, and stops sending after n bytes of each pack.
 func StallPack(n int) Fault {
 	return cutPack(n, func(r *http.Request) { <-r.Context().Done() })
 }
 
+// cutPack sends n bytes of each pack, calls then, and aborts the request.
 func cutPack(n int, then func(*http.Request)) Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if !isPack(r) {
@@ -74,13 +75,13 @@ func cutPack(n int, then func(*http.Request)) Fault {
 			return
 		}
 		next.ServeHTTP(&cutWriter{ResponseWriter: w, left: n}, r)
-		_ = http.NewResponseController(w).Flush() // what was sent shall arrive
+		_ = http.NewResponseController(w).Flush() // deliver what was written before the abort
 		then(r)
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// cutWriter fails once enough was written.
+// cutWriter fails after left bytes.
 type cutWriter struct {
 	http.ResponseWriter
 	left int
@@ -98,12 +99,13 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// isPack reports whether a request asks for a pack.
 func isPack(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-upload-pack")
 }
 
-// ServeHTTP serves the repository at dir on a free port of loopback with git
-// http-backend. The caller closes the server.
+// ServeHTTP serves the repository at dir with git http-backend on a free loopback port. The
+// caller closes the server.
 func ServeHTTP(dir string, options HTTPOptions) (*HTTPServer, error) {
 	execPath, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
@@ -133,10 +135,10 @@ func ServeHTTP(dir string, options HTTPOptions) (*HTTPServer, error) {
 	return s, nil
 }
 
-// anyOwner lets git serve a repository whoever owns it.
+// anyOwner is the environment that lets git serve a repository of any owner.
 var anyOwner = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
 
-// configured is anyOwner with one more setting.
+// configured returns anyOwner with one more Git setting.
 func configured(key, value string) []string {
 	return append([]string{"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_1=" + key, "GIT_CONFIG_VALUE_1=" + value}, anyOwner[1:]...)
 }
@@ -168,7 +170,7 @@ func (s *HTTPServer) handler(backend http.Handler) http.Handler {
 	})
 }
 
-// begin admits a request while the server is open.
+// begin registers a request and returns the current fault. It returns false after Close.
 func (s *HTTPServer) begin() (Fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,22 +181,23 @@ func (s *HTTPServer) begin() (Fault, bool) {
 	return s.fault, true
 }
 
+// same compares in constant time.
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// SetFault puts a fault before the requests to come; nil takes it away.
+// SetFault sets the fault for later requests; nil removes it.
 func (s *HTTPServer) SetFault(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
-// Listings returns how often references were asked for.
+// Listings returns the number of requests for the list of references.
 func (s *HTTPServer) Listings() int64 { return s.listings.Load() }
 
-// Packs returns how often a pack was asked for.
+// Packs returns the number of requests for a pack.
 func (s *HTTPServer) Packs() int64 { return s.packs.Load() }
 
-// Close cuts all connections and waits until the server is gone.
+// Close closes all connections and waits until the server has stopped.
 func (s *HTTPServer) Close() error {
 	s.mu.Lock()
 	s.closed = true

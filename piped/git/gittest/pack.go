@@ -16,12 +16,13 @@ import (
 	"testing"
 )
 
-// Pack is a pack made by hand, of objects that git itself would not make.
+// Pack is a hand-made pack with objects that git itself would not create, such as malicious
+// ones.
 type Pack struct {
 	body     bytes.Buffer
 	deflater *zlib.Writer
 	count    uint32
-	// Announce is the number of objects that the header gives; 0 is the true one.
+	// Announce is the number of objects in the pack's header; 0 means the real number.
 	Announce uint32
 }
 
@@ -45,15 +46,17 @@ func (p *Pack) begin(kind byte, size int64) (offset int64) {
 	return offset
 }
 
+// deflate appends the compressed content.
 func (p *Pack) deflate(content []byte) {
-	if p.deflater == nil { // one takes a megabyte, to be cleared
+	if p.deflater == nil { // reused: a new one allocates about a megabyte
 		p.deflater = zlib.NewWriter(nil)
 	}
 	p.deflater.Reset(&p.body)
-	_, _ = p.deflater.Write(content) // a buffer takes everything
+	_, _ = p.deflater.Write(content) // writing to a buffer cannot fail
 	_ = p.deflater.Close()
 }
 
+// add appends an object and returns its hash and its offset; name is the type's name.
 func (p *Pack) add(kind byte, name string, content []byte) (hash string, offset int64) {
 	offset = p.begin(kind, int64(len(content)))
 	p.deflate(content)
@@ -66,7 +69,7 @@ func (p *Pack) Blob(content []byte) (hash string, offset int64) {
 	return p.add(packBlob, "blob", content)
 }
 
-// Stored adds a file of less than 64 KiB without compressing it.
+// Stored adds a file of less than 64 KiB without compression.
 func (p *Pack) Stored(content []byte) {
 	p.begin(packBlob, int64(len(content)))
 	p.body.Write([]byte{0x78, 0x01, 1})
@@ -76,8 +79,8 @@ func (p *Pack) Stored(content []byte) {
 	p.body.Write(binary.BigEndian.AppendUint32(nil, adler32.Checksum(content)))
 }
 
-// Zeros adds a file of so many MiB of zero bytes, whose hash is not computed, and
-// returns its offset.
+// Zeros adds a file of mib MiB of zero bytes and returns its offset. It does not compute the
+// hash.
 func (p *Pack) Zeros(mib int64) (offset int64) {
 	offset = p.begin(packBlob, mib<<20)
 	var block bytes.Buffer
@@ -97,8 +100,8 @@ func (p *Pack) Zeros(mib int64) (offset int64) {
 	return offset
 }
 
-// Delta adds a delta of the object at base, which has so many bytes, that makes size
-// bytes by these instructions, and returns its offset.
+// Delta adds a delta of the object at offset base, and returns the delta's offset. from is the
+// size of the base, size that of the result.
 func (p *Pack) Delta(base, from, size int64, instructions []byte) (offset int64) {
 	content := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(from)), uint64(size))
 	content = append(content, instructions...)
@@ -115,10 +118,10 @@ func (p *Pack) Delta(base, from, size int64, instructions []byte) (offset int64)
 	return offset
 }
 
-// CopyMiB returns n instructions of a delta that copy the first MiB of the base.
+// CopyMiB returns n delta instructions that each copy the first MiB of the base.
 func CopyMiB(n int) []byte { return bytes.Repeat([]byte{0x80 | 0x40, 0x10}, n) }
 
-// Entry is one of a directory.
+// Entry is an entry of a directory.
 type Entry struct {
 	Mode, Name, Hash string // mode 100644 or 40000
 }
@@ -137,8 +140,8 @@ func (p *Pack) Tree(entries ...Entry) string {
 	return hash
 }
 
-// Nested adds directories nested so deep, each with the next one under several names,
-// and at last a file.
+// Nested adds directories nested to a depth, with a file at the bottom. Each directory lists
+// the next one under the given number of names. It returns the hash of the outermost one.
 func (p *Pack) Nested(depth, names int) string {
 	blob, _ := p.Blob([]byte("file\n"))
 	below := Entry{Mode: "100644", Hash: blob}
@@ -176,8 +179,7 @@ func (p *Pack) Bytes() []byte {
 	return append(out, sum[:]...)
 }
 
-// PackServer serves packs over smart HTTP: for each commit that is wanted the one that
-// was made for it.
+// PackServer serves packs over smart HTTP: for each requested commit the pack stored for it.
 type PackServer struct {
 	URL string
 
@@ -187,7 +189,7 @@ type PackServer struct {
 	sent     map[string]int
 }
 
-// ServePacks serves packs by the commits that they are for until the test ends.
+// ServePacks serves packs, by commit hash, until the test ends.
 func ServePacks(t testing.TB, packs map[string][]byte) *PackServer {
 	s := &PackServer{branches: map[string]string{}, packs: packs, sent: map[string]int{}}
 	server := httptest.NewServer(s)
@@ -196,7 +198,7 @@ func ServePacks(t testing.TB, packs map[string][]byte) *PackServer {
 	return s
 }
 
-// Set moves a branch.
+// Set moves a branch to a commit.
 func (s *PackServer) Set(branch, commit string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,4 +240,5 @@ func (s *PackServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// pkt encodes a pkt-line.
 func pkt(line string) string { return fmt.Sprintf("%04x%s", len(line)+4, line) }

@@ -25,15 +25,15 @@ const Branch = "main"
 
 const branchRef = plumbing.ReferenceName("refs/heads/" + Branch)
 
-// Repo is a bare repository written without a worktree: Write and its siblings
-// stage, Commit records. It is not safe for concurrent use; readers of the
-// directory, however, always find it whole.
+// Repo is a bare repository that is written without a worktree: Write and similar methods
+// stage changes, Commit commits them. It is not safe for concurrent use, but concurrent
+// readers of the directory always find a consistent repository.
 type Repo struct {
 	Dir string
-	// Now gives the times of commits; NewRepo sets time.Now.
+	// Now returns the times of commits; NewRepo sets it to time.Now.
 	Now func() time.Time
-	// Sign, when set, signs the commits that are made: it returns the armored
-	// signature over a commit object.
+	// Sign, if set, signs each new commit: it returns the armored signature of a commit
+	// object.
 	Sign func(object []byte) (string, error)
 
 	sto    *filesystem.Storage
@@ -41,7 +41,7 @@ type Repo struct {
 	staged map[string]object.TreeEntry // by path; Name is unused
 }
 
-// NewRepo makes a bare repository at dir, or goes on with the one there.
+// NewRepo opens the bare repository at dir and creates it if necessary.
 func NewRepo(dir string) (*Repo, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *Repo) Head() string {
 	return r.head.String()
 }
 
-// Write stages files by slash-separated path. A file keeps its mode.
+// Write stages files by slash-separated path. Existing files retain their modes.
 func (r *Repo) Write(files map[string]string) error {
 	for name, content := range files {
 		mode := filemode.Regular
@@ -96,7 +96,7 @@ func (r *Repo) Symlink(name, target string) error {
 	return r.put(name, filemode.Symlink, []byte(target))
 }
 
-// SetExecutable stages a change of mode of a staged or committed file.
+// SetExecutable stages a mode change of a staged or committed file.
 func (r *Repo) SetExecutable(name string, on bool) error {
 	e, ok := r.staged[name]
 	if !ok {
@@ -115,7 +115,7 @@ func (r *Repo) Submodule(name, hash string) {
 	r.staged[name] = object.TreeEntry{Mode: filemode.Submodule, Hash: plumbing.NewHash(hash)}
 }
 
-// Remove stages the removal of files, or of directories with all they hold.
+// Remove stages the removal of files, or of directories with their content.
 func (r *Repo) Remove(names ...string) error {
 	for _, name := range names {
 		found := false
@@ -155,8 +155,8 @@ func (r *Repo) CopyDir(fsys fs.FS, at string) error {
 	})
 }
 
-// Commit records what is staged on the branch and returns the commit's hash. A
-// commit that changes nothing is made too.
+// Commit commits the staged files to Branch and returns the commit's hash. A commit without
+// changes is created, too.
 func (r *Repo) Commit(message string) (string, error) {
 	h, err := r.record(message)
 	if err == nil {
@@ -168,7 +168,7 @@ func (r *Repo) Commit(message string) (string, error) {
 	return h.String(), nil
 }
 
-// record stores a commit of what is staged, on top of the head.
+// record stores a commit of the staged files on top of the head. It moves no branch.
 func (r *Repo) record(message string) (plumbing.Hash, error) {
 	tree, err := r.tree()
 	if err != nil {
@@ -185,8 +185,7 @@ func (r *Repo) record(message string) (plumbing.Hash, error) {
 	return r.save(c)
 }
 
-// Reset moves the branch to a commit made before, as a force-push does, and
-// stages its files.
+// Reset moves Branch to an earlier commit, as a force-push does, and stages its files.
 func (r *Repo) Reset(hash string) error {
 	h := plumbing.NewHash(hash)
 	if err := r.stage(h); err != nil {
@@ -220,7 +219,7 @@ func (r *Repo) put(name string, mode filemode.FileMode, data []byte) error {
 	return nil
 }
 
-// stage replaces what is staged by a commit's files.
+// stage replaces the staged files by those of a commit and makes it the head.
 func (r *Repo) stage(commit plumbing.Hash) error {
 	c, err := object.GetCommit(r.sto, commit)
 	if err != nil {
@@ -249,7 +248,7 @@ func (r *Repo) stage(commit plumbing.Hash) error {
 	return nil
 }
 
-// setHead moves the branch.
+// setHead moves Branch.
 func (r *Repo) setHead(h plumbing.Hash) error {
 	r.head = h
 	return r.setRef(branchRef, h)

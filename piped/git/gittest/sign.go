@@ -21,16 +21,16 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Signer is somebody who signs commits.
+// Signer signs commits.
 type Signer struct {
-	// Sign is for Repo.Sign.
+	// Sign is a function for Repo.Sign.
 	Sign func(object []byte) (string, error)
-	// Public is the public key as files of keys hold it: a line of authorized_keys,
-	// or an armored OpenPGP key.
+	// Public is the public key in the format of a key file: a line of authorized_keys, or an
+	// armored OpenPGP key.
 	Public string
 }
 
-// KeyFile writes the public keys of signers to a file of the test's own.
+// KeyFile writes the public keys of signers to a temporary file and returns its name.
 func KeyFile(t testing.TB, signers ...Signer) string {
 	t.Helper()
 	var content string
@@ -44,7 +44,7 @@ func KeyFile(t testing.TB, signers ...Signer) string {
 	return file
 }
 
-// NewSSHSigner makes a signer with an Ed25519 key of its own.
+// NewSSHSigner returns a signer with a new Ed25519 key.
 func NewSSHSigner(t testing.TB, name string) Signer {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -54,7 +54,7 @@ func NewSSHSigner(t testing.TB, name string) Signer {
 	return SSHSigner(t, name, key)
 }
 
-// SSHSigner makes a signer of a private key.
+// SSHSigner returns a signer with the given private key.
 func SSHSigner(t testing.TB, name string, key crypto.PrivateKey) Signer {
 	t.Helper()
 	signer, err := ssh.NewSignerFromKey(key)
@@ -68,7 +68,8 @@ func SSHSigner(t testing.TB, name string, key crypto.PrivateKey) Signer {
 	}
 }
 
-// SignSSH signs for a namespace; git's is git.
+// SignSSH returns an armored signature of message for a namespace; Git uses the namespace
+// "git".
 func SignSSH(signer ssh.Signer, namespace string, message []byte) (string, error) {
 	sig, err := sshsig.Sign(bytes.NewReader(message), signer, sshsig.HashSHA512, namespace)
 	if err != nil {
@@ -77,8 +78,8 @@ func SignSSH(signer ssh.Signer, namespace string, message []byte) (string, error
 	return string(sshsig.Armor(sig)), nil
 }
 
-// NewOpenPGPSigner makes a signer with a key of its own, which was made at a time
-// and lives that long; zero is for ever. It signs at the times that now returns.
+// NewOpenPGPSigner returns a signer with a new key, created at made and valid for lives; zero
+// means no expiry. now returns the time of each signature.
 func NewOpenPGPSigner(t testing.TB, name string, made time.Time, lives time.Duration, now func() time.Time) Signer {
 	t.Helper()
 	entity, err := openpgp.NewEntity(name, "", name+"@example.com", &packet.Config{
@@ -90,7 +91,7 @@ func NewOpenPGPSigner(t testing.TB, name string, made time.Time, lives time.Dura
 	return OpenPGPSigner(t, entity, now)
 }
 
-// OpenPGPSigner makes a signer of a key pair.
+// OpenPGPSigner returns a signer with the given key pair.
 func OpenPGPSigner(t testing.TB, entity *openpgp.Entity, now func() time.Time) Signer {
 	t.Helper()
 	var public bytes.Buffer
@@ -111,7 +112,7 @@ func OpenPGPSigner(t testing.TB, entity *openpgp.Entity, now func() time.Time) S
 	}}
 }
 
-// sign signs a commit that is about to be made.
+// sign signs a commit before it is stored.
 func (r *Repo) sign(c *object.Commit) error {
 	if r.Sign == nil {
 		return nil

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// SSHOptions says who may read, and with Push write, too: whoever has the password
-// or the key. With neither set nobody may.
+// SSHOptions configures access. Callers authenticate with the password or the key; without
+// either all are rejected. Push also permits pushes.
 type SSHOptions struct {
 	Push          bool
 	Password      string
@@ -30,7 +30,7 @@ type SSHOptions struct {
 	HostKeys      []ssh.Signer // nil makes an RSA, an ECDSA and an Ed25519 key
 }
 
-// SSHServer serves one repository over SSH: whatever path is asked for.
+// SSHServer serves one repository over SSH, at the path /repo.git.
 type SSHServer struct {
 	Addr string // host:port
 	URL  string // of the repository, with user git
@@ -48,8 +48,7 @@ type SSHServer struct {
 	conns  map[net.Conn]bool
 }
 
-// NewHostKeys makes one key of each kind a server commonly has: RSA, ECDSA,
-// Ed25519.
+// NewHostKeys generates one key of each common kind: RSA, ECDSA and Ed25519.
 func NewHostKeys() ([]ssh.Signer, error) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -74,8 +73,8 @@ func NewHostKeys() ([]ssh.Signer, error) {
 	return signers, nil
 }
 
-// NewUserKey makes a key pair to log in with: the private key in OpenSSH form
-// and its public half.
+// NewUserKey generates a key pair for logins: the private key in OpenSSH form and the public
+// key.
 func NewUserKey() ([]byte, ssh.PublicKey, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -89,8 +88,7 @@ func NewUserKey() ([]byte, ssh.PublicKey, error) {
 	return pem.EncodeToMemory(block), key, err
 }
 
-// ServeSSH serves the repository at dir on a free port of loopback. The caller
-// closes the server.
+// ServeSSH serves the repository at dir on a free loopback port. The caller closes the server.
 func ServeSSH(dir string, options SSHOptions) (*SSHServer, error) {
 	keys := options.HostKeys
 	if keys == nil {
@@ -128,7 +126,7 @@ func ServeSSH(dir string, options SSHOptions) (*SSHServer, error) {
 	return s, nil
 }
 
-// KnownHosts returns a known_hosts file's content: one line for each host key.
+// KnownHosts returns the content of a known_hosts file with one line for each host key.
 func (s *SSHServer) KnownHosts() string {
 	var lines string
 	for _, k := range s.hostKeys {
@@ -137,15 +135,14 @@ func (s *SSHServer) KnownHosts() string {
 	return lines
 }
 
-// SetSilent makes the server accept connections without saying a word, or
-// behave again.
+// SetSilent sets whether the server accepts new connections without ever answering.
 func (s *SSHServer) SetSilent(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.silent = on
 }
 
-// Close cuts all connections and waits until the server is gone.
+// Close closes all connections and waits until the server has stopped.
 func (s *SSHServer) Close() error {
 	err := s.listener.Close()
 	s.mu.Lock()
@@ -189,7 +186,7 @@ func (s *SSHServer) serve(conn net.Conn, silent bool) {
 	}
 	c, channels, requests, err := ssh.NewServerConn(conn, s.config)
 	if err != nil {
-		return // the client was refused, or went
+		return // the client was rejected or disconnected
 	}
 	defer c.Close()
 	s.wait.Go(func() { ssh.DiscardRequests(requests) })
@@ -206,7 +203,7 @@ func (s *SSHServer) serve(conn net.Conn, silent bool) {
 	}
 }
 
-// session runs one git-upload-pack, or git-receive-pack.
+// session runs one git-upload-pack or, if pushes are permitted, git-receive-pack.
 func (s *SSHServer) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	defer channel.Close()
 	for req := range requests {
@@ -252,6 +249,7 @@ func (s *SSHServer) run(channel ssh.Channel, service string) (status uint32) {
 	return 0
 }
 
+// exit sends the exit status of the command.
 func exit(channel ssh.Channel, status uint32) {
 	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
 }

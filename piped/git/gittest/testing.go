@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// New makes a repository in a directory of the test's own.
+// New creates a repository in a temporary directory.
 func New(t testing.TB) *Repo {
 	t.Helper()
 	r, err := NewRepo(filepath.Join(t.TempDir(), "repo.git"))
@@ -16,7 +16,7 @@ func New(t testing.TB) *Repo {
 	return r
 }
 
-// Push writes files, commits them and returns the hash.
+// Push writes files, commits them to Branch and returns the commit's hash.
 func (r *Repo) Push(t testing.TB, message string, files map[string]string) string {
 	t.Helper()
 	if err := r.Write(files); err != nil {
@@ -29,10 +29,10 @@ func (r *Repo) Push(t testing.TB, message string, files map[string]string) strin
 	return h
 }
 
-// Pull makes the branch, which somebody pushed to, what the repository goes on from.
+// Pull reads the head of Branch after a push to the repository; later commits build on it.
 func (r *Repo) Pull(t testing.TB) {
 	t.Helper()
-	r.sto.Reindex() // what was pushed may be in a pack of its own
+	r.sto.Reindex() // the push may have added a pack
 	ref, err := r.sto.Reference(branchRef)
 	if err == nil {
 		err = r.stage(ref.Hash())
@@ -72,7 +72,7 @@ func (r *Repo) SSH(t testing.TB, options SSHOptions) *SSHServer {
 	return s
 }
 
-// KnownHostsFile writes the server's host keys to a file of the test's own.
+// KnownHostsFile writes the server's host keys to a temporary file and returns its name.
 func (s *SSHServer) KnownHostsFile(t testing.TB) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "known_hosts")

@@ -10,7 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// node is a directory being written.
+// node is a directory to write.
 type node struct {
 	files map[string]object.TreeEntry
 	dirs  map[string]*node
@@ -18,7 +18,7 @@ type node struct {
 
 func newNode() *node { return &node{files: map[string]object.TreeEntry{}, dirs: map[string]*node{}} }
 
-// tree writes the staged files as trees and returns the root's hash.
+// tree writes the staged files as tree objects and returns the root's hash.
 func (r *Repo) tree() (plumbing.Hash, error) {
 	root := newNode()
 	for name, e := range r.staged {

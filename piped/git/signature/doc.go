@@ -1,14 +1,13 @@
-// Package signature tells who signed a Git commit. Keys holds public keys, of
-// OpenPGP and of SSH, and verifies a commit object against them as git does: the
-// signature is over the object without its signature's header.
+// Package signature verifies the signatures of Git commits. Keys holds OpenPGP and SSH public
+// keys and verifies a commit object against them as git does: the signature covers the object
+// without its signature header.
 //
-//	object.go   a commit object: what is signed, the signature, when it was made
-//	keys.go     reading the files of keys
+//	object.go   a commit object: signed content, signature, time
+//	keys.go     key files
 //	openpgp.go  OpenPGP signatures
-//	ssh.go      SSH signatures, and the files that say who may make them
+//	ssh.go      SSH signatures, and files of allowed signers
 //
-// A commit must bear exactly one signature, with one of the given keys that was
-// valid when the commit was made. Nothing else counts: neither signed tags, nor
-// signed parents, nor who the author says to be. The package trusts no key that
-// it was not given, and asks neither a keyring of the user nor the network.
+// A commit must have exactly one signature, made with one of the given keys while that key was
+// valid. Signed tags, signed parents and the author's name do not count. The package trusts
+// only the given keys: it uses no keyring of the user and no network.
 package signature

@@ -13,19 +13,19 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxKeyFile bounds a file of keys, in bytes.
+// maxKeyFile bounds the size of a key file, in bytes.
 const maxKeyFile = 4 << 20
 
-// Keys are public keys that may sign commits. It is safe for concurrent use.
+// Keys are the public keys whose signatures are accepted. It is safe for concurrent use.
 type Keys struct {
 	openPGP openpgp.EntityList
 	ssh     []sshKey
-	content []byte // of all the files, to compare
+	content []byte // of all files, for Equal
 }
 
-// Load reads files of keys: OpenPGP public keys, armored or binary, and SSH keys
-// as lines of an allowed signers file or of authorized_keys. Errors are of kind
-// deploy.Invalid and name the file, and where there are lines the line.
+// Load reads key files: OpenPGP public keys, armored or binary, and SSH keys as lines of an
+// allowed signers file or of authorized_keys. Errors are of kind deploy.Invalid and name the
+// file and, for SSH keys, the line.
 func Load(openPGP, ssh []string) (*Keys, error) {
 	k := &Keys{}
 	for _, file := range openPGP {
@@ -43,6 +43,7 @@ func Load(openPGP, ssh []string) (*Keys, error) {
 	return k, nil
 }
 
+// read passes the content of a key file to add. It rejects private keys.
 func (k *Keys) read(file string, add func([]byte) error) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -64,9 +65,9 @@ func (k *Keys) Equal(o *Keys) bool {
 	return k == o || k != nil && o != nil && bytes.Equal(k.content, o.content)
 }
 
-// Verify returns who signed a commit, whose object is given without git's header,
-// in a form for people. The error, of kind deploy.Invalid, says why the commit is
-// not signed by one of the keys. A panic on what the commit holds is such an error.
+// Verify returns a display name of the key that signed a commit. object is the commit object
+// without Git's header. The error, of kind deploy.Invalid, is the reason why none of the keys
+// signed the commit. A panic caused by the content of the commit is returned as such an error.
 func (k *Keys) Verify(object []byte) (signer string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -94,5 +95,5 @@ func (k *Keys) Verify(object []byte) (signer string, err error) {
 	return signer, nil
 }
 
-// day writes a time for people.
+// day formats a time for users.
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }

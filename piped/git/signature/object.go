@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// commit is what of a commit object concerns its signature.
+// commit contains the parts of a commit object that concern its signature.
 type commit struct {
-	payload   []byte // what is signed: the object without the signature
+	payload   []byte // the signed data: the object without the signature
 	signature string // "" when there is none
 	at        time.Time
 }
 
-// errSeveral says that it is not clear which signature counts; git refuses it,
-// too.
+// errSeveral is the error for several signatures: it is not clear which one counts. git
+// rejects them, too.
 var errSeveral = errors.New("it bears several signatures, where one is expected")
 
-// parse reads a commit object as git does: the header gpgsig with its
-// continuation lines is the signature, gpgsig-sha256 is that of the same commit
-// under another hash and belongs to neither.
+// parse reads a commit object as git does. The gpgsig header with its continuation lines is
+// the signature. The gpgsig-sha256 header signs the same commit under another hash and belongs
+// neither to the payload nor to the signature.
 func parse(raw []byte) (commit, error) {
 	var c commit
 	var signature strings.Builder
@@ -73,7 +73,7 @@ func parse(raw []byte) (commit, error) {
 	return c, nil
 }
 
-// cut splits text after its first line, whose end stays with it.
+// cut returns the first line of text, with its line end, and the rest.
 func cut(text []byte) (line, rest []byte) {
 	if i := bytes.IndexByte(text, '\n'); i >= 0 {
 		return text[:i+1], text[i+1:]
@@ -81,7 +81,7 @@ func cut(text []byte) (line, rest []byte) {
 	return text, nil
 }
 
-// timeOf returns the time of "Name <address> 1700000000 +0100".
+// timeOf parses the time of a line "Name <address> 1700000000 +0100".
 func timeOf(line string) (time.Time, error) {
 	_, when, ok := strings.Cut(line[strings.LastIndexByte(line, '>')+1:], " ")
 	if !ok {

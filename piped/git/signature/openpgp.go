@@ -18,8 +18,7 @@ import (
 
 const publicKeyBlock = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
-// addOpenPGP reads the keys of a file: armored blocks, one after the other, or
-// the binary form.
+// addOpenPGP reads the keys of a file: one or more armored blocks, or the binary form.
 func (k *Keys) addOpenPGP(data []byte) error {
 	before := len(k.openPGP)
 	parts := bytes.SplitAfter(data, []byte("-----END PGP PUBLIC KEY BLOCK-----"))
@@ -52,12 +51,12 @@ func (k *Keys) addOpenPGP(data []byte) error {
 	return nil
 }
 
-// strongHashes are those a signature may be over.
+// strongHashes returns the accepted hash functions of signatures.
 func strongHashes() []crypto.Hash {
 	return []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}
 }
 
-// verifyOpenPGP returns the name and the fingerprint of the key that signed.
+// verifyOpenPGP returns the name and the fingerprint of the key that signed the commit.
 func (k *Keys) verifyOpenPGP(c commit) (string, error) {
 	packets, sig, err := onlySignature(c.signature)
 	if err != nil {
@@ -67,7 +66,7 @@ func (k *Keys) verifyOpenPGP(c commit) (string, error) {
 	if len(keys) == 0 {
 		return "", fmt.Errorf("the key %016X that signed it is not one of those given", *sig.IssuerKeyId)
 	}
-	// What the key's owner stated of it later holds for earlier commits, too.
+	// Later self-signatures of the key, such as a new expiry, also apply to earlier commits.
 	at := latest(c.at, sig.CreationTime)
 	clock := at
 	for _, key := range keys {
@@ -87,8 +86,7 @@ func (k *Keys) verifyOpenPGP(c commit) (string, error) {
 	return fmt.Sprintf("%s (OpenPGP key %X)", nameOf(signer), signer.PrimaryKey.Fingerprint), nil
 }
 
-// onlySignature returns the packets of an armored signature, and the one
-// signature they hold.
+// onlySignature returns the packets of an armored signature and the one signature in them.
 func onlySignature(armored string) (packets []byte, sig *packet.Signature, err error) {
 	if strings.Count(armored, "-----BEGIN") != 1 {
 		return nil, nil, errSeveral
@@ -121,8 +119,8 @@ func onlySignature(armored string) (packets []byte, sig *packet.Signature, err e
 	}
 }
 
-// statedAt returns when the owner of a key last stated what it may do and how
-// long.
+// statedAt returns the time of the newest self-signature of a key, which sets its usage and
+// expiry.
 func statedAt(key openpgp.Key) (at time.Time) {
 	primary, _ := key.Entity.PrimarySelfSignature()
 	for _, s := range []*packet.Signature{primary, key.SelfSignature} {

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// gitNamespace is what git signs for; a signature made for something else does
-// not count.
+// gitNamespace is the namespace of Git's signatures. A signature for another purpose does not
+// count.
 const gitNamespace = "git"
 
-// sshKey is one line of a file of keys.
+// sshKey is one line of a key file.
 type sshKey struct {
 	key          ssh.PublicKey
 	name         string    // the principals or the comment
-	after, until time.Time // when it may sign; zero is no limit
+	after, until time.Time // validity of the key; zero means no limit
 }
 
 // addSSH reads the lines of a file: "principals [options] type key [comment]" as in
@@ -49,8 +49,8 @@ func (k *Keys) addSSH(data []byte) error {
 	return nil
 }
 
-// parseSigner reads one line; nil is a key that may sign other things than
-// commits.
+// parseSigner parses one line. It returns nil for a key that may not sign commits because its
+// namespaces do not include git.
 func parseSigner(line string) (*sshKey, error) {
 	words := fields(line)
 	kind := slices.IndexFunc(words, isKeyType)
@@ -77,7 +77,7 @@ func parseSigner(line string) (*sshKey, error) {
 	return key.restrict(words[1])
 }
 
-// fields splits at white space outside of quotes.
+// fields splits a line at white space outside of quotes.
 func fields(line string) []string {
 	quoted := false
 	return strings.FieldsFunc(line, func(r rune) bool {
@@ -92,15 +92,15 @@ func isKeyType(word string) bool {
 	return strings.HasPrefix(word, "ssh-") || strings.HasPrefix(word, "ecdsa-sha2-") || strings.HasPrefix(word, "sk-")
 }
 
-// looksLikeOption reports whether a word is one of the options before a key of
-// authorized_keys.
+// looksLikeOption reports whether a word is an option that precedes a key in authorized_keys.
 func looksLikeOption(word string) bool {
 	word, _, assigned := strings.Cut(strings.ToLower(word), "=")
 	plain := []string{"cert-authority", "restrict", "pty", "agent-forwarding", "port-forwarding", "user-rc", "x11-forwarding", "verify-required"}
 	return assigned || strings.HasPrefix(word, "no-") || slices.ContainsFunc(strings.Split(word, ","), func(w string) bool { return slices.Contains(plain, w) })
 }
 
-// restrict applies the options of an allowed signers file.
+// restrict applies the options of an allowed signers file to k. It returns nil if the
+// namespaces exclude git.
 func (k *sshKey) restrict(options string) (*sshKey, error) {
 	for _, option := range splitOptions(options) {
 		name, value, _ := strings.Cut(option, "=")
@@ -142,8 +142,8 @@ func matchesGit(pattern string) bool {
 	return ok && err == nil
 }
 
-// parseTime reads YYYYMMDD[HHMM[SS]], in UTC with a Z at the end, else in the
-// local time as ssh-keygen does.
+// parseTime parses YYYYMMDD[HHMM[SS]]: in UTC with a Z at the end, otherwise in local time, as
+// ssh-keygen does.
 func parseTime(text string) (time.Time, error) {
 	digits, utc := strings.CutSuffix(text, "Z")
 	zone := time.Local
@@ -158,7 +158,7 @@ func parseTime(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("expected a time such as 20301231 or 20301231235959Z, found %q", text)
 }
 
-// verifySSH returns the name and the fingerprint of the key that signed.
+// verifySSH returns the name and the fingerprint of the key that signed the commit.
 func (k *Keys) verifySSH(c commit) (string, error) {
 	block, rest := pem.Decode([]byte(c.signature))
 	if block == nil || block.Type != sshsig.PEMType {
@@ -187,7 +187,7 @@ func (k *Keys) verifySSH(c commit) (string, error) {
 	return "", fmt.Errorf("the SSH key %s that signed it was not valid at %s, when it was made", fingerprint, day(c.at))
 }
 
-// sshKeys yields the lines that give a key.
+// sshKeys yields the configured entries of a key; several lines can list the same key.
 func (k *Keys) sshKeys(key ssh.PublicKey) func(func(sshKey) bool) {
 	return func(yield func(sshKey) bool) {
 		for _, given := range k.ssh {

@@ -66,7 +66,7 @@ func New(c Config) *Receiver {
 		"/datasets/" + url.PathEscape(c.Dataset) + "/tables/" + url.PathEscape(c.Table) + "/insertAll"}
 }
 
-// Name returns a name that contains the table.
+// Name returns the receiver's name, which contains the table.
 func (r *Receiver) Name() string {
 	return "bigquery/" + r.cfg.Project + "." + r.cfg.Dataset + "." + r.cfg.Table
 }
@@ -106,8 +106,8 @@ type response struct {
 	} `json:"error"`
 }
 
-// Deliver inserts the row of a record. Rejections because of the table or of permissions
-// are retried, since a user can fix both and no row is lost.
+// Deliver inserts the row of a record. Rejections because of the table or of permissions are
+// retried, because a user can fix both and no row is lost.
 func (r *Receiver) Deliver(ctx context.Context, n notify.Notice) error {
 	if n.Details.Rollout == nil {
 		return deploy.Errorf(deploy.Invalid, "the event holds no record to insert into BigQuery")
@@ -146,7 +146,7 @@ func (r *Receiver) authorized() (*http.Client, error) {
 	if r.client != nil {
 		return r.client, nil
 	}
-	// Not the delivery's context: tokens are refreshed for as long as the receiver exists.
+	// Not the context of the delivery: tokens are refreshed as long as the receiver exists.
 	ctx := context.WithValue(context.Background(), oauth2.HTTPClient, r.base)
 	found, err := credentials(ctx, r.cfg.Credentials)
 	if err != nil {
@@ -224,7 +224,7 @@ func (r *Receiver) checkResponse(resp *http.Response, text []byte) error {
 	return deploy.Errorf(deploy.Denied, "BigQuery answers %d: %s", code, messageOf(answer.Error.Message, resp))
 }
 
-// insertError returns the error of the rows that were not inserted, nil when all were.
+// insertError returns the error of the rows that were not inserted, nil if all were.
 func insertError(answer response) error {
 	for _, e := range answer.InsertErrors {
 		for _, p := range e.Errors {

@@ -11,15 +11,15 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// comments maintains one comment in each pull request: the plan preview while it is
-// open, and where its commit is live once it is merged.
+// comments maintains one comment in each pull request: the plan preview while the pull request
+// is open, and the deployment state of its commit once it is merged.
 type comments struct{ Config }
 
 // Name returns the name of the host and "comments".
 func (c comments) Name() string { return c.name("comments") }
 
-// Wants accepts plan previews, and the start and end of deployments that a commit
-// triggered. Self-healing and takeovers deploy nothing new and are not reported.
+// Wants accepts plan previews, and the start and end of deployments that a commit triggered.
+// Deployments by self-healing and takeovers deploy no new commit and are not reported.
 func (c comments) Wants(_ context.Context, n notify.Notice) bool {
 	if n.Event.Type == deploy.EventPlanPreviewed {
 		remote := c.Remote(previewed(n).Request.RepoID)
@@ -31,6 +31,7 @@ func (c comments) Wants(_ context.Context, n notify.Notice) bool {
 		oneOf(n, deploy.EventTriggered, deploy.EventSucceeded, deploy.EventFailed, deploy.EventCancelled)
 }
 
+// previewed returns the payload of a plan preview event.
 func previewed(n notify.Notice) (p deploy.PlanPreviewed) {
 	if json.Unmarshal(n.Event.Payload, &p) != nil {
 		return deploy.PlanPreviewed{}
@@ -38,8 +39,8 @@ func previewed(n notify.Notice) (p deploy.PlanPreviewed) {
 	return p
 }
 
-// Order returns the repository ID, so that the comments of one repository are written
-// one after another. Only the host knows which pull request brought a commit, and two
+// Order returns the repository ID, so that the comments of one repository are written one
+// after another. Only the host knows which pull request a commit belongs to, and two
 // concurrent deliveries would each create a comment in it.
 func (c comments) Order(n notify.Notice) string {
 	if n.Event.Type == deploy.EventPlanPreviewed {
@@ -49,7 +50,7 @@ func (c comments) Order(n notify.Notice) string {
 	return at.RepoID
 }
 
-// Deliver writes the comment that is due.
+// Deliver writes the comment for n, if any.
 func (c comments) Deliver(ctx context.Context, n notify.Notice) error {
 	if n.Event.Type == deploy.EventPlanPreviewed {
 		return c.preview(ctx, previewed(n))
@@ -64,8 +65,8 @@ func (c comments) Deliver(ctx context.Context, n notify.Notice) error {
 	return c.live(ctx, &d, n.Attempt >= maxWaits)
 }
 
-// preview writes the plan preview into an open pull request, unless the pull request has
-// a newer head, for which another preview is built.
+// preview writes the plan preview into an open pull request. It does nothing if the pull
+// request has a newer head, because another preview is built for that.
 func (c comments) preview(ctx context.Context, p deploy.PlanPreviewed) error {
 	remote := c.Remote(p.Request.RepoID)
 	if remote == "" {
@@ -85,9 +86,9 @@ func (c comments) preview(ctx context.Context, p deploy.PlanPreviewed) error {
 	return c.API.UpsertComment(ctx, remote, p.Request.PullRequest, c.marker(), previewText(c.marker(), p.Request, found))
 }
 
-// live comments the merged pull requests of d's commit with the result of all its
-// deployments, once all have ended and no more are to come. When one of them is deployed
-// again, it updates the comment. If final, it does not wait for applications without a
+// live comments the merged pull requests of d's commit with the result of all deployments of
+// the commit, once all have ended and no more are expected. When one of them is deployed
+// again, it updates the comment. If final is set, it does not wait for applications without a
 // deployment but lists them.
 func (c comments) live(ctx context.Context, d *deploy.Deployment, final bool) error {
 	if early, err := c.early(ctx, d); err != nil || early {
@@ -124,10 +125,11 @@ func (c comments) live(ctx context.Context, d *deploy.Deployment, final bool) er
 	return errors.Join(errs...)
 }
 
-// early reports whether there is nothing to write at this event. For the end of d that is
-// the case if another deployment of the commit is open or ended later, whose event then
-// reports the result, so that a commit of many applications costs one comment. For the start
-// of d it is the case if no deployment of the commit has ended, so there is no comment yet.
+// early reports whether there is nothing to write for this event. At the end of d that is the
+// case if another deployment of the commit is open or ended later: the event of that one
+// reports the result, so that a commit of many applications needs only one comment. At the
+// start of d it is the case if no deployment of the commit has ended, since there is no
+// comment yet.
 func (c comments) early(ctx context.Context, d *deploy.Deployment) (bool, error) {
 	ended, err := c.lastOf(ctx, d, deploy.Success, deploy.Failure, deploy.Cancelled)
 	if err != nil || !d.Status.Completed() {
@@ -140,7 +142,8 @@ func (c comments) early(ctx context.Context, d *deploy.Deployment) (bool, error)
 	return open != nil && sameCommit(open, d), err
 }
 
-// lastOf returns the deployment of d's commit that entered one of statuses last, or nil.
+// lastOf returns the deployment of d's commit that was the last to enter one of statuses, or
+// nil.
 func (c comments) lastOf(ctx context.Context, d *deploy.Deployment, statuses ...deploy.Status) (*deploy.Deployment, error) {
 	found, _, err := c.Store.ListDeployments(ctx, store.DeploymentQuery{Commit: d.Trigger.Commit.Hash, Statuses: statuses, Limit: 1})
 	if err != nil || len(found) == 0 {
@@ -149,8 +152,8 @@ func (c comments) lastOf(ctx context.Context, d *deploy.Deployment, statuses ...
 	return &found[0], nil
 }
 
-// sameCommit reports whether f deploys its commit into the repository's applications like
-// d does, and not as self-healing or takeover.
+// sameCommit reports whether f deploys the same commit into applications of the same
+// repository as d, and is neither self-healing nor a takeover.
 func sameCommit(f, d *deploy.Deployment) bool {
 	return f.Git.RepoID == d.Git.RepoID && f.Trigger.Kind != deploy.OnOutOfSync && !f.Trigger.TakeOver
 }

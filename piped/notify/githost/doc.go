@@ -10,10 +10,10 @@
 //	preview.go      comment text of an open pull request
 //	text.go         text helpers
 //
-// Reports state the situation at delivery time, not at event time: an event that a newer
-// one supersedes is dropped. The package stores nothing that the host can return, so every
-// report is idempotent after a restart: a status is set again to the same value, a
-// deployment is found by its ID, and the comment by an invisible marker.
+// Reports describe the state at delivery time, not at event time; an event that a newer event
+// supersedes is dropped. The package stores nothing that the host can return, so every report
+// is idempotent after a restart: a status is set again to the same value, a deployment is
+// found by its ID, and the comment by an invisible marker.
 //
 // Reasons and previews come from the store, where secrets are already redacted.
 package githost

@@ -20,8 +20,8 @@ type environments struct{ Config }
 // Name returns the name of the host and "deployments".
 func (e environments) Name() string { return e.name("deployments") }
 
-// Wants accepts the events of a deployment from its start on. A deployment that ends
-// before it starts is not reported.
+// Wants accepts the events of a deployment from its start on. A deployment that ends before it
+// starts is not reported.
 func (e environments) Wants(_ context.Context, n notify.Notice) bool {
 	_, ours := e.location(n)
 	if !ours || n.Deployment == nil {
@@ -62,6 +62,6 @@ func (e environments) Deliver(ctx context.Context, n notify.Notice) error {
 	})
 }
 
-// environment returns the environment of a deployment: its label, else its platform
-// provider.
+// environment returns the environment of a deployment: the value of its label env, else its
+// platform provider.
 func environment(d *deploy.Deployment) string { return cmp.Or(d.Labels[labelEnv], d.Provider) }

@@ -10,9 +10,9 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// maxWaits is the number of attempts after which a comment is written although the
-// trigger is still undecided. It limits how long one application, for example one whose
-// cluster is unreachable, delays the comments of its repository.
+// maxWaits is the number of attempts after which a comment is written although the trigger has
+// not decided yet. It limits how long one application, for example one whose cluster is
+// unreachable, delays the comments of its repository.
 const maxWaits = 5
 
 // missing is an application that has no deployment of a commit.
@@ -23,6 +23,7 @@ type missing struct {
 	awaited bool   // a deployment may follow
 }
 
+// awaited returns the number of applications for which a deployment may follow.
 func awaited(without []missing) (n int) {
 	for _, m := range without {
 		if m.awaited {
@@ -32,15 +33,15 @@ func awaited(without []missing) (n int) {
 	return n
 }
 
-// missing returns the applications that have no deployment of d's commit although they
-// should, sorted by name: those of the repository whose configuration is invalid at the
-// commit, those that the trigger has not evaluated, and those in deployment chains that
-// the commit started. Applications that a chain deploys from other repositories or
-// commits are excluded. Of holds the deployments of the commit.
+// missing returns the applications that should have a deployment of d's commit but have none,
+// sorted by name: those of the repository whose configuration is invalid at the commit, those
+// that the trigger has not evaluated, and those in deployment chains that the commit started.
+// Applications that a chain deploys from other repositories or commits are excluded. of
+// contains the deployments of the commit.
 //
-// An application whose configuration was invalid before the commit counts as well, since
-// the effect of the commit on it is unknown. One that was fixed since, and had the same
-// error before the commit, is not found.
+// It includes an application whose configuration was already invalid before the commit,
+// because the effect of the commit on it is unknown. It does not find one that was fixed since
+// and had the same error before the commit.
 func (c comments) missing(ctx context.Context, d *deploy.Deployment, of []deploy.Deployment) ([]missing, error) {
 	apps, _, err := c.Store.ListApplications(ctx, store.ApplicationQuery{RepoID: d.Git.RepoID})
 	if err != nil {
@@ -113,8 +114,8 @@ func mayBeDeciding(commit string, apps []deploy.Application, has map[string]bool
 	return found
 }
 
-// chained returns the applications that a chain of the deployments contains but that have
-// no deployment by it, because it is still to come or was rejected.
+// chained returns the applications of the deployments' chains for which the chain has created
+// no deployment, because the deployment is still to come or was rejected.
 func (c comments) chained(ctx context.Context, apps []deploy.Application, of []deploy.Deployment) ([]missing, error) {
 	byID := map[string]deploy.Application{}
 	for _, a := range apps {

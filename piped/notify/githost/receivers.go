@@ -22,7 +22,7 @@ type Store interface {
 	PlanPreview(ctx context.Context, commandID string) (deploy.PlanPreview, error)
 }
 
-// Config holds the host, its API client and what all receivers share.
+// Config holds the host, its API client and the common values of all receivers.
 type Config struct {
 	Host  config.GitHost
 	API   *githost.API
@@ -35,8 +35,8 @@ type Config struct {
 	Agent string
 }
 
-// Receivers returns the receivers that the host's configuration enables. They are
-// separate, so that a permission that the token lacks blocks only one kind of report.
+// Receivers returns the receivers that the host's configuration enables. They are separate, so
+// that a missing permission of the token blocks only one kind of report.
 func Receivers(c Config) []notify.Receiver {
 	var out []notify.Receiver
 	if c.Host.CommitStatus {
@@ -83,8 +83,8 @@ func (c Config) label(ctx context.Context, name string, at deploy.GitPath) (stri
 // defaultConfigFile is the usual name of an application's configuration file.
 const defaultConfigFile = "app.pipecd.yaml"
 
-// current returns the stored deployment that n concerns. It returns nil if the deployment
-// was deleted or has changed status since the event, since a later event reports that.
+// current returns the stored deployment that n concerns. It returns nil if the deployment was
+// deleted, or if its status has changed since the event, because a later event reports that.
 func (c Config) current(ctx context.Context, n notify.Notice) (*deploy.Deployment, error) {
 	d, err := c.Store.Deployment(ctx, n.Event.DeploymentID)
 	if deploy.IsKind(err, deploy.NotFound) {

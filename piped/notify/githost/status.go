@@ -55,7 +55,7 @@ func (s statuses) Deliver(ctx context.Context, n notify.Notice) error {
 }
 
 // states maps the status of a deployment to a commit state. A cancelled deployment, for
-// example one that a newer commit supersedes, has neither succeeded nor failed.
+// example one superseded by a newer commit, has neither succeeded nor failed.
 var states = map[deploy.Status]githost.State{
 	deploy.Pending: githost.StatePending, deploy.Planned: githost.StatePending,
 	deploy.Running: githost.StateRunning, deploy.RollingBack: githost.StateRunning,
@@ -85,8 +85,8 @@ func (s statuses) statusOf(ctx context.Context, d *deploy.Deployment) (githost.S
 	return out, nil
 }
 
-// progress describes what a running deployment is doing: that it waits for an approval, else
-// "rolling out: " and the summary of its plan.
+// progress describes the current step of a running deployment: the approval for which it
+// waits, else "rolling out: " and the summary of its plan.
 func progress(d *deploy.Deployment) string {
 	for _, s := range d.Stages {
 		if s.Name == deploy.StageWaitApproval && s.Status == deploy.StageRunning {

@@ -3,6 +3,6 @@
 // token and chat.postMessage. With a token, the notices of one deployment form one
 // thread, and its end is also shown in the channel.
 //
-// The package translates Slack's error codes into errors that say what to do. Errors and
-// logs contain neither the webhook's address nor the token.
+// The package translates Slack's error codes into errors with instructions for users. Errors
+// and logs contain neither the webhook's address nor the token.
 package slack

@@ -59,6 +59,7 @@ var titles = map[deploy.EventType]string{
 	deploy.EventPipedStopped:    "A piped has been stopped",
 }
 
+// ended reports whether t is the end of a deployment.
 func ended(t deploy.EventType) bool {
 	return t == deploy.EventSucceeded || t == deploy.EventFailed || t == deploy.EventCancelled
 }
@@ -125,8 +126,8 @@ func body(n notify.Notice) string {
 	return p.Reason
 }
 
-// howToApprove returns what the approval is for and the commands to approve or reject.
-// They contain the full deployment ID, since the field shows only its beginning.
+// howToApprove returns what must be approved and the commands to approve or reject. They
+// contain the full deployment ID, because the field shows only its beginning.
 func howToApprove(n notify.Notice) string {
 	text := fmt.Sprintf("Check the deployment, then run `pipectl deployment approve --deployment-id %s`, or `reject` with the same ID", n.Event.DeploymentID)
 	if n.Stage != nil && n.Stage.Desc != "" {
@@ -135,6 +136,7 @@ func howToApprove(n notify.Notice) string {
 	return text
 }
 
+// by returns text followed by a user, or "" without a user.
 func by(text, who string) string {
 	if who == "" {
 		return ""
@@ -149,6 +151,7 @@ func workload(p deploy.EventPayload) string {
 	return p.Workload.String()
 }
 
+// color returns the attachment's colour by the result of the event.
 func color(n notify.Notice) string {
 	switch n.Event.Type {
 	case deploy.EventSucceeded, deploy.EventStageSucceeded, deploy.EventSynced, deploy.EventHealthy:
@@ -169,8 +172,8 @@ func color(n notify.Notice) string {
 	return infoColor
 }
 
-// fields returns the fields of the attachment that PipeCD's messages have, without those that
-// link to its web console. users and teams are the mentions as Slack expects them, or empty.
+// fields returns the same fields of the attachment as PipeCD's messages, without those that
+// link to its web console. users and teams are the mentions in Slack's format, or empty.
 func (s *Sender) fields(n notify.Notice, users, teams string) []slack.AttachmentField {
 	short := func(title, value string) slack.AttachmentField {
 		return slack.AttachmentField{Title: title, Value: value, Short: true}

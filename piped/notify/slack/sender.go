@@ -18,7 +18,7 @@ import (
 // timeout limits a request.
 const timeout = 10 * time.Second
 
-// Notes stores values of a receiver by key, over restarts. *store.Store implements it.
+// Notes stores values of a receiver by key; they survive restarts. *store.Store implements it.
 type Notes interface {
 	ReceiverNote(ctx context.Context, receiver, key string) (string, error)
 	PutReceiverNote(ctx context.Context, receiver, key, value string) error
@@ -84,8 +84,8 @@ func (s *Sender) hook(ctx context.Context, text string, attachment slack.Attachm
 	return err
 }
 
-// post posts through the API. The first message of a deployment starts a thread; later
-// ones go into it.
+// post posts through the API. The first message of a deployment starts a thread; later ones
+// are posted to that thread.
 func (s *Sender) post(ctx context.Context, n notify.Notice, options ...slack.MsgOption) error {
 	note := ""
 	thread := ""
@@ -118,7 +118,7 @@ func (s *Sender) send(ctx context.Context, options ...slack.MsgOption) (timestam
 	return timestamp, s.explain(err)
 }
 
-// errThreadGone means that the first message of the thread was deleted.
+// errThreadGone is the error when the first message of the thread was deleted.
 var errThreadGone = errors.New("the thread was deleted")
 
 // explain converts an error of the API into one with a kind and an instruction.

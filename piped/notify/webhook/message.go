@@ -72,8 +72,8 @@ func (s *Sender) message(n notify.Notice) message {
 	return message{n.Event.Type.Number(), m}
 }
 
-// ofDeployment sets the fields of notices about a deployment: the deployment and what
-// its event adds. A trigger that failed has no deployment; its notice has the
+// ofDeployment sets the fields of notices about a deployment: the deployment and the
+// additional values of its event. A failed trigger has no deployment; its notice has the
 // application and the commit.
 func (s *Sender) ofDeployment(n notify.Notice, m *metadata) {
 	if n.Event.Type == deploy.EventTriggerFailed {

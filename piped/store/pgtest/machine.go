@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// binaries returns the directory of the newest server's programs: Debian's
-// versioned folders first, then the search path.
+// binaries returns the directory of the newest server's programs. It searches Debian's
+// versioned directories first, then PATH.
 func binaries() (string, error) {
 	dirs, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil {
@@ -40,8 +40,8 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// unprivileged returns whom the server runs as: PostgreSQL refuses root. Nil
-// means the caller.
+// unprivileged returns the user that the server runs as, because PostgreSQL refuses to run as
+// root. nil means the current user.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -64,7 +64,7 @@ func unprivileged() (*syscall.Credential, error) {
 	return nil, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as: run the tests as another user")
 }
 
-// tempDir makes a directory that belongs to owner and that owner can reach.
+// tempDir creates a temporary directory that belongs to owner and that owner can access.
 func tempDir(owner *syscall.Credential) (string, error) {
 	if owner == nil {
 		return os.MkdirTemp("", "pgtest-")
@@ -82,7 +82,7 @@ func tempDir(owner *syscall.Credential) (string, error) {
 	return "", fmt.Errorf("user %d can reach no temporary directory: set TMPDIR to one that everybody may enter", owner.Uid)
 }
 
-// open tells whether everybody may enter dir and all that is above it.
+// open reports whether all users may enter dir and each directory above it.
 func open(dir string) bool {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {

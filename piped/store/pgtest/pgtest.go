@@ -1,10 +1,10 @@
-// Package pgtest gives tests a real PostgreSQL: one server per test process, on
-// loopback at a free port, in a temporary directory, started when a test first
-// asks for a database and stopped when the tests are over, however they end.
+// Package pgtest provides a real PostgreSQL server for tests: one per test process, on a free
+// loopback port, in a temporary directory. It starts when a test first needs a database and
+// stops after the tests, even if they panic.
 //
-// It owns the server's process and its directory, needs the server's binaries
-// on the machine (Debian package postgresql; its service need not run), and
-// never touches a server that runs already. A test package keeps one Server:
+// It owns the server's process and directory. It needs the server's binaries on the machine
+// (Debian package postgresql; its service need not run), and never uses a server that is
+// already running. Each test package declares one Server:
 //
 //	var postgres pgtest.Server
 //
@@ -35,13 +35,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Server is a PostgreSQL server of one test process. Its zero value is ready;
-// its methods are safe for concurrent use.
+// Server is the PostgreSQL server of one test process. Its zero value is ready to use. Its
+// methods are safe for concurrent use.
 type Server struct {
 	once      sync.Once
 	err       error
 	dir, bin  string
-	owner     *syscall.Credential // whom it runs as; nil is the caller
+	owner     *syscall.Credential // the user that the server runs as; nil is the current user
 	port      int
 	process   *process
 	databases atomic.Int64
@@ -50,11 +50,11 @@ type Server struct {
 const (
 	startTimeout = time.Minute
 	stopTimeout  = 20 * time.Second
-	startTries   = 3 // another process may take the free port first
+	startTries   = 3 // another process may bind the free port first
 )
 
-// Main runs the tests, then stops the server if one was started, and returns
-// the exit code: that of the tests, or 1 when they leave a goroutine behind.
+// Main runs the tests, stops the server if one was started, and returns the exit code: that of
+// the tests, or 1 if they leak a goroutine.
 func (s *Server) Main(m *testing.M) int {
 	code := s.run(m)
 	if err := goleak.Find(); code == 0 && err != nil {
@@ -65,12 +65,12 @@ func (s *Server) Main(m *testing.M) int {
 }
 
 func (s *Server) run(m *testing.M) int {
-	defer s.stop() // also when a test ends the process by a panic in this goroutine
+	defer s.stop() // also after a panic in this goroutine
 	return m.Run()
 }
 
-// Start returns a server of one test's own, which may Restart it. It ends with
-// the test, so databases may be left in it.
+// Start returns a separate server for one test, which may call Restart. It ends with the test,
+// so its databases need not be dropped.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{}
@@ -82,8 +82,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Restart ends the server, and with it every connection, lets it be away for a
-// while, and starts it again on the same data and address.
+// Restart stops the server, which closes every connection, waits for away, and starts it again
+// with the same data and address.
 func (s *Server) Restart(t testing.TB, away time.Duration) {
 	t.Helper()
 	s.process.stop()
@@ -93,9 +93,9 @@ func (s *Server) Restart(t testing.TB, away time.Duration) {
 	}
 }
 
-// NewDSN returns the DSN of a fresh, empty database, dropped when the test
-// ends. The first call starts the server; the test fails with what to install
-// when the machine has none.
+// NewDSN returns the DSN of a new, empty database, which is dropped when the test ends. The
+// first call starts the server. If the server is not installed, the test fails with a message
+// that names the package to install.
 func (s *Server) NewDSN(t testing.TB) string {
 	t.Helper()
 	s.once.Do(func() { s.err = s.start() })
@@ -161,7 +161,7 @@ func (s *Server) start() (err error) {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// serve starts the server and returns when it answers.
+// serve starts the server and returns when it accepts connections.
 func (s *Server) serve() error {
 	cmd := exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port))
 	for _, setting := range []string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "full_page_writes=off",
@@ -192,12 +192,12 @@ func (s *Server) serve() error {
 	}
 }
 
-// prepare makes cmd run in the server's directory, as its owner, with nothing
-// of the caller's environment, and end with this process.
+// prepare makes cmd run in the server's directory, as its owner, without the caller's
+// environment except PATH, and end with this process.
 func (s *Server) prepare(cmd *exec.Cmd) {
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C", "LC_ALL=C", "HOME=" + s.dir}
-	// SIGQUIT makes the server end its children too.
+	// SIGQUIT makes the server end its child processes, too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner, Pdeathsig: syscall.SIGQUIT}
 }
 
@@ -206,19 +206,19 @@ func (s *Server) stop() {
 		s.process.stop()
 	}
 	if s.dir != "" {
-		_ = os.RemoveAll(s.dir) // a leftover in the temporary directory is no failure of a test
+		_ = os.RemoveAll(s.dir) // a leftover directory does not fail a test
 	}
 }
 
-// process is a started child.
+// process is a started child process.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it ended
-	err  error         // how, once done is closed
+	done chan struct{} // closed when it has ended
+	err  error         // result of Wait, valid once done is closed
 }
 
-// run starts cmd from a thread that lives as long as the child: the kernel
-// sends the parent-death signal when the thread ends that started it.
+// run starts cmd from a locked OS thread that exists until the child ends: the kernel sends
+// the parent-death signal when the starting thread ends.
 func run(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
@@ -235,9 +235,9 @@ func run(cmd *exec.Cmd) (*process, error) {
 	return p, <-started
 }
 
-// stop ends the child by its PID: politely, then not.
+// stop ends the child: with SIGINT, and with SIGKILL after stopTimeout.
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGINT) // it may have ended already
+	_ = p.cmd.Process.Signal(syscall.SIGINT) // fails if it has ended already
 	select {
 	case <-p.done:
 	case <-time.After(stopTimeout):

@@ -8,7 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// testAdoptions lists what applications would take over, and decides.
+// testAdoptions lists adoptions and decides on them.
 func testAdoptions(t *testing.T, e *env) {
 	ctx, a, b := t.Context(), e.putApp(t, "a"), e.putApp(t, "b")
 	list := func(app deploy.Application, token string, changes bool) deploy.Adoption {
@@ -59,7 +59,7 @@ func testAdoptions(t *testing.T, e *env) {
 	must(t, e.store.CheckDecision(ctx, b.ID, "b2"))
 	must(t, decide("accept", b, true, "b2"))
 	wantKind(t, decide("twice", b, false, "b2"), deploy.Illegal, "no decision")
-	set(false, list(b, "b3", false)) // it is decided
+	set(false, list(b, "b3", false)) // it is accepted already
 	must(t, decide("reject", a, false, "a1"))
 	wantKind(t, e.store.CheckDecision(ctx, a.ID, "a1"), deploy.Illegal, "no decision")
 
@@ -80,11 +80,11 @@ func testAdoptions(t *testing.T, e *env) {
 			t.Errorf("command %s is %s, %v", id, c.Status, err)
 		}
 	}
-	must(t, e.store.DropAdoption(ctx, b.ID)) // accepted: stays
+	must(t, e.store.DropAdoption(ctx, b.ID)) // not deleted, since it is accepted
 	if _, ok, err := e.store.Adoption(ctx, b.ID); !ok || err != nil {
 		t.Errorf("an accepted list was dropped: %v", err)
 	}
-	more := list(b, "b5", false) // what was accepted does not hold for what was not listed
+	more := list(b, "b5", false) // not all of its objects were accepted
 	more.Objects = append(more.Objects, deploy.AdoptedObject{Object: deploy.ObjectRef{Version: "v1", Kind: "Secret", Namespace: "n", Name: "web"}})
 	set(true, more)
 	set(false, more)
@@ -93,7 +93,7 @@ func testAdoptions(t *testing.T, e *env) {
 	}
 	must(t, e.store.CheckDecision(ctx, b.ID, "b5"))
 	must(t, decide("more", b, true, "b5"))
-	set(false, list(b, "b6", false)) // a part of it
+	set(false, list(b, "b6", false)) // a part of the accepted list
 	other := list(b, "b7", false)
 	other.Objects[0].OwnerApplicationID = "another"
 	set(true, other)

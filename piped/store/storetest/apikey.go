@@ -52,8 +52,7 @@ func testAPIKeys(t *testing.T, e *env) {
 	wantKind(t, e.store.DisableAPIKey(ctx, "nobody"), deploy.NotFound, "nobody")
 }
 
-// testLastAPIKey: however many are disabled at once, one key that may write is
-// left.
+// testLastAPIKey: one enabled key with READ_WRITE remains, even after concurrent disabling.
 func testLastAPIKey(t *testing.T, e *env) {
 	ctx := t.Context()
 	ids := []string{"a", "b", "c", "d"}

@@ -55,7 +55,7 @@ func testApplications(t *testing.T, e *env) {
 
 func testApplicationPages(t *testing.T, e *env) {
 	ctx := t.Context()
-	e.clock.stand.Store(true) // all rows tie on the time: the ID decides
+	e.clock.stand.Store(true) // equal times: the ID decides
 	var want []string
 	for i := range 7 {
 		a := app(numbered("page", i))
@@ -101,7 +101,7 @@ func testApplicationPages(t *testing.T, e *env) {
 	wantKind(t, err, deploy.Invalid, "cursor")
 }
 
-// applicationPages follows the cursor to the end.
+// applicationPages reads all pages and returns the IDs.
 func (e *env) applicationPages(t *testing.T, q store.ApplicationQuery) []string {
 	t.Helper()
 	var out []string
@@ -138,10 +138,10 @@ func testApplicationState(t *testing.T, e *env) {
 	}
 	set(true)
 	first := state.At
-	state.At = e.clock.now() // says the same, later: not written
+	state.At = e.clock.now() // only the time differs: not written
 	set(false)
 	must(t, e.store.SetEvaluatedCommit(ctx, "c1", map[string]string{a.ID: "", b.ID: "", "nobody": ""}))
-	must(t, e.store.SetEvaluatedCommit(ctx, "c2", map[string]string{a.ID: "", b.ID: "c0"})) // decided on what is not stored any more
+	must(t, e.store.SetEvaluatedCommit(ctx, "c2", map[string]string{a.ID: "", b.ID: "c0"})) // outdated bases
 	for _, id := range []string{a.ID, b.ID} {
 		got, err := e.store.Application(ctx, id)
 		if err != nil || got.EvaluatedCommit != "c1" {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// beginChain stores a deployment of a that begins the chain "chain" with these
-// later blocks of applications.
+// beginChain stores a deployment of a that starts the chain "chain" with the given later
+// blocks of applications.
 func (e *env) beginChain(t testing.TB, id string, a deploy.Application, blocks ...[]deploy.Application) deploy.Deployment {
 	t.Helper()
 	d := e.deployment(id, a, deploy.OnCommit)
@@ -31,7 +31,7 @@ func (e *env) beginChain(t testing.TB, id string, a deploy.Application, blocks .
 	return created
 }
 
-// answer makes the deployment that a chain's command asks for.
+// answer creates the deployment that a chain's command requests.
 func (e *env) answer(t testing.TB, command string, a deploy.Application, block int) deploy.Deployment {
 	t.Helper()
 	d := e.deployment("by-"+command, a, deploy.OnChain)
@@ -110,8 +110,8 @@ func testChain(t *testing.T, e *env) {
 	}
 }
 
-// wantChain asserts the status of the chain "chain" and, block by block, of its
-// nodes.
+// wantChain fails the test unless the chain "chain" has the status and its nodes have the
+// given states, block by block.
 func (e *env) wantChain(t testing.TB, status deploy.Status, blocks ...string) deploy.Chain {
 	t.Helper()
 	c, err := e.store.Chain(t.Context(), "chain")
@@ -135,7 +135,7 @@ func (e *env) wantChain(t testing.TB, status deploy.Status, blocks ...string) de
 	return c
 }
 
-// Nothing of a chain is stored unless all of it is.
+// testChainRefusals: a chain is stored completely or not at all.
 func testChainRefusals(t *testing.T, e *env) {
 	ctx, a, b := t.Context(), e.putApp(t, "a"), e.putApp(t, "b")
 	_, err := e.store.Chain(ctx, "nobody")

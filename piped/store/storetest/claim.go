@@ -12,12 +12,13 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// configMap is an object as a claim knows it, in a version.
+// configMap returns a reference to a ConfigMap in an API version.
 func configMap(name, version string) deploy.ObjectRef {
 	return deploy.ObjectRef{Version: version, Kind: "ConfigMap", Namespace: "shop", Name: name}
 }
 
-// claimed makes a claim and fails unless exactly these objects are another's.
+// claimed makes a claim and fails the test unless exactly the objects in want belong to other
+// applications.
 func (e *env) claimed(t *testing.T, c store.Claim, want []store.TakenObject, refs ...deploy.ObjectRef) {
 	t.Helper()
 	got, err := e.store.ClaimObjects(t.Context(), c, refs...)
@@ -27,8 +28,8 @@ func (e *env) claimed(t *testing.T, c store.Claim, want []store.TakenObject, ref
 	}
 }
 
-// testClaims: an object is of the application that claimed it first, while that is
-// deployed, and as long as its inventory holds the object.
+// testClaims: an object belongs to the application that claimed it first, while its deployment
+// runs or its inventory contains the object.
 func testClaims(t *testing.T, e *env) {
 	ctx := t.Context()
 	a, b := e.putApp(t, "a"), e.putApp(t, "b")
@@ -40,7 +41,7 @@ func testClaims(t *testing.T, e *env) {
 	e.claimed(t, byA, nil, x, x, y)
 	e.claimed(t, byA, nil, x, y)
 	e.claimed(t, byB, []store.TakenObject{{Object: x, ApplicationID: a.ID}}, configMap("z", "v1"), configMap("x", "v2"))
-	e.claimed(t, byA, nil, configMap("z", "v1")) // the refused claim took nothing
+	e.claimed(t, byA, nil, configMap("z", "v1")) // the rejected claim has claimed nothing
 	elsewhere := byB
 	elsewhere.Cluster, elsewhere.Provider = "other", "elsewhere"
 	e.claimed(t, elsewhere, nil, x)
@@ -63,9 +64,9 @@ func testClaims(t *testing.T, e *env) {
 	wantKind(t, err, deploy.NotFound, "unknown")
 }
 
-// testClaimsOfOneCluster: an object of a cluster is of one application, whatever platform
-// providers name the cluster. What a provider's applications claimed before the cluster's
-// identity was known, or of another cluster that the provider named, goes with the provider.
+// testClaimsOfOneCluster: an object of a cluster belongs to one application, regardless of the
+// platform providers that refer to the cluster. If the identity of a provider's cluster
+// becomes known or changes, the claims of its applications move to the new identity.
 func testClaimsOfOneCluster(t *testing.T, e *env) {
 	a, b := e.putApp(t, "a"), e.putApp(t, "b")
 	claim := func(app deploy.Application, provider, cluster string) store.Claim {
@@ -83,15 +84,15 @@ func testClaimsOfOneCluster(t *testing.T, e *env) {
 
 	e.claimed(t, claim(a, "inside", "new uid"), nil, z) // x, too
 	e.claimed(t, claim(b, "third", "new uid"), []store.TakenObject{{Object: x, ApplicationID: a.ID}, {Object: z, ApplicationID: a.ID}}, x, z)
-	e.claimed(t, claim(b, "third", "address"), nil, x) // the cluster that it is was not known
+	e.claimed(t, claim(b, "third", "address"), nil, x) // the cluster's identity was unknown
 	e.claimed(t, claim(b, "third", "new uid"), []store.TakenObject{{Object: x, ApplicationID: a.ID}}, x)
 	must(t, e.store.PutInventory(t.Context(), deploy.InventoryItem{ApplicationID: a.ID, Cluster: "inside", Object: z, UID: "1"}))
 	must(t, e.store.DeleteInventory(t.Context(), a.ID, "inside", z))
 	e.claimed(t, claim(b, "third", "new uid"), nil, z)
 }
 
-// testConcurrentClaims: of applications that claim the same objects at once, in any
-// order and through different platform providers, one gets them all.
+// testConcurrentClaims: of applications that claim the same objects concurrently, in any order
+// and through different platform providers, one gets all of them.
 func testConcurrentClaims(t *testing.T, e *env) {
 	const applications, objects = 4, 20
 	var claims sync.WaitGroup

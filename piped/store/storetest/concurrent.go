@@ -26,7 +26,7 @@ func testOneActive(t *testing.T, e *env) {
 			return nil
 		})
 	}
-	_ = g.Wait() // the errors are in won
+	_ = g.Wait() // the errors are also in won
 	winners := 0
 	for _, err := range won {
 		if err == nil {
@@ -71,7 +71,7 @@ func testCompareAndSwap(t *testing.T, e *env) {
 	}
 }
 
-// increment adds one to a number in the metadata.
+// increment adds one to a number in the deployment's metadata.
 func increment(d *deploy.Deployment) error {
 	n, _ := strconv.Atoi(d.Metadata["n"]) // missing: 0
 	if d.Metadata == nil {
@@ -98,8 +98,8 @@ func testConcurrentSupersede(t *testing.T, e *env) {
 	}
 }
 
-// testUpdateFrom writes over what was read before: it is read again only where
-// that is not what is stored, or is refused.
+// testUpdateFrom: UpdateDeploymentFrom reads the deployment again only if the known one is
+// outdated or its update is rejected.
 func testUpdateFrom(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "web")
 	known := e.create(t, "d1", a)

@@ -15,7 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// announce writes events with the given keys and returns them as the outbox has them.
+// announce writes events with the given keys and returns all unrouted events.
 func (e *env) announce(t testing.TB, keys ...string) []deploy.Event {
 	t.Helper()
 	var events []deploy.Event
@@ -32,7 +32,7 @@ func (e *env) announce(t testing.TB, keys ...string) []deploy.Event {
 	return found
 }
 
-// registerReceivers makes receivers all that there are.
+// registerReceivers replaces the registered receivers.
 func (e *env) registerReceivers(t testing.TB, names ...string) {
 	t.Helper()
 	if err := e.store.RegisterReceivers(context.Background(), names...); err != nil {
@@ -40,7 +40,7 @@ func (e *env) registerReceivers(t testing.TB, names ...string) {
 	}
 }
 
-// route leads all events that are not yet to a receiver, in one order.
+// route routes all unrouted events to the receivers, with one order.
 func (e *env) route(t testing.TB, order string, receivers ...string) {
 	t.Helper()
 	events, err := e.store.Events(context.Background(), 0, 0)
@@ -60,7 +60,7 @@ func (e *env) route(t testing.TB, order string, receivers ...string) {
 	}
 }
 
-// due returns the deliveries and keys that are due for a receiver.
+// due returns the due deliveries of a receiver and the keys of their events.
 func (e *env) due(t testing.TB, receiver string) (ds []deploy.Delivery, keys []string) {
 	t.Helper()
 	ds, _, err := e.store.PendingDeliveries(context.Background(), receiver, 0)
@@ -108,7 +108,7 @@ func testDeliveries(t *testing.T, e *env) {
 	if err := e.store.GiveUpDelivery(ctx, ds[0], strings.Repeat("gone ", 500)); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time there is nothing to finish
+	for range 2 { // the second call has no effect
 		if err := e.store.FinishDelivery(ctx, ds[1]); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func testDeliveries(t *testing.T, e *env) {
 	}
 }
 
-// testRouteOnce: events are routed once, also by concurrent or repeated calls.
+// testRouteOnce: an event is routed once, even by concurrent or repeated calls.
 func testRouteOnce(t *testing.T, e *env) {
 	e.registerReceivers(t, "hook")
 	events := e.announce(t, "a")
@@ -171,13 +171,13 @@ func testReceiverNotes(t *testing.T, e *env) {
 	}
 }
 
-// testEventsByKey: events are found by their keys, whether they were delivered or not.
+// testEventsByKey: events are found by their keys, delivered or not.
 func testEventsByKey(t *testing.T, e *env) {
 	ctx := context.Background()
 	announced := e.announce(t, "c", "a", "b")
 	must(t, e.store.RouteEvents(ctx, []int64{announced[0].Seq}))
 	keys := []string{"b", "c", "unknown"}
-	for i := range 1000 { // more than one query
+	for i := range 1000 { // more than fit into one query
 		keys = append(keys, fmt.Sprint("unknown ", i))
 	}
 	got, err := e.store.EventsByKey(ctx, keys...)
@@ -227,11 +227,11 @@ func testForgetEvents(t *testing.T, e *env) {
 	if note, err := e.store.ReceiverNote(ctx, "hook", "thread"); err != nil || note != "" {
 		t.Errorf("the note is %q, %v", note, err)
 	}
-	if left := e.announce(t, "told"); len(left) != 1 { // nothing knows it any more
+	if left := e.announce(t, "told"); len(left) != 1 { // the earlier event is deleted
 		t.Errorf("the event is still there: %v", left)
 	}
 
-	many := make([]string, 2001) // more than two transactions take
+	many := make([]string, 2001) // more than fit into two transactions
 	for i := range many {
 		many[i] = fmt.Sprintf("many-%d", i)
 	}
@@ -246,10 +246,9 @@ func testForgetEvents(t *testing.T, e *env) {
 	}
 }
 
-// testDeliveriesProperty: events are announced, routed and delivered in any order, and
-// the process may die between any two writes. A receiver has each event that it wants
-// exactly once, as pending, delivered or given up, and gets the events of one order in
-// their order.
+// testDeliveriesProperty: events are announced, routed and delivered in any order, and the
+// process may crash between any two writes. Each receiver has each wanted event exactly once,
+// as pending, delivered or given up, and gets the events of one order in sequence.
 func testDeliveriesProperty(t *testing.T, e *env) {
 	round := 0
 	receivers := []string{"r0", "r1", "r2"}
@@ -267,11 +266,11 @@ func testDeliveriesProperty(t *testing.T, e *env) {
 	})
 }
 
-// deliveryWorld is what one round knows of what it did.
+// deliveryWorld records the actions of one round.
 type deliveryWorld struct {
 	env    *env
 	ctx    context.Context
-	opened *store.Store // after a death; nil before the first
+	opened *store.Store // after a crash; nil before the first
 	prefix string
 	keys   []string            // announced
 	ended  map[string][]string // delivered or given up, by receiver, in order
@@ -290,7 +289,8 @@ func (w *deliveryWorld) close() {
 	}
 }
 
-// wants: each receiver wants other events. orderOf has them in two orders and none.
+// wants reports whether a receiver gets event n; each receiver gets different events. orderOf
+// returns the order of event n, "" for none.
 func wants(receiver string, n int) bool { return n%3 != int(receiver[1]-'0') }
 func orderOf(n int) string              { return []string{"", "even", "odd", "even"}[n%4] }
 
@@ -346,7 +346,7 @@ func (w *deliveryWorld) route() error {
 	return w.store().RouteEvents(w.ctx, seqs, ds...)
 }
 
-// finish delivers the rest and compares what each receiver got.
+// finish delivers the pending events and compares what each receiver got with the expectation.
 func (w *deliveryWorld) finish(rt *rapid.T, receivers []string) {
 	if err := w.route(); err != nil {
 		rt.Fatal(err)

@@ -62,7 +62,7 @@ func testDeploymentLife(t *testing.T, e *env) {
 	}
 }
 
-// same asserts that what a write returned is what is read.
+// same fails the test unless the stored deployment equals want, which a write returned.
 func (e *env) same(t *testing.T, want deploy.Deployment) {
 	t.Helper()
 	got, err := e.store.Deployment(t.Context(), want.ID)
@@ -267,8 +267,8 @@ func testSupersede(t *testing.T, e *env) {
 	}
 }
 
-// testReplace: with the new deployment, and only with it, comes a cancel of what
-// runs for Git or drift.
+// testReplace: a new deployment requests the cancellation of running deployments that Git or
+// drift triggered; without the new deployment nothing is requested.
 func testReplace(t *testing.T, e *env) {
 	ctx := t.Context()
 	for kind, cancelled := range map[deploy.TriggerKind]bool{
@@ -307,8 +307,7 @@ func testReplace(t *testing.T, e *env) {
 	}
 }
 
-// testDeploymentsByPrefix finds deployments by the beginning of their ID, the last
-// that was triggered first.
+// testDeploymentsByPrefix: deployments are found by ID prefix, the last triggered first.
 func testDeploymentsByPrefix(t *testing.T, e *env) {
 	for id, app := range map[string]string{"0ab-first": "web", "0AB-third": "cache"} {
 		e.create(t, id, e.putApp(t, app))

@@ -12,8 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testDrift: what is found out of drift is stored whole or not at all, and only while
-// it counts.
+// testDrift: the result of a drift evaluation is stored completely or not at all, and only if
+// it is not outdated.
 func testDrift(t *testing.T, e *env) {
 	ctx := t.Context()
 	a := e.putApp(t, "a")
@@ -65,7 +65,7 @@ func testDrift(t *testing.T, e *env) {
 	}
 	e.wantEvents(t, "r1/out", "r1/in")
 
-	// One period lasts at a time.
+	// At most one period is current.
 	report.ID, report.EndedAt, report.End, report.BeganAt = "r2", time.Time{}, "", e.clock.now()
 	if _, err := e.store.ReportDrift(ctx, a, out, &report); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func testDrift(t *testing.T, e *env) {
 		t.Errorf("with the report its state was stored: %v, %v", app.Sync, err)
 	}
 
-	// What is invalid stays so.
+	// An invalid configuration keeps its sync state.
 	if _, err := e.store.SetSyncState(ctx, a.ID, deploy.SyncState{Status: deploy.SyncInvalidConfig}); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func testDrift(t *testing.T, e *env) {
 	}
 }
 
-// testDriftCounts: an evaluation from before a deployment is rejected after it.
+// testDriftCounts: an evaluation from before a deployment is rejected.
 func testDriftCounts(t *testing.T, e *env) {
 	ctx := t.Context()
 	a := e.putApp(t, "a")
@@ -120,7 +120,7 @@ func testDriftCounts(t *testing.T, e *env) {
 	}
 }
 
-// testListDrift: periods are listed by when they began, and old ones are forgotten.
+// testListDrift: periods are listed by start time, and old ones are deleted.
 func testListDrift(t *testing.T, e *env) {
 	ctx := t.Context()
 	a, b := e.putApp(t, "a"), e.putApp(t, "b")
@@ -187,7 +187,8 @@ func testListDrift(t *testing.T, e *env) {
 	}
 }
 
-// wantEvents fails unless the outbox holds events of these keys, in this order.
+// wantEvents fails the test unless the outbox contains events with exactly these keys, in this
+// order.
 func (e *env) wantEvents(t *testing.T, keys ...string) {
 	t.Helper()
 	events, err := e.store.Events(t.Context(), 0, 0)

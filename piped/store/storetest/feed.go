@@ -34,7 +34,7 @@ func testFeed(t *testing.T, e *env) {
 		t.Errorf("everything (-want +got):\n%s", diff)
 	}
 
-	// Nothing is announced that was not committed, or that changed nothing.
+	// Writes that are rolled back or change nothing are not published.
 	if _, err := e.store.UpdateDeployment(ctx, "d1", func(*deploy.Deployment) error { return errors.New("no") }); err == nil {
 		t.Fatal("the func's error was lost")
 	}
@@ -51,7 +51,7 @@ func testFeed(t *testing.T, e *env) {
 		t.Errorf("announced without a commit: %v", got)
 	}
 
-	// Many writes of a row are one hint.
+	// Several writes of a row are merged into one hint.
 	e.update(t, "d1", increment)
 	e.update(t, "d1", increment)
 	if err := e.store.AppendStageLogs(ctx, []deploy.LogBlock{{DeploymentID: "d1", StageID: "s"}, {DeploymentID: "d1", StageID: "s", Index: 1}}); err != nil {
@@ -63,7 +63,7 @@ func testFeed(t *testing.T, e *env) {
 		t.Errorf("merged (-want +got):\n%s", diff)
 	}
 
-	// Each status that a deployment was written in is a hint of its own.
+	// Each written status of a deployment is a separate hint.
 	e.run(t, "d1")
 	e.update(t, "d1", increment)
 	var statuses []deploy.Status
@@ -78,8 +78,8 @@ func testFeed(t *testing.T, e *env) {
 	}
 }
 
-// A reader that does not read delays no writer and finds every row afterwards;
-// one that reads all the time misses none.
+// testFeedSlowReader: a reader that does not read delays no writer and gets every row later. A
+// reader that reads continuously misses none.
 func testFeedSlowReader(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "web")
 	slow, eager := e.store.Watch(deploy.TopicDeployment), e.store.Watch(deploy.TopicDeployment)

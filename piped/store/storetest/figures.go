@@ -13,7 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testOutcomes: the outcomes of a range contain the input of the delivery figures.
+// testOutcomes: the outcomes of a time range contain the input of the delivery figures.
 func testOutcomes(t *testing.T, e *env) {
 	web, api := e.putApp(t, "web"), e.putApp(t, "api")
 	end := func(id string, a deploy.Application, kind deploy.TriggerKind, takeOver bool, to deploy.Status) deploy.DeploymentOutcome {

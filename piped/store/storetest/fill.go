@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Fill writes into a store as an agent does, so that each table has rows.
+// Fill writes rows into each table of a store, as an agent does.
 func Fill(t testing.TB, s *store.Store) {
 	t.Helper()
 	e := &env{store: s, clock: &clock{}}
@@ -29,7 +29,7 @@ func Fill(t testing.TB, s *store.Store) {
 	e.announce(t, "not led anywhere")
 }
 
-// fillDeployment writes what belongs to a deployment that runs.
+// fillDeployment writes the rows of a running deployment.
 func (e *env) fillDeployment(t testing.TB, a deploy.Application) {
 	ctx, s := t.Context(), e.store
 	var logs []deploy.LogBlock
@@ -53,8 +53,7 @@ func (e *env) fillDeployment(t testing.TB, a deploy.Application) {
 
 var workload = deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
 
-// fillApplication writes what belongs to applications, and to the cluster and the
-// repository they are in.
+// fillApplication writes the rows of applications, their cluster and their repository.
 func (e *env) fillApplication(t testing.TB, a deploy.Application) {
 	ctx, s := t.Context(), e.store
 	other := e.putApp(t, "other")
@@ -78,7 +77,7 @@ func (e *env) fillApplication(t testing.TB, a deploy.Application) {
 	must(t, s.SaveCapabilities(ctx, "cluster", deploy.Capabilities{KubeVersion: "v1.36.1", APIVersions: []string{"v1"}}))
 }
 
-// fillRequests writes what people and machines ask for.
+// fillRequests writes the rows for requests of users and programs.
 func (e *env) fillRequests(t testing.TB) {
 	ctx, s := t.Context(), e.store
 	must(t, s.CreateAPIKey(ctx, deploy.APIKey{ID: "k1", Name: "owner", Role: deploy.ReadWrite, Hash: []byte{0, 1, 0xff, '"'}}))
@@ -92,8 +91,8 @@ func (e *env) fillRequests(t testing.TB) {
 	must(t, err)
 }
 
-// Rows returns all rows of all tables of a database, each as a text, in the order of the
-// texts. How goose numbers the versions of the schema is left out.
+// Rows returns all rows of all tables of a database as sorted texts, by table. It omits the
+// tables of schema versions and of the owner, which are not backed up.
 func Rows(t testing.TB, dsn string) map[string][]string {
 	t.Helper()
 	db, list := Raw(t, dsn), "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
@@ -119,7 +118,7 @@ func Rows(t testing.TB, dsn string) map[string][]string {
 	return out
 }
 
-// text writes a value as SQL has it, the same for both engines.
+// text formats a value like an SQL literal, identically for both engines.
 func text(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -128,7 +127,7 @@ func text(v any) string {
 		return fmt.Sprintf("%q", v)
 	case []byte:
 		return fmt.Sprintf("x'%x'", v)
-	case bool: // SQLite has numbers
+	case bool: // SQLite has numbers instead
 		if v {
 			return "1"
 		}
@@ -137,7 +136,7 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// records returns what a query finds.
+// records returns all rows of a query.
 func records(t testing.TB, db *sql.DB, query string) (out [][]any) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), query)

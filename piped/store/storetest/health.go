@@ -8,8 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// testHealth: a change of the health of an application is stored together with its
-// event, once.
+// testHealth: a change of an application's health is stored once, together with its event.
 func testHealth(t *testing.T, e *env) {
 	ctx := t.Context()
 	a, b := e.putApp(t, "a"), e.putApp(t, "b")
@@ -48,7 +47,8 @@ func testHealth(t *testing.T, e *env) {
 	wantKind(t, err, deploy.NotFound, "")
 }
 
-// testInventoryKinds: which kinds of workload a cluster was given.
+// testInventoryKinds: InventoryKinds returns the workload kinds that were applied to a
+// cluster.
 func testInventoryKinds(t *testing.T, e *env) {
 	a := e.putApp(t, "a")
 	put := func(cluster, group, kind, name string) {

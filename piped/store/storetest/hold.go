@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testHolds: a hold begins and ends in the transaction of the deployment that does that,
-// each time with an event.
+// testHolds: a hold starts and ends in the transaction of the deployment that causes it, each
+// time with an event.
 func testHolds(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "web")
 	e.putApp(t, "other")
@@ -78,7 +78,7 @@ func testHolds(t *testing.T, e *env) {
 	if err != nil || len(open) != 1 || open[0].DeploymentID != "back" || open[0].ForceNoRollback {
 		t.Errorf("cancels: %+v, %v, want one of the deployment that runs", open, err)
 	}
-	// The cancelled one had not ended when its hold was replaced.
+	// The hold of this deployment was replaced before the deployment was cancelled.
 	e.update(t, "back", func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "cancelled", e.clock.now()) })
 	held("further")
 	e.update(t, "further", func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "cancelled", e.clock.now()) })

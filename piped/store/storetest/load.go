@@ -10,7 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testLoad: what is not done is counted, each with its oldest.
+// testLoad: open work is counted, with the time of the oldest item of each kind.
 func testLoad(t *testing.T, e *env) {
 	ctx := t.Context()
 	want := store.Load{Deployments: map[deploy.Status]store.Backlog{}}
@@ -36,7 +36,7 @@ func testLoad(t *testing.T, e *env) {
 	})
 	must(t, err)
 	want.Rollouts = store.Backlog{Count: 1, Since: r.CreatedAt}
-	_, err = e.store.SaveRollout(ctx, deploy.Rollout{ // of an autoscaler: not open work
+	_, err = e.store.SaveRollout(ctx, deploy.Rollout{ // by an autoscaler: not open work
 		ID: "s1", Kind: deploy.RolloutKindScaling, ApplicationID: a.ID, Workload: r.Workload, Phase: deploy.RolloutProgressing,
 	})
 	must(t, err)
@@ -59,7 +59,8 @@ func testLoad(t *testing.T, e *env) {
 	}
 }
 
-// testEndedDeployments: they come in the order of their ends, from a time on.
+// testEndedDeployments: ended deployments are listed from a time on, in the order of their
+// ends.
 func testEndedDeployments(t *testing.T, e *env) {
 	a := e.putApp(t, "web")
 	var ends []time.Time

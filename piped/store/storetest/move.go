@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testMove: an application in a new place is the same one, and says of its deployments
-// where they found it.
+// testMove: a moved application keeps its ID, and its references to deployments get the
+// location at that deployment.
 func testMove(t *testing.T, e *env) {
 	ctx, a, other := t.Context(), e.putApp(t, "web"), e.putApp(t, "other")
 	e.create(t, "d1", a)
@@ -54,7 +54,7 @@ func testMove(t *testing.T, e *env) {
 	}
 }
 
-// testIdentity: a store has one ID.
+// testIdentity: a store has one permanent ID.
 func testIdentity(t *testing.T, e *env) {
 	first, err := e.store.Identity(t.Context())
 	if err != nil || first == "" {

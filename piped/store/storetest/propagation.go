@@ -66,7 +66,7 @@ func testPropagations(t *testing.T, e *env) {
 		}
 	}
 
-	// What is not the application's any more is forgotten with the inventory.
+	// Propagations of removed workloads are deleted with the inventory.
 	if err := e.store.DeleteInventory(ctx, a.ID, "one", db, deploy.ObjectRef{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// testProperty: after any writes in any order by concurrent writers, the log contains
-// legal transitions only, an application never has two active deployments, a command
-// creates at most one, and the outbox has every transition exactly once, in order.
+// testProperty: after any writes of concurrent writers the log contains only legal
+// transitions, an application never has two active deployments, a command creates at most one
+// deployment, and the outbox has every transition exactly once, in order.
 func testProperty(t *testing.T, e *env) {
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -33,8 +33,8 @@ func testProperty(t *testing.T, e *env) {
 	})
 }
 
-// step is one thing the world does: create a deployment, or let several
-// writers move deployments at the same time.
+// step is one action of a round: create a deployment, or let several writers change
+// deployments concurrently.
 type step struct {
 	Create    bool
 	App       int
@@ -44,7 +44,7 @@ type step struct {
 	Writers   []move
 }
 
-// move is what one writer does to one deployment.
+// move is the action of one writer on one deployment.
 type move struct {
 	Deployment int
 	Action     string
@@ -68,7 +68,7 @@ func drawStep(rt *rapid.T) step {
 	return s
 }
 
-// world is the part of the store that one round writes.
+// world contains the objects that one round writes.
 type world struct {
 	env         *env
 	ctx         context.Context
@@ -109,7 +109,7 @@ func (w *world) do(rt *rapid.T, i int, st step) {
 		g.Go(func() error {
 			_, err := w.env.store.UpdateDeployment(w.ctx, id, func(d *deploy.Deployment) error { return w.act(d, m.Action) })
 			if err == nil || deploy.IsKind(err, deploy.Illegal) || deploy.IsKind(err, deploy.Conflict) || deploy.IsKind(err, deploy.NotFound) {
-				return nil // refusing is right; what was let through is checked below
+				return nil // a rejection is correct; accepted writes are checked below
 			}
 			return fmt.Errorf("%s %s: %w", m.Action, id, err)
 		})
@@ -162,7 +162,7 @@ func (w *world) act(d *deploy.Deployment, action string) error {
 		return d.Complete(deploy.Failure, "", now)
 	case "cancel":
 		return d.Complete(deploy.Cancelled, "", now)
-	case "jump": // past the domain's own checks: the store must refuse it
+	case "jump": // without the checks of package deploy: the store must reject it
 		d.Status = deploy.RollingBack
 		return nil
 	default:
@@ -183,7 +183,7 @@ func (w *world) checkActive(rt *rapid.T) {
 	}
 }
 
-// checkLog replays a deployment's log.
+// checkLog replays a deployment's transition log.
 func (w *world) checkLog(rt *rapid.T, id string) {
 	d, err := w.env.store.Deployment(w.ctx, id)
 	if err != nil {
@@ -216,7 +216,7 @@ func (w *world) checkLog(rt *rapid.T, id string) {
 	}
 }
 
-// checkOutbox compares the events with the logs, in order for each deployment.
+// checkOutbox compares the events with the transition logs, in order for each deployment.
 func (w *world) checkOutbox(rt *rapid.T) {
 	events, err := w.env.store.Events(w.ctx, 0, 0)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Raw opens the database of a store behind its back. It is closed when the test ends.
+// Raw opens the database of a store directly. It is closed when the test ends.
 func Raw(t testing.TB, dsn string) *sql.DB {
 	t.Helper()
 	driver, source := "pgx", dsn

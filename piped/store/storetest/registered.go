@@ -22,7 +22,7 @@ func (e *env) register(t *testing.T, id, name string, labels map[string]string) 
 	return r
 }
 
-// eventIDs lists the events that q selects.
+// eventIDs returns the IDs of the events that q selects, and the cursor.
 func (e *env) eventIDs(t *testing.T, q store.RegisteredEventQuery) (ids []string, cursor string) {
 	t.Helper()
 	events, cursor, err := e.store.RegisteredEvents(t.Context(), q)
@@ -137,8 +137,8 @@ func testRegisteredEventHandlings(t *testing.T, e *env) {
 	}
 }
 
-// testConcurrentEvents registers events of one key at one moment: all are stored,
-// one after the other.
+// testConcurrentEvents registers events of one key concurrently: all are stored, with distinct
+// times.
 func testConcurrentEvents(t *testing.T, e *env) {
 	e.clock.stand.Store(true)
 	const n = 12

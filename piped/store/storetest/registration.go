@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// testRegistration adds, deletes and adds an application again.
+// testRegistration adds an application, deletes it and adds it again.
 func testRegistration(t *testing.T, e *env) {
 	ctx, a := t.Context(), app("web")
 	a.Registration = deploy.Registration{By: "ann", At: e.clock.now(), Provider: "c"}
@@ -50,10 +50,10 @@ func testRegistration(t *testing.T, e *env) {
 
 	must(t, e.store.SetRegisteredProvider(ctx, a.ID, "d"))
 	announced(a.ID)
-	must(t, e.store.SetRegisteredProvider(ctx, a.ID, "d")) // nothing new
+	must(t, e.store.SetRegisteredProvider(ctx, a.ID, "d")) // unchanged
 	a.Registration.Provider = "d"
 	stored(a)
-	if _, err := e.store.PutApplication(ctx, app("web")); err != nil { // what Git says leaves it alone
+	if _, err := e.store.PutApplication(ctx, app("web")); err != nil { // keeps the registration
 		t.Fatal(err)
 	}
 	stored(a)
@@ -69,7 +69,7 @@ func testRegistration(t *testing.T, e *env) {
 	wantKind(t, e.store.SetRegisteredProvider(ctx, a.ID, ""), deploy.NotFound, "is deleted")
 	_, err = e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("late", a, deploy.OnCommit)})
 	wantKind(t, err, deploy.Illegal, "is deleted: add it again first")
-	must(t, e.store.SetEvaluatedCommit(ctx, "c9", map[string]string{a.ID: ""})) // passed over
+	must(t, e.store.SetEvaluatedCommit(ctx, "c9", map[string]string{a.ID: ""})) // ignored: it is deleted
 
 	back := app("web")
 	back.Description, back.Sync = "again", deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "added again"}
@@ -88,8 +88,8 @@ func testRegistration(t *testing.T, e *env) {
 	wantKind(t, e.store.DeleteApplication(ctx, "nobody"), deploy.NotFound, "nobody")
 }
 
-// testRegistrationEndsWhatWaits: with the application end its deployments that
-// have not started, in the same transaction; the one that runs goes on.
+// testRegistrationEndsWhatWaits: the transaction that disables or deletes an application ends
+// its waiting deployments; a running one continues.
 func testRegistrationEndsWhatWaits(t *testing.T, e *env) {
 	ctx := t.Context()
 	for name, c := range map[string]struct {
@@ -120,8 +120,8 @@ func testRegistrationEndsWhatWaits(t *testing.T, e *env) {
 			t.Errorf("%s: what runs is %s, %v", name, d.Status, err)
 		}
 	}
-	// The commit that waited is evaluated again, but not one of an application
-	// where none did.
+	// The commit of the waiting deployment is evaluated again, but not that of an application
+	// without one.
 	got, err := e.store.Application(ctx, "app-disabled")
 	if err != nil || got.EvaluatedCommit != got.LastSuccessful.Trigger.Commit.Hash {
 		t.Errorf("the evaluated commit is %q, %v", got.EvaluatedCommit, err)
@@ -129,7 +129,7 @@ func testRegistrationEndsWhatWaits(t *testing.T, e *env) {
 	idle := e.putApp(t, "idle")
 	must(t, e.store.SetEvaluatedCommit(ctx, "c7", map[string]string{idle.ID: ""}))
 	must(t, e.store.SetDisabled(ctx, idle.ID, true))
-	must(t, e.store.SetEvaluatedCommit(ctx, "c8", map[string]string{idle.ID: "c7"})) // passed over while it is disabled
+	must(t, e.store.SetEvaluatedCommit(ctx, "c8", map[string]string{idle.ID: "c7"})) // ignored while it is disabled
 	if got, err = e.store.Application(ctx, idle.ID); err != nil || got.EvaluatedCommit != "c7" {
 		t.Errorf("the evaluated commit of one where nothing waited is %q, %v", got.EvaluatedCommit, err)
 	}
@@ -167,7 +167,7 @@ func testAgent(t *testing.T, e *env) {
 	}
 	app := e.putApp(t, "web")
 	_, err = e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("d1", app, deploy.OnCommit)})
-	wantKind(t, err, deploy.Illegal, "the agent is disabled") // decided before that
+	wantKind(t, err, deploy.Illegal, "the agent is disabled") // although the decision came earlier
 	if _, err := e.store.UpdateAgent(ctx, func(a *deploy.AgentRecord) { a.Disabled = false }); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// testDecidedBefore makes deployments that were decided on an evaluated commit.
+// testDecidedBefore: a deployment is not created if its decision was based on an outdated
+// evaluated commit.
 func testDecidedBefore(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "web")
 	must(t, e.store.SetEvaluatedCommit(ctx, "c1", map[string]string{a.ID: ""}))

@@ -22,8 +22,8 @@ func (e *env) putInventory(t *testing.T, a deploy.Application, names ...string) 
 	}
 }
 
-// testRemoval deletes an application with its objects: from the command on nothing
-// more is deployed of it, and it does not return before the command is answered.
+// testRemoval deletes an application with its objects: after the command nothing of it is
+// deployed, and it cannot be added again before the command is completed.
 func testRemoval(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "web")
 	e.putInventory(t, a, "one", "two", "three")
@@ -72,7 +72,7 @@ func testRemoval(t *testing.T, e *env) {
 	wantKind(t, e.store.FinishRemoval(ctx, got, deploy.CommandSucceeded, nil, nil), deploy.Conflict, "answered before")
 	wantKind(t, e.store.NoteCommand(ctx, "remove", nil), deploy.Conflict, "answered before")
 
-	// What it has left is removed by another command.
+	// The rest of the inventory is removed by another command.
 	got, err = e.store.RemoveApplication(ctx, e.removeCommand("rest", a, true))
 	if err != nil || got.Metadata[deploy.MetaApplied] != "2" {
 		t.Fatalf("for the rest: %+v, %v", got, err)
@@ -86,7 +86,7 @@ func testRemoval(t *testing.T, e *env) {
 	must(t, e.store.AddApplication(ctx, a))
 }
 
-// testPlainRemoval: without the objects the command is answered at once.
+// testPlainRemoval: without Cascade the command is completed at once.
 func testPlainRemoval(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "web")
 	e.putInventory(t, a, "one")

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// snapshot is everything a store holds of one application.
+// snapshot contains everything that a store contains about one application.
 type snapshot struct {
 	Application deploy.Application
 	Deployments []deploy.Deployment
@@ -96,7 +96,7 @@ func testReopen(t *testing.T, e *env) {
 	if len(before.Transitions) == 0 || len(before.Events) == 0 || len(before.Deployments[0].Stages) != 2 || len(before.Chain.Blocks) != 2 {
 		t.Errorf("the snapshot is poor: %+v", before)
 	}
-	// Numbers go on where they were.
+	// Event numbers continue after the last one.
 	if _, err := again.UpdateDeployment(ctx, "d1", func(d *deploy.Deployment) error { return d.StartStage("sync", e.clock.now()) }); err != nil {
 		t.Fatal(err)
 	}

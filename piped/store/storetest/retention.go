@@ -16,13 +16,13 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// limit is what deployments are kept for in these tests.
+// limit is how long deployments are retained in these tests.
 const limit = 100 * 24 * time.Hour
 
-// pass lets time go by.
+// pass advances the clock.
 func (e *env) pass(d time.Duration) { e.clock.ms.Add(d.Milliseconds()) }
 
-// removeOld removes what ended longer ago than the limit, in small batches.
+// removeOld deletes deployments that ended before the limit, in small batches.
 func (e *env) removeOld(t testing.TB, keep int) (removed int) {
 	t.Helper()
 	q := store.OldDeployments{Before: e.clock.now().Add(-limit), Keep: keep, Limit: 2}
@@ -38,7 +38,7 @@ func (e *env) removeOld(t testing.TB, keep int) (removed int) {
 	}
 }
 
-// there reports whether there is a deployment.
+// there reports whether a deployment exists.
 func (e *env) there(t testing.TB, id string) bool {
 	t.Helper()
 	_, err := e.store.Deployment(context.Background(), id)
@@ -48,35 +48,35 @@ func (e *env) there(t testing.TB, id string) bool {
 	return err == nil
 }
 
-// fail ends a deployment that waits.
+// fail ends a waiting deployment with FAILURE.
 func (e *env) fail(t testing.TB, id string) {
 	t.Helper()
 	e.update(t, id, func(d *deploy.Deployment) error { return d.Complete(deploy.Failure, "broken", e.clock.now()) })
 }
 
-// oldRollout is one that a deployment began.
+// oldRollout returns a rollout of deployment id.
 func oldRollout(id, appID string, phase deploy.RolloutPhase) deploy.Rollout {
 	return deploy.Rollout{ID: "rollout-" + id, ApplicationID: appID, DeploymentID: id, StageID: "sync", Cluster: "c", Phase: phase,
 		Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: id}}
 }
 
-// oldItem is an object that a deployment applied.
+// oldItem returns an inventory item of deployment id.
 func oldItem(id, appID string) deploy.InventoryItem {
 	return deploy.InventoryItem{ApplicationID: appID, Cluster: "c", UID: "u", DeploymentID: id, CreatedBy: "long gone",
 		Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: id}}
 }
 
-// reason is why a deployment that ended long ago is left, or why none is.
+// reason is a case in which an old deployment is retained (left) or deleted.
 type reason struct {
 	name string
-	// begins happens when the deployment has ended, before the limit has passed.
+	// begins, if set, is called after the end of the deployment, before the limit has passed.
 	begins func(t *testing.T, e *env, old string, a deploy.Application)
-	// later happens when it has.
+	// later, if set, is called after the limit has passed.
 	later func(t *testing.T, e *env, old string, a deploy.Application)
-	keep  int  // deployments of each application; 0 is 1
-	good  bool // the old one succeeds
+	keep  int  // deployments to retain for each application; 0 means 1
+	good  bool // the old deployment succeeds
 	left  bool
-	// over ends the reason; the deployment goes then.
+	// over, if set, removes the reason; the deployment is deleted then.
 	over func(t *testing.T, e *env, old string, a deploy.Application)
 }
 
@@ -165,7 +165,8 @@ func reasons() []reason {
 	}
 }
 
-// testOldDeployments: what ended long ago goes, unless there is a reason to leave it.
+// testOldDeployments: deployments that ended before the limit are deleted, unless there is a
+// reason to retain them.
 func testOldDeployments(t *testing.T, e *env) {
 	e.registerReceivers(t, "hook")
 	for i, r := range reasons() {
@@ -209,7 +210,8 @@ func testOldDeployments(t *testing.T, e *env) {
 	nothingDangles(t, e)
 }
 
-// testNamedDeployments: what an application names as its last is left, whenever it ended.
+// testNamedDeployments: an application's last success and last triggered deployment are
+// retained regardless of their age.
 func testNamedDeployments(t *testing.T, e *env) {
 	ctx := t.Context()
 	a := e.putApp(t, "web")
@@ -235,7 +237,7 @@ func testNamedDeployments(t *testing.T, e *env) {
 	}
 	first, err := e.store.Deployment(ctx, "failure-000")
 	must(t, err)
-	remove(first.CompletedAt, 0) // it did not end before it ended
+	remove(first.CompletedAt, 0) // Before is exclusive
 	remove(first.CompletedAt.Add(time.Millisecond), 1)
 	remove(e.clock.now(), 1)
 	list, _, err := e.store.ListDeployments(ctx, store.DeploymentQuery{})
@@ -253,8 +255,8 @@ func testNamedDeployments(t *testing.T, e *env) {
 	wantKind(t, err, deploy.Invalid, "cursor")
 }
 
-// testOldChains: the deployments of a chain go when all of them can, and with the last
-// the chain and what it asked for.
+// testOldChains: the deployments of a chain are deleted when all of them can be, together with
+// the chain and its commands.
 func testOldChains(t *testing.T, e *env) {
 	ctx := t.Context()
 	first, b, c := e.putApp(t, "first"), e.putApp(t, "b"), e.putApp(t, "c")
@@ -292,7 +294,8 @@ func testOldChains(t *testing.T, e *env) {
 	nothingDangles(t, e)
 }
 
-// testWholeDeployments: of what is removed nothing is left, and what others wrote is.
+// testWholeDeployments: all rows of a deleted deployment are deleted, and those of others are
+// retained.
 func testWholeDeployments(t *testing.T, e *env) {
 	ctx := t.Context()
 	a := e.putApp(t, "web")
@@ -337,10 +340,10 @@ func testWholeDeployments(t *testing.T, e *env) {
 	}
 }
 
-// testOldDeploymentBatches works off what is old of a large store, in batches of which
-// none is larger than what was asked for.
+// testOldDeploymentBatches deletes the old deployments of a large store in batches that do not
+// exceed the limit.
 func testOldDeploymentBatches(t *testing.T, e *env) {
-	const all, old, atOnce = 10_000, 2_990, 50 // ten end in each millisecond, from the first on
+	const all, old, atOnce = 10_000, 2_990, 50 // ten end in each millisecond
 	a := e.putApp(t, "web")
 	db := Raw(t, e.dsn)
 	for _, fill := range []string{
@@ -370,7 +373,7 @@ func testOldDeploymentBatches(t *testing.T, e *env) {
 	}
 }
 
-// testOldStageLogs: each stage that ran is left a line that says what became of its log.
+// testOldStageLogs: each stage that ran gets a line that explains why its log is missing.
 func testOldStageLogs(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "web")
 	write := func(id string, lines int) {
@@ -426,7 +429,7 @@ func testOldStageLogs(t *testing.T, e *env) {
 	}
 }
 
-// testOldCommands: what was answered long ago goes, and what waits stays.
+// testOldCommands: commands completed long ago are deleted, open ones are retained.
 func testOldCommands(t *testing.T, e *env) {
 	ctx := t.Context()
 	for i := range 7 {
@@ -450,8 +453,8 @@ func testOldCommands(t *testing.T, e *env) {
 	}
 }
 
-// nothingDangles checks that references to deployments have a target, except those that
-// are only shown or compared.
+// nothingDangles checks that references to deployments have a target, except references that
+// are only displayed or compared.
 func nothingDangles(t *testing.T, e *env) {
 	t.Helper()
 	db := Raw(t, e.dsn)
@@ -476,7 +479,7 @@ func nothingDangles(t *testing.T, e *env) {
 	}
 }
 
-// withColumn returns the tables that have a column, by name.
+// withColumn returns the names of the tables that have a column, sorted.
 func withColumn(t *testing.T, db *sql.DB, column string) (tables []string) {
 	t.Helper()
 	query := "SELECT table_name FROM information_schema.columns WHERE column_name = '" + column + "' AND table_schema = current_schema()"

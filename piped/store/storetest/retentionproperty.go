@@ -14,8 +14,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testRetentionProperty: of deployments of any ages, in any chains and with anything that
-// names them, those go that nothing needs, and nothing is left that names them.
+// testRetentionProperty: of deployments with any ages, chains and references, exactly those
+// that are not needed are deleted, and no reference to them remains.
 func testRetentionProperty(t *testing.T, e *env) {
 	round, left, removed := 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -41,14 +41,14 @@ func testRetentionProperty(t *testing.T, e *env) {
 	nothingDangles(t, e)
 }
 
-// past is what one round has written.
+// past contains the rows that one round has written.
 type past struct {
 	env   *env
 	apps  []deploy.Application
 	drawn []drawnDeployment
 }
 
-// drawnDeployment is a deployment and what names it.
+// drawnDeployment is a random deployment. Its flags state which references to it exist.
 type drawnDeployment struct {
 	id, app, chain                  string
 	Applied, RollsOn, Asked, Untold bool
@@ -90,12 +90,12 @@ func drawPast(rt *rapid.T, t *testing.T, e *env, round int) *past {
 	return w
 }
 
-// age lets some time go by, or none.
+// age advances the clock by a random time, possibly 0.
 func (w *past) age(rt *rapid.T) {
 	w.env.pass(rapid.SampledFrom([]time.Duration{limit, limit / 2, 0}).Draw(rt, "time"))
 }
 
-// end ends a deployment, or not, and has others name it.
+// end ends a deployment or not, and creates references to it.
 func (w *past) end(rt *rapid.T, t *testing.T, d *drawnDeployment) {
 	ctx, e := t.Context(), w.env
 	switch rapid.SampledFrom([]string{"failure", "failure", "failure", "success", "success", "none"}).Draw(rt, "end") {
@@ -126,7 +126,7 @@ func (w *past) end(rt *rapid.T, t *testing.T, d *drawnDeployment) {
 	e.route(t, "")
 }
 
-// leavePending writes events that are not delivered yet.
+// leavePending writes events that are not delivered.
 func (w *past) leavePending(t *testing.T) {
 	for _, d := range w.drawn {
 		if d.Untold {
@@ -135,11 +135,12 @@ func (w *past) leavePending(t *testing.T) {
 	}
 }
 
-// needed returns the deployments that are to be left, by the rules in words.
+// needed returns the IDs of the deployments that must be retained, by a second implementation
+// of the rules.
 func (w *past) needed(rt *rapid.T, keep int) (ids []string) {
 	before := w.env.clock.now().Add(-limit)
 	stored, apps := map[string]deploy.Deployment{}, map[string]deploy.Application{}
-	inUse := map[string]bool{} // applications
+	inUse := map[string]bool{} // applications with an inventory
 	for _, d := range w.drawn {
 		found, err := w.env.store.Deployment(context.Background(), d.id)
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testListRollouts: rollouts of deployments and external ones stand in one order,
-// by when they began.
+// testListRollouts: rollouts of deployments and external ones are listed together, by start
+// time.
 func testListRollouts(t *testing.T, e *env) {
 	ctx := t.Context()
 	web, api := e.putApp(t, "web"), e.putApp(t, "api")
@@ -31,7 +31,7 @@ func testListRollouts(t *testing.T, e *env) {
 	first := save(deploy.Rollout{ID: "1", ApplicationID: web.ID, DeploymentID: "d1", StageID: "s", Workload: ref("web"), Phase: deploy.RolloutIntent})
 	applied, between := e.clock.now(), e.clock.now()
 	second := save(deploy.Rollout{ID: "2", ApplicationID: api.ID, DeploymentID: "d2", StageID: "s", Workload: ref("api"), Phase: deploy.RolloutComplete})
-	// Recorded last: one that began before the second, and one that began with it.
+	// Recorded last: one that started before the second, and one that started with it.
 	save(deploy.Rollout{ID: "x", ApplicationID: web.ID, Workload: ref("web"), Phase: deploy.RolloutProgressing, AppliedAt: between})
 	save(deploy.Rollout{ID: "y", ApplicationID: "gone", Workload: ref("old"), Phase: deploy.RolloutSuperseded, AppliedAt: second.StartedAt})
 
@@ -95,7 +95,7 @@ func testListRollouts(t *testing.T, e *env) {
 	wantKind(t, err, deploy.Invalid, "cursor")
 }
 
-// rolloutPages reads page by page; a page may end between two that began together.
+// rolloutPages reads page by page; a page may end between two rollouts with the same start.
 func rolloutPages(t *testing.T, list func(store.RolloutList) (string, string)) {
 	t.Helper()
 	for limit, want := range map[int][]string{1: {"2", "y", "x", "1", "z"}, 2: {"2 y", "x 1", "z"}, 4: {"2 y x 1", "z"}, 5: {"2 y x 1 z"}, 9: {"2 y x 1 z"}} {

@@ -73,7 +73,7 @@ func testStageLogs(t *testing.T, e *env) {
 		blocks = append(blocks, deploy.LogBlock{DeploymentID: "d1", StageID: "sync", Index: int64(i), Severity: deploy.SeverityInfo, Log: numbered("line", i), At: e.clock.now()})
 	}
 	blocks = append(blocks, deploy.LogBlock{DeploymentID: "d1", StageID: "rollback", Index: 3, Severity: deploy.SeverityError, Log: "bad \x00 and \xff bytes, Grüße", At: e.clock.now()})
-	for range 2 { // a batch may be written again
+	for range 2 { // a batch may be written twice
 		if err := e.store.AppendStageLogs(ctx, blocks); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func testNotes(t *testing.T, e *env) {
 	e.update(t, "d1", func(d *deploy.Deployment) error { return d.Plan(deploy.Plan{}, e.clock.now()) })
 	e.update(t, "d1", func(d *deploy.Deployment) error { return d.Start(e.clock.now()) })
 	ended := e.update(t, "d1", func(d *deploy.Deployment) error { return d.Complete(deploy.Failure, "no image", e.clock.now()) })
-	for range 2 { // the second time it is there
+	for range 2 { // the second call has no effect
 		if err := e.store.NoteDeployment(ctx, "d1", "sync", "it completed"); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func testInventory(t *testing.T, e *env) {
 	if err := e.store.PutInventory(ctx, web, db, item(b.ID, "web"), web); err != nil {
 		t.Fatal(err)
 	}
-	web.Object.Version, web.UID = "v2", "again" // the version is not part of what an object is
+	web.Object.Version, web.UID = "v2", "again" // the API version does not identify an object
 	if err := e.store.PutInventory(ctx, web); err != nil {
 		t.Fatal(err)
 	}
@@ -188,8 +188,8 @@ func testInventory(t *testing.T, e *env) {
 	wantKind(t, e.store.PutInventory(ctx, item("nobody", "x")), deploy.NotFound, "does not exist")
 }
 
-// testLearnedMarks: what is learned of an object counts for the apply that it was
-// learned of, and for no later one.
+// testLearnedMarks: a learned mark is stored only for the apply for which it was learned, and
+// for no later one.
 func testLearnedMarks(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "a")
 	item := func(i int) deploy.InventoryItem {
@@ -406,7 +406,7 @@ func testOutbox(t *testing.T, e *env) {
 		}
 		return out
 	}
-	// What is rolled back takes no number.
+	// A transaction that is rolled back uses no number.
 	_, err := e.store.UpdateDeployment(ctx, "d-000", func(*deploy.Deployment) error { return errors.New("no") })
 	if err == nil {
 		t.Fatal("the func's error was lost")

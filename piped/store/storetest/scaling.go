@@ -9,8 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testScalings: scalings are stored like rollouts, but are selected separately, have
-// their own type of event, and their own limit of retention.
+// testScalings: scalings are stored like rollouts, but they are selected separately and have a
+// separate event type and retention limit.
 func testScalings(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "web")
 	e.create(t, "d1", a)

@@ -11,7 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testState: the state of the store and of its open work.
+// testState: State, Waiting and other counts describe the store and its open work.
 func testState(t *testing.T, e *env) {
 	ctx := t.Context()
 	wantWaiting := func(when string, deployments, commands store.Backlog) {

@@ -1,8 +1,8 @@
-// Package storetest holds the conformance suite of package store, run on both
-// engines, and opens throw-away stores for the tests of other packages.
+// Package storetest contains the conformance test suite of package store, which runs on both
+// engines, and opens temporary stores for the tests of other packages.
 //
-// It owns no behaviour: what the suite asserts is what store's documentation
-// promises, and never how an engine does it.
+// The suite tests what the documentation of package store promises, not how an engine
+// implements it.
 package storetest
 
 import (
@@ -21,23 +21,23 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Key is the encryption key of the stores this package opens.
+// Key returns the encryption key of the stores that this package opens.
 func Key() []byte { return bytes.Repeat([]byte("k"), 32) }
 
-// New opens a store on a fresh SQLite file that is closed when the test ends.
-// A nil clock means time.Now.
+// New opens a store on a new SQLite file. It is closed when the test ends. A nil clock means
+// time.Now.
 func New(t testing.TB, now func() time.Time) *store.Store {
 	t.Helper()
 	return Open(t, Ready(t), now)
 }
 
-// SQLite returns the DSN of a SQLite file in the test's directory that does not
+// SQLite returns the DSN of a SQLite file in the test's temporary directory that does not
 // exist yet.
 func SQLite(t testing.TB) string {
 	return "sqlite://" + filepath.Join(t.TempDir(), "piped.db")
 }
 
-// Ready returns the DSN of a fresh SQLite file that has its schema already.
+// Ready returns the DSN of a new SQLite file that already contains the schema.
 func Ready(t testing.TB) string {
 	t.Helper()
 	data, err := emptyStore()
@@ -51,8 +51,8 @@ func Ready(t testing.TB) string {
 	return "sqlite://" + file
 }
 
-// emptyStore returns the file of a store that holds nothing. It is made once:
-// that costs more than most tests do.
+// emptyStore returns the content of the file of an empty store. It is created once, because
+// that takes longer than most tests.
 var emptyStore = sync.OnceValues(func() (_ []byte, err error) {
 	dir, err := os.MkdirTemp("", "storetest")
 	if err != nil {
@@ -70,7 +70,7 @@ var emptyStore = sync.OnceValues(func() (_ []byte, err error) {
 	return os.ReadFile(file)
 })
 
-// Reopen opens a store that the caller closes, and may then open again.
+// Reopen opens a store that the caller closes, for tests that open the database again.
 func Reopen(t testing.TB, dsn string, now func() time.Time) *store.Store {
 	t.Helper()
 	s, err := store.Open(context.Background(), dsn, store.Options{Key: Key(), Now: now})
@@ -92,7 +92,7 @@ func Open(t testing.TB, dsn string, now func() time.Time) *store.Store {
 	return s
 }
 
-// Run runs the suite. Each call of newDSN returns the DSN of a fresh database.
+// Run runs the suite. Each call of newDSN returns the DSN of a new database.
 func Run(t *testing.T, newDSN func(testing.TB) string) {
 	for _, c := range []struct {
 		name string
@@ -191,20 +191,21 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 	}
 }
 
-// env is what one test of the suite works with.
+// env is the environment of one test of the suite.
 type env struct {
 	dsn   string
 	store *store.Store
 	clock *clock
 }
 
-// clock goes on by a millisecond whenever it is read, unless it stands.
+// clock advances by one millisecond on each read, unless stand is set.
 type clock struct {
 	ms    atomic.Int64
 	stand atomic.Bool
 }
 
-// epoch is where the clock starts; the nanoseconds are to be rounded away.
+// epoch is the start of the clock. The store must truncate its nanoseconds and convert its
+// zone.
 var epoch = time.Date(2025, 3, 1, 12, 0, 0, 123456789, time.FixedZone("elsewhere", 3600))
 
 func (c *clock) now() time.Time {
@@ -214,7 +215,7 @@ func (c *clock) now() time.Time {
 	return epoch.Add(time.Duration(c.ms.Add(1)) * time.Millisecond)
 }
 
-// app returns an application; name also makes its ID.
+// app returns an application with a name; its ID derives from the name.
 func app(name string) deploy.Application {
 	return deploy.Application{
 		ID: "app-" + name, Name: name, Kind: deploy.KindKubernetes, Provider: "cluster",
@@ -244,7 +245,7 @@ func (e *env) putApp(t testing.TB, name string) deploy.Application {
 	return a
 }
 
-// create stores a deployment that a commit triggered.
+// create stores a deployment triggered by a commit.
 func (e *env) create(t testing.TB, id string, a deploy.Application) deploy.Deployment {
 	t.Helper()
 	d, err := e.store.CreateDeployment(t.Context(), store.NewDeployment{Deployment: e.deployment(id, a, deploy.OnCommit)})
@@ -264,7 +265,7 @@ func (e *env) update(t testing.TB, id string, fn func(*deploy.Deployment) error)
 	return d
 }
 
-// plan is a plan of two stages, the second for a rollback.
+// plan returns a plan with two stages, the second for a rollback.
 func plan() deploy.Plan {
 	return deploy.Plan{
 		Strategy: deploy.StrategyQuickSync, Summary: "Quick sync", Versions: []deploy.ArtifactVersion{{Kind: "CONTAINER_IMAGE", Version: "v1", Name: "web"}},
@@ -277,14 +278,14 @@ func plan() deploy.Plan {
 	}
 }
 
-// run brings a deployment to RUNNING.
+// run moves a deployment to RUNNING.
 func (e *env) run(t testing.TB, id string) deploy.Deployment {
 	t.Helper()
 	e.update(t, id, func(d *deploy.Deployment) error { return d.Plan(plan(), e.clock.now()) })
 	return e.update(t, id, func(d *deploy.Deployment) error { return d.Start(e.clock.now()) })
 }
 
-// succeed brings a RUNNING deployment to SUCCESS.
+// succeed moves a RUNNING deployment to SUCCESS.
 func (e *env) succeed(t testing.TB, id string) deploy.Deployment {
 	t.Helper()
 	e.update(t, id, func(d *deploy.Deployment) error { return d.StartStage("sync", e.clock.now()) })
@@ -296,7 +297,7 @@ func (e *env) succeed(t testing.TB, id string) deploy.Deployment {
 	})
 }
 
-// wantKind fails the test unless err has the kind and says the text.
+// wantKind fails the test unless err has the kind and contains the text.
 func wantKind(t testing.TB, err error, kind deploy.Kind, text string) {
 	t.Helper()
 	if err == nil || deploy.KindOf(err) != kind || !bytes.Contains([]byte(err.Error()), []byte(text)) {
@@ -313,5 +314,5 @@ func ids(ds []deploy.Deployment) []string {
 	return out
 }
 
-// numbered returns "prefix-007".
+// numbered returns a text such as "prefix-007".
 func numbered(prefix string, n int) string { return fmt.Sprintf("%s-%03d", prefix, n) }

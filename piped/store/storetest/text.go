@@ -8,7 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// testTextThatNoRowHolds asks for what callers may send and no row can hold.
+// testTextThatNoRowHolds queries texts that callers may send but that no row can contain.
 func testTextThatNoRowHolds(t *testing.T, e *env) {
 	app := e.putApp(t, "web")
 	for _, text := range []string{"web\x00", "\x00", "web\xff"} {

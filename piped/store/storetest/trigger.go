@@ -94,7 +94,7 @@ func testNotice(t *testing.T, e *env) {
 	_, err = e.store.SetNotice(ctx, "nobody", "x", nil)
 	wantKind(t, err, deploy.NotFound, "no application nobody")
 
-	// Drifted: with a notice or out of sync, and not deleted.
+	// DriftedApplications returns those with a notice or out of sync that are not deleted.
 	drifted, gone := e.putApp(t, "drifted"), e.putApp(t, "gone")
 	for _, id := range []string{drifted.ID, gone.ID} {
 		if _, err := e.store.SetSyncState(ctx, id, deploy.SyncState{Status: deploy.OutOfSync}); err != nil {
@@ -164,7 +164,7 @@ func testCountTriggered(t *testing.T, e *env) {
 	}
 }
 
-// What cannot be stored of a batch takes nothing else with it.
+// testBatches: an item of a batch that cannot be stored does not affect the other items.
 func testBatches(t *testing.T, e *env) {
 	ctx := t.Context()
 	const n = 120
@@ -199,7 +199,7 @@ func testBatches(t *testing.T, e *env) {
 		switch i {
 		case 7:
 			wantKind(t, errs[i], deploy.NotFound, "no application "+apps[i].ID)
-		case 59: // the other application of the two comes first in the locking order
+		case 59: // the other application is first in the locking order
 			wantKind(t, errs[i], deploy.Exists, "d-059 exists already")
 		default:
 			if errs[i] != nil || created[i].ID != ns[i].Deployment.ID || created[i].Revision != 1 {
