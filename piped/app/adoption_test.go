@@ -24,7 +24,7 @@ import (
 )
 
 // kubectlApply creates the objects of webApp as kubectl apply does, and waits for the
-// pods. The Deployment has a field that Git does not have if extra is set.
+// pods. If extra is set, the Deployment has a field that Git does not declare.
 func kubectlApply(t *testing.T, client kubernetes.Interface, ns string, manifests string, extra bool) {
 	t.Helper()
 	ctx, by := t.Context(), metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}
@@ -76,8 +76,7 @@ func podsOf(t *testing.T, client kubernetes.Interface, ns string) (names []strin
 	return names
 }
 
-// adoption returns what awaits a decision for an application, once ok says that it is
-// what is waited for.
+// adoption returns the pending takeover of an application, once it satisfies ok.
 func (c *client) adoption(app string, ok func(*controlv1.Adoption) bool) *controlv1.Adoption {
 	c.t.Helper()
 	var last *controlv1.ListAdoptionsResponse
@@ -94,9 +93,8 @@ func (c *client) adoption(app string, ok func(*controlv1.Adoption) bool) *contro
 	return nil
 }
 
-// TestReviewedTakeOver: objects that kubectl applied are listed, and nothing happens to
-// them before a person has permitted it; then they become the application's without a
-// restart.
+// TestReviewedTakeOver: objects that kubectl applied are listed, and stay unchanged until
+// a user permits the takeover. Then the application takes them over without a restart.
 func TestReviewedTakeOver(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -133,7 +131,7 @@ func TestReviewedTakeOver(t *testing.T) {
 		mustContain(t, agent.application(web).GetNotice(), "2 live objects are not the application's", "ConfigMap "+ns+"/web")
 	})
 
-	// Somebody changes one of them while the agent is away.
+	// Another user changes one of the objects while the agent is stopped.
 	patch := []byte(`{"data":{"greeting":"good day"}}`)
 	if _, err := live.CoreV1().ConfigMaps(ns).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
 		t.Fatal(err)
@@ -170,8 +168,8 @@ func TestReviewedTakeOver(t *testing.T) {
 	}
 }
 
-// TestRejectedTakeOver: what was rejected stays as it is, and the application is
-// disabled; enabled again, it is asked for anew.
+// TestRejectedTakeOver: rejected objects stay unchanged, and the application is disabled.
+// When it is enabled again, the takeover needs a new decision.
 func TestRejectedTakeOver(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)

@@ -30,7 +30,8 @@ import (
 // launcher starts the scripts of tests' agents.
 var launcher sandbox.Launcher
 
-// TestMain runs more tests at a time than there are cores: they wait for pods.
+// TestMain runs more tests in parallel than there are cores, because they mostly wait for
+// pods.
 func TestMain(m *testing.M) {
 	launcher = sandbox.Main()
 	if err := flag.Set("test.parallel", "10"); err != nil {
@@ -40,10 +41,10 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m)
 }
 
-// patience is how long a test waits for what must happen.
+// patience is the timeout of tests for an expected event.
 const patience = 6 * time.Minute
 
-// settings are what a test's agent is configured with.
+// settings configure a test's agent.
 type settings struct {
 	dataDir    string
 	remote     string
@@ -53,8 +54,8 @@ type settings struct {
 	apiAddress string           // default a free port of loopback
 	dsn        string           // default SQLite in the data directory
 	now        func() time.Time // default the machine's clock
-	leaseEvery time.Duration    // 0: no Leases, for agents of one ID share the cluster with one another
-	pipedID    string           // default "test"; in a cluster that tests share, what agents of one ID have is one's own
+	leaseEvery time.Duration    // 0: no Leases, because agents with the same ID share the cluster
+	pipedID    string           // default "test"; agents with the same ID in a shared cluster count as one
 	sweepEvery time.Duration    // default the agent's
 	more       string           // further lines of the configuration's spec, indented
 }
@@ -107,7 +108,7 @@ func runAgent(t *testing.T, s settings) *client {
 	return c
 }
 
-// runAgentUntil is runAgent for an agent that stop may stop before.
+// runAgentUntil is runAgent for an agent that stop may stop earlier.
 func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 	t.Helper()
 	cfg, _, err := Kinds().LoadPiped(s.configFile(t))
@@ -132,8 +133,8 @@ func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 	return dial(t, agent.APIAddr(), s.dataDir), stop
 }
 
-// testLogger writes to the file the environment variable PIPED_TEST_LOG names,
-// else nowhere: what tests need to know is on the API.
+// testLogger writes to the file in the environment variable PIPED_TEST_LOG, else nowhere:
+// tests get all they need from the API.
 func testLogger(t *testing.T) *slog.Logger {
 	var w io.Writer = io.Discard
 	if path := os.Getenv("PIPED_TEST_LOG"); path != "" {
@@ -147,7 +148,7 @@ func testLogger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})).With("test", t.Name())
 }
 
-// client speaks to an agent's control API with its owner key.
+// client calls an agent's control API with its owner key.
 type client struct {
 	t       *testing.T
 	ctx     context.Context
@@ -178,11 +179,11 @@ func appID(dir string) string {
 	return deploy.ApplicationID(deploy.GitPath{RepoID: "apps", Dir: dir, ConfigFile: "app.pipecd.yaml"})
 }
 
-// pollInterval is between two questions to an agent: each computes in the agent, the database
-// and the test, and many tests wait at once.
+// pollInterval is the interval between two polls of an agent. Each poll takes time in the
+// agent, the database and the test, and many tests wait at once.
 const pollInterval = 60 * time.Millisecond
 
-// deployments returns those of an application, newest first.
+// deployments returns the deployments of an application, newest first.
 func (c *client) deployments(app string) []*modelv1.Deployment {
 	c.t.Helper()
 	resp, err := c.api.ListDeployments(c.ctx, &apiservice.ListDeploymentsRequest{ApplicationIds: []string{app}, Limit: 100})
@@ -275,7 +276,7 @@ func (c *client) logs(deployment string) string {
 	return out.String()
 }
 
-// sync asks for a sync by hand and returns the answered command.
+// sync requests a manual sync and returns the finished command.
 func (c *client) sync(app string) *modelv1.Command {
 	c.t.Helper()
 	resp, err := c.api.SyncApplication(c.ctx, &apiservice.SyncApplicationRequest{ApplicationId: app})
@@ -285,7 +286,7 @@ func (c *client) sync(app string) *modelv1.Command {
 	return c.answer(resp.GetCommandId())
 }
 
-// answer returns a command once it has been answered.
+// answer returns a command once it has finished.
 func (c *client) answer(id string) *modelv1.Command {
 	c.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(pollInterval) {

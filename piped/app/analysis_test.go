@@ -14,8 +14,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// analysedApp returns the files of an application whose canary is analysed beside
-// a baseline, with a template of its repository, for so many seconds.
+// analysedApp returns the files of an application whose canary is compared with a
+// baseline, by a template of its repository, for the given number of seconds.
 func analysedApp(namespace, image string, seconds int) map[string]string {
 	files := webApp(namespace, image, "")
 	files["web/app.pipecd.yaml"] += fmt.Sprintf(`  planner: {alwaysUsePipeline: true}
@@ -46,7 +46,7 @@ spec:
 	return files
 }
 
-// awaitStageLog waits until a stage's log says a text.
+// awaitStageLog waits until a stage's log contains a text.
 func (c *client) awaitStageLog(deployment, text string) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -54,12 +54,12 @@ func (c *client) awaitStageLog(deployment, text string) {
 			return
 		}
 	}
-	c.t.Fatalf("no log says %q:\n%s", text, c.logs(deployment))
+	c.t.Fatalf("no log contains %q:\n%s", text, c.logs(deployment))
 }
 
-// TestAnalysis goes through an analysis that is skipped, one that is passed once the
-// provider is configured, and one that turns bad in the middle: within 5 s of the
-// verdict everything is as before.
+// TestAnalysis runs an analysis that is skipped, one that passes once the provider is
+// configured, and one that fails in the middle. After a failure the rollback must
+// complete within 5 s of the verdict.
 func TestAnalysis(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -106,18 +106,18 @@ func TestAnalysis(t *testing.T) {
 	mustHaveStages(t, d, "canary SUCCESS", "baseline SUCCESS", "analysis FAILURE", "primary NOT_STARTED_YET", "clean-canary NOT_STARTED_YET", "clean-baseline NOT_STARTED_YET", "Rollback SUCCESS")
 	mustContain(t, d.GetStatusReason(), "errors has failed once, and no failure is tolerated (failureLimit: 0); the last time: 0.25 (expected at most 0.01", "rolled back to commit "+second[:7])
 	good.Assert(t)
-	if took := time.Duration(d.GetCompletedAt()-stageOf(t, d, "analysis").GetCompletedAt()) * time.Second; took > time.Minute { // the analysis would go on for an hour
+	if took := time.Duration(d.GetCompletedAt()-stageOf(t, d, "analysis").GetCompletedAt()) * time.Second; took > time.Minute { // the whole analysis takes an hour
 		t.Errorf("the rollback took %s from the verdict", took)
 	}
 }
 
-// strictly takes the failures that are tolerated away.
+// strictly removes the tolerated failures.
 func strictly(files map[string]string) map[string]string {
 	files[".pipe/analysis.yaml"] = strings.Replace(files[".pipe/analysis.yaml"], "      failureLimit: 20\n", "", 1)
 	return files
 }
 
-// TestSameAnalysisProviders: a change of any part is one.
+// TestSameAnalysisProviders: a change of any field makes providers different.
 func TestSameAnalysisProviders(t *testing.T) {
 	t.Parallel()
 	one := func(c any) []config.AnalysisProvider { return []config.AnalysisProvider{{Name: "p", Config: c}} }
@@ -130,7 +130,7 @@ func TestSameAnalysisProviders(t *testing.T) {
 		{datadog("k"), datadog("k")},
 	} {
 		if !sameAnalysisProviders(one(same.a), one(same.b)) {
-			t.Errorf("%+v is another one", same.a)
+			t.Errorf("%+v is different", same.a)
 		}
 	}
 	for _, other := range []struct{ a, b any }{

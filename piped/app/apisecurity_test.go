@@ -21,8 +21,8 @@ import (
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// certificates is a directory of certificates as Kubernetes mounts a Secret: the
-// files are links through a link to a directory, which is exchanged.
+// certificates is a directory of certificates as Kubernetes mounts a Secret: the files
+// are symlinks through a symlink to a directory, which is replaced.
 type certificates struct {
 	t      *testing.T
 	dir    string
@@ -56,7 +56,7 @@ func newCertificates(t *testing.T) *certificates {
 	return c
 }
 
-// shown returns the certificate that the API shows, or why it lets nobody in.
+// shown returns the certificate that the API presents, or the error of the handshake.
 func shown(a *App, own ...tls.Certificate) (certificate string, err error) {
 	conn, err := tls.Dial("tcp", a.APIAddr(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: own})
 	if err != nil {
@@ -81,9 +81,9 @@ func loadPair(t *testing.T, dir string) tls.Certificate {
 	return pair
 }
 
-// TestCertificateOfASecretIsRotated replaces a certificate by a new link, and by files
-// that are written one after the other; between these the old pair stays in effect,
-// which is logged once.
+// TestCertificateOfASecretIsRotated replaces a certificate by a new symlink, and by files
+// written one after the other. Between the two files the old pair stays in effect, which
+// is logged once.
 func TestCertificateOfASecretIsRotated(t *testing.T) {
 	t.Parallel()
 	mount := newCertificates(t)
@@ -92,7 +92,7 @@ func TestCertificateOfASecretIsRotated(t *testing.T) {
 	mustShow := func(what string, pair tls.Certificate) {
 		t.Helper()
 		if got, err := shown(agent.app); err != nil || got != string(pair.Certificate[0]) {
-			t.Errorf("%s: another certificate is shown: %v", what, err)
+			t.Errorf("%s: another certificate is presented: %v", what, err)
 		}
 	}
 	first := loadPair(t, mount.dir)
@@ -114,17 +114,18 @@ func TestCertificateOfASecretIsRotated(t *testing.T) {
 	move("tls.crt")
 	agent.awaitLog("is rejected, the former one stays", "private key does not match public key")
 	mustShow("with half of a pair", second)
-	agent.signal <- os.Interrupt // any signal makes it look at once
+	agent.signal <- os.Interrupt // any signal triggers a reload at once
 	agent.awaitLog("reloading the configuration after a signal")
 	move("tls.key")
 	agent.awaitLog("changed=\"api certificate\"")
 	mustShow("with the whole pair", third)
 	if strings.Contains(agent.log.String(), "is rejected") {
-		t.Errorf("told twice:\n%s", agent.log)
+		t.Errorf("logged twice:\n%s", agent.log)
 	}
 }
 
-// TestClientAuthorityIsRotated, and asked for or not any more, without a restart.
+// TestClientAuthorityIsRotated: the client CA is replaced, added and removed without a
+// restart.
 func TestClientAuthorityIsRotated(t *testing.T) {
 	t.Parallel()
 	server, clients, others := t.TempDir(), t.TempDir(), t.TempDir()
@@ -153,7 +154,8 @@ func TestClientAuthorityIsRotated(t *testing.T) {
 	letsIn("a certificate of the new authority", true, loadPair(t, clients))
 }
 
-// TestRateLimitIsReloaded, and that the audit file is not is told.
+// TestRateLimitIsReloaded: the rate limit is reloaded, and the log says that the audit
+// file is not.
 func TestRateLimitIsReloaded(t *testing.T) {
 	t.Parallel()
 	s := spec{dataDir: t.TempDir(), more: "  api: {address: \"127.0.0.1:0\", rateLimit: {perSecond: 1, burst: 1}}\n"}
@@ -177,8 +179,8 @@ func TestRateLimitIsReloaded(t *testing.T) {
 	}
 }
 
-// TestKeysAreMadeWithoutOne creates keys with access to the files of an agent, running
-// or not.
+// TestKeysAreMadeWithoutOne: access to the agent's files is enough to create keys,
+// whether the agent runs or not.
 func TestKeysAreMadeWithoutOne(t *testing.T) {
 	t.Parallel()
 	s := spec{dataDir: t.TempDir()}
@@ -205,7 +207,7 @@ func TestKeysAreMadeWithoutOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replaceFile(t, filepath.Join(cfg.DataDir, ownerKeyFile), "another.owners0key\n") // which the next start accepts, beside the first
+	replaceFile(t, filepath.Join(cfg.DataDir, ownerKeyFile), "another.owners0key\n") // the next start accepts this key in addition to the first
 
 	agent := runReloading(t, s, 10*time.Millisecond)
 	running, err := create("while it runs", deploy.ReadWrite)
@@ -228,8 +230,8 @@ func TestKeysAreMadeWithoutOne(t *testing.T) {
 	}
 }
 
-// TestWebCertificateIsRotated: webhooks and probes are answered through TLS, with the
-// certificate that the file holds; that TLS is taken away waits for the next start.
+// TestWebCertificateIsRotated: webhooks and probes are served over TLS with the
+// certificate in the file. Disabling TLS takes effect at the next start.
 func TestWebCertificateIsRotated(t *testing.T) {
 	t.Parallel()
 	mount := newCertificates(t)

@@ -39,8 +39,8 @@ spec: {minReplicas: 2, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kin
 	return map[string]string{"web/app.pipecd.yaml": webApp(namespace, "", "")["web/app.pipecd.yaml"], "web/app.yaml": text}
 }
 
-// watchReplicas returns a function that ends watching and returns every number of
-// replicas the Deployment asked for meanwhile.
+// watchReplicas returns a function that stops watching and returns all numbers of
+// replicas that the Deployment has had since.
 func watchReplicas(t *testing.T, client kubernetes.Interface, ns string) (seen func() map[int32]bool) {
 	t.Helper()
 	w, err := client.AppsV1().Deployments(ns).Watch(context.Background(), metav1.ListOptions{})
@@ -65,9 +65,9 @@ func watchReplicas(t *testing.T, client kubernetes.Interface, ns string) (seen f
 	return stop
 }
 
-// TestReplicasGoToAnAutoscaler: a Deployment at five whose number Git leaves to an
-// autoscaler keeps five at every moment, in whichever order that comes, and goes on
-// doing so in the deployments after.
+// TestReplicasGoToAnAutoscaler: a Deployment with five replicas, whose number Git leaves
+// to an autoscaler, must keep five at all times, whichever of the two changes comes
+// first, also in later deployments.
 func TestReplicasGoToAnAutoscaler(t *testing.T) {
 	t.Parallel()
 	const five, none = "\n  replicas: 5", ""
@@ -115,8 +115,8 @@ func TestReplicasOfWhatKubectlAppliedGoToAnAutoscaler(t *testing.T) {
 	wantFive(t, client, ns, seen)
 }
 
-// wantFive fails unless the Deployment has five replicas, the autoscaler knows it,
-// and there was no other number meanwhile.
+// wantFive fails the test unless the Deployment has five replicas, the autoscaler manages
+// it, and it never had another number.
 func wantFive(t *testing.T, client kubernetes.Interface, ns string, seen func() map[int32]bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {

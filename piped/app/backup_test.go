@@ -28,9 +28,10 @@ func (s settings) loaded(t *testing.T) *config.Piped {
 	return cfg
 }
 
-// TestRestoredIntoAWorldThatMovedOn: a backup is made while a deployment runs, which
-// then ends; another one follows, and everything is lost. The agent that finds the backup
-// ends what ran once, gets to what Git has, and knows what is its own.
+// TestRestoredIntoAWorldThatMovedOn: a backup is made while a deployment runs. That
+// deployment ends, another one follows, and then all data is lost. The agent that starts
+// from the backup must end the running deployment once, reach Git's state, and recognize
+// its own objects.
 func TestRestoredIntoAWorldThatMovedOn(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -80,11 +81,12 @@ func TestRestoredIntoAWorldThatMovedOn(t *testing.T) {
 	fourth := repo.Push(t, "one object less", nil)
 	agent.mustEnd(web, fourth, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	if _, err := kube.CoreV1().ConfigMaps(ns).Get(t.Context(), "more", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("what was applied after the backup, and Git has dropped: %v", err)
+		t.Errorf("the object applied after the backup and then removed from Git: %v", err)
 	}
 }
 
-// TestBackupAndRestoreRefuse: what would mix two agents, or is of another.
+// TestBackupAndRestoreRefuse: a backup or restore that would mix two agents, or belongs
+// to another agent, is refused.
 func TestBackupAndRestoreRefuse(t *testing.T) {
 	t.Parallel()
 	source := settings{dataDir: t.TempDir(), remote: newRepo(t).Dir, providers: "[]"}

@@ -68,7 +68,7 @@ func TestOneBadApplicationSpoilsNoOther(t *testing.T) {
 	})
 	agent.mustEnd(appID("typo"), mended, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	if state := agent.application(appID("typo")).GetSyncState(); state.GetStatus() == modelv1.ApplicationSyncStatus_INVALID_CONFIG {
-		t.Errorf("the state stuck after the mend: %v", state)
+		t.Errorf("the state has not changed after the fix: %v", state)
 	}
 }
 
@@ -93,8 +93,8 @@ func TestProviderMustBeUnambiguous(t *testing.T) {
 	}
 }
 
-// TestUnreachableClusterHoldsItsApplicationsOnly: what may run there is not
-// replaced unseen; a sync by hand tries to deploy, and fails.
+// TestUnreachableClusterHoldsItsApplicationsOnly: the live state is unknown, so nothing
+// is replaced automatically; a manual sync tries to deploy, and fails.
 func TestUnreachableClusterHoldsItsApplicationsOnly(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -122,8 +122,8 @@ func TestUnreachableClusterHoldsItsApplicationsOnly(t *testing.T) {
 	mustContain(t, d.GetStatusReason(), "dead", "127.0.0.1:1", "refused")
 }
 
-// mustBeHeld fails unless the application comes to say that it waits for its
-// cluster, and why, without a deployment.
+// mustBeHeld fails the test unless the application reports that it waits for its cluster,
+// and why, without a deployment.
 func (c *client) mustBeHeld(app string, why ...string) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end) && c.application(app).GetNotice() == ""; {
@@ -135,10 +135,9 @@ func (c *client) mustBeHeld(app string, why ...string) {
 	}
 }
 
-// TestUnusableProviderHoldsItsApplicationsOnly: a kubeconfig that cannot be read
-// is the reason why applications wait and of the stages that need it, and stops
-// neither the agent nor another provider. Nothing was done, so nothing is rolled
-// back.
+// TestUnusableProviderHoldsItsApplicationsOnly: an unreadable kubeconfig is reported by
+// the waiting applications and by the stages that need it. It stops neither the agent nor
+// another provider. Nothing was done, so nothing is rolled back.
 func TestUnusableProviderHoldsItsApplicationsOnly(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -172,8 +171,8 @@ func TestWrongAPIKeyIsRefused(t *testing.T) {
 	}
 }
 
-// TestUnreachableRepository starts on a remote that is not there, and expects
-// the agent to run, to refuse syncs with the cause and to follow once it is there.
+// TestUnreachableRepository starts with an unreachable remote. The agent must run, refuse
+// syncs with the cause, and fetch the remote once it is reachable.
 func TestUnreachableRepository(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -203,7 +202,7 @@ func TestUnreachableRepository(t *testing.T) {
 	mustContain(t, c.GetMetadata()["Reason"], "cannot be read", repo.Dir)
 }
 
-// TestRefusalsAtStart lists what New refuses, with what the user is told.
+// TestRefusalsAtStart lists the configurations that New refuses, with the error messages.
 func TestRefusalsAtStart(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)
@@ -252,8 +251,8 @@ func mustContain(t *testing.T, text string, wants ...string) {
 	}
 }
 
-// TestCloseReleasesAnAgentThatNeverRan: its addresses and its data directory can
-// be taken again.
+// TestCloseReleasesAnAgentThatNeverRan: after Close, its addresses and its data directory
+// can be used again.
 func TestCloseReleasesAnAgentThatNeverRan(t *testing.T) {
 	t.Parallel()
 	s := settings{dataDir: t.TempDir(), remote: newRepo(t).Dir, kubeconfig: clustertest.Shared(t).Kubeconfig()}

@@ -23,7 +23,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// manyKinds are objects of several levels beside those of webApp.
+// manyKinds holds objects of several levels in addition to those of webApp.
 const manyKinds = `apiVersion: v1
 kind: Service
 metadata: {name: web}
@@ -71,7 +71,7 @@ spec:
       spec: {accessModes: [ReadWriteOnce], storageClassName: manual, resources: {requests: {storage: 1Gi}}}
 `
 
-// holdBack puts a finalizer on a Deployment, and release takes it away.
+// holdBack adds a finalizer to a Deployment; release removes it.
 func holdBack(t *testing.T, client kubernetes.Interface, ns string) (release func()) {
 	t.Helper()
 	set := func(finalizers string) {
@@ -96,7 +96,7 @@ func awaitDeletion(t *testing.T, client kubernetes.Interface, ns string) {
 	t.Fatal("the Deployment is not deleted")
 }
 
-// remaining returns which objects of the test there are.
+// remaining returns the objects of the test that still exist.
 func remaining(t *testing.T, client kubernetes.Interface, ns string) (found []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -165,9 +165,9 @@ func (c *client) deleteApplication(req *controlv1.DeleteApplicationRequest) *con
 	return resp
 }
 
-// TestDeleteWithObjects deletes an application with what was applied for it: in the
-// reverse order, no level before the one that uses it is gone, and only what is its
-// own and not protected. Then it can be added again.
+// TestDeleteWithObjects deletes an application with its applied objects, in reverse
+// order: no level is deleted before the one that uses it is gone. Only its own
+// unprotected objects are deleted. Then the application can be added again.
 func TestDeleteWithObjects(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -209,7 +209,7 @@ func TestDeleteWithObjects(t *testing.T) {
 	}
 	awaitDeletion(t, live, ns)
 	if got := remaining(t, live, ns); slices.Contains(got, "Ingress web") || !slices.Contains(got, "ConfigMap web") || !slices.Contains(got, "Service web") {
-		t.Errorf("while the Deployment is held there are %v", got)
+		t.Errorf("while the finalizer holds the Deployment, the objects are %v", got)
 	}
 	add := &apiservice.AddApplicationRequest{
 		Name: "web", PipedId: "test", GitPath: &modelv1.ApplicationGitPath{Repo: &modelv1.ApplicationGitRepository{Id: "apps"}, Path: "web"},
@@ -231,7 +231,7 @@ func TestDeleteWithObjects(t *testing.T) {
 	left := command.GetMetadata()["LeftObjects"]
 	mustContain(t, left, "ConfigMap "+ns+"/keep: its annotation helm.sh/resource-policy is keep", "ConfigMap "+ns+"/taken: it is not application", "PersistentVolume "+ns+"-data: its kind is deleted only if")
 	if diff := cmp.Diff([]string{"ConfigMap keep", "ConfigMap taken", "PersistentVolume", "claim"}, remaining(t, live, ns)); diff != "" {
-		t.Errorf("what is left (-want +got):\n%s", diff)
+		t.Errorf("remaining objects (-want +got):\n%s", diff)
 	}
 	if pods, err := live.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{}); err != nil || len(pods.Items) > 0 {
 		t.Errorf("%d pods are left: %v", len(pods.Items), err)
@@ -252,8 +252,8 @@ func TestDeleteWithObjects(t *testing.T) {
 	}
 }
 
-// TestDeleteWithObjectsSurvivesAKill kills the agent with SIGKILL while the objects of
-// an application are being deleted: it goes on where it was.
+// TestDeleteWithObjectsSurvivesAKill kills the agent with SIGKILL while the objects of an
+// application are being deleted. The restarted agent must continue the deletion.
 func TestDeleteWithObjectsSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)

@@ -16,14 +16,13 @@ import (
 	"github.com/c785c783/piped/piped/store/pgtest"
 )
 
-// chaosSize is how much TestChaos does. PIPED_CHAOS sets it, as
+// chaosSize is the extent of TestChaos. PIPED_CHAOS sets it, as
 // kills=100,deployments=200,applications=20; PIPED_CHAOS_SEED sets the seed.
 type chaosSize struct{ kills, deployments, applications int }
 
-// TestChaos kills the agent with SIGKILL at random moments while commits,
-// syncs by hand, cancels, approvals and failures keep it busy, and then holds
-// the transition log, the outbox, the commands, what the scripts wrote and what
-// is live against what must be true however often an agent dies.
+// TestChaos kills the agent with SIGKILL at random moments while commits, manual syncs,
+// cancels, approvals and failures keep it busy. Then it checks the invariants of the
+// transition log, the outbox, the commands, the scripts' output and the live state.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	size := chaosSize{kills: 8, deployments: 20, applications: 6}
@@ -38,7 +37,7 @@ func TestChaos(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) { runChaos(t, size, seed, binary, pgtest.Start(t).NewDSN(t)) })
 }
 
-// chaosSeed is PIPED_CHAOS_SEED, else a new one.
+// chaosSeed returns PIPED_CHAOS_SEED, or a new seed.
 func chaosSeed(t *testing.T) uint64 {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("PIPED_CHAOS_SEED"); text != "" {
@@ -96,7 +95,7 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {
 	t.Logf("%s\n  %d kills and restarts, %s", report, len(c.killed), time.Since(began).Round(time.Second))
 }
 
-// keepLog copies the agent's log to where -artifacts keeps it.
+// keepLog copies the agent's log to the directory of -artifacts.
 func keepLog(t *testing.T, path string) {
 	from, err := os.Open(path)
 	if err != nil {
@@ -116,17 +115,17 @@ func keepLog(t *testing.T, path string) {
 	t.Logf("the agent's log, if -artifacts is given: %s", to.Name())
 }
 
-// chaos is one run: the world the agent lives in, and the one who kills it.
+// chaos is one run: the environment of the agent, and the kills.
 type chaos struct {
 	chaosSize
 	*chaosWorld
-	random *rand.Rand    // chooses the moments; the world has its own
-	writes chan struct{} // holds one when the agent has written to the cluster
+	random *rand.Rand    // chooses the moments; the environment has its own source
+	writes chan struct{} // receives when the agent has written to the cluster
 
 	killed []time.Time
 }
 
-// saw is told every request of the agent to the API server.
+// saw gets every request of the agent to the API server.
 func (c *chaos) saw(r *http.Request) {
 	if r.Method == http.MethodGet {
 		return
@@ -137,9 +136,9 @@ func (c *chaos) saw(r *http.Request) {
 	}
 }
 
-// torment kills the agent until there were enough kills and enough deployments
-// that nothing newer cancelled. Beside it the world acts: once for each kill, so
-// that the work lasts.
+// torment kills the agent until there were enough kills and enough deployments that no
+// newer one cancelled. For each kill the environment acts once, so that the agent always
+// has work.
 func (c *chaos) torment(t *testing.T) {
 	c.begin(t)
 	rounds, ended := make(chan struct{}, 1), make(chan struct{})
@@ -154,7 +153,7 @@ func (c *chaos) torment(t *testing.T) {
 	for made := 0; (len(c.killed) < c.kills || made < c.deployments) && !t.Failed(); {
 		select {
 		case rounds <- struct{}{}:
-		default: // the round before still waits for an answer
+		default: // the previous round still waits for a response
 		}
 		c.await(t.Context(), c.moment())
 		if len(c.killed) >= c.kills {
@@ -162,7 +161,7 @@ func (c *chaos) torment(t *testing.T) {
 		}
 		select {
 		case <-c.agent.Ended():
-			t.Fatal(c.agent.Failure()) // by itself
+			t.Fatal(c.agent.Failure()) // it ended by itself
 		default:
 		}
 		c.agent.Kill()
@@ -176,17 +175,17 @@ func (c *chaos) torment(t *testing.T) {
 	}
 }
 
-// chaosLimit bounds the time of torment.
+// chaosLimit bounds the duration of torment.
 const chaosLimit = 15 * time.Minute
 
 // moment is when the agent is killed: a condition, then a delay.
 type moment struct {
 	name  string
-	ready func(ctx context.Context) bool // asked until it says yes
-	delay time.Duration                  // the longest, the shortest is none
+	ready func(ctx context.Context) bool // polled until it returns true
+	delay time.Duration                  // the upper limit; the lower limit is 0
 }
 
-// moment chooses one of the moments in which something is going on.
+// moment chooses one of the moments in which the agent is working.
 func (c *chaos) moment() moment {
 	for len(c.writes) > 0 {
 		<-c.writes
@@ -206,7 +205,7 @@ func (c *chaos) moment() moment {
 	}[c.random.IntN(10)]
 }
 
-// await returns at the moment, or after a while without it.
+// await returns at the moment, or after a time limit.
 func (c *chaos) await(ctx context.Context, m moment) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

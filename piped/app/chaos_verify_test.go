@@ -27,7 +27,7 @@ type evidence struct {
 	logs        map[string][]deploy.Transition // by deployment ID
 }
 
-// verify checks everything and returns the figures. The agent has stopped.
+// verify runs all checks and returns the figures. The agent has stopped.
 func (c *chaos) verify(t *testing.T, dsn, dataDir string) string {
 	key, _, err := storeKey(dataDir)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *chaos) verify(t *testing.T, dsn, dataDir string) string {
 		t.Errorf("%d deployments, want at least %d", len(e.deployments), c.chaosSize.deployments)
 	}
 	if log, err := os.ReadFile(c.agent.LogFile); err != nil || bytes.Contains(log, []byte("panic")) {
-		t.Errorf("the agent's log tells of a panic (%v)", err)
+		t.Errorf("the agent's log contains a panic (%v)", err)
 	}
 	e.checkOneActive(t)
 	e.checkOutbox(t)
@@ -61,13 +61,13 @@ func (c *chaos) verify(t *testing.T, dsn, dataDir string) string {
 	c.checkCluster(t, e)
 	lines := c.checkScripts(t, e)
 	if left, err := os.ReadDir(filepath.Join(dataDir, "scripts")); err != nil || len(left) > 0 {
-		t.Errorf("the directory of scripts holds %v (%v) after the end", left, err)
+		t.Errorf("the directory of scripts still contains %v (%v) after the run", left, err)
 	}
 	return c.figures(e, lines)
 }
 
-// checkLog replays a deployment's transition log: every move is legal and
-// starts where the one before ended, and there is one end.
+// checkLog replays a deployment's transition log. Every transition must be legal and
+// start in the status where the previous one ended, and there must be exactly one end.
 func checkLog(t *testing.T, d deploy.Deployment, log []deploy.Transition) {
 	status, ends := deploy.Status(""), 0
 	stages := map[string]deploy.StageStatus{}
@@ -93,11 +93,11 @@ func checkLog(t *testing.T, d deploy.Deployment, log []deploy.Transition) {
 		}
 	}
 	if ends != 1 || d.Status != status || !status.Completed() {
-		t.Errorf("deployment %s is %s, ended %d times by the log, whose last word is %s; want one end", d.ID, d.Status, ends, status)
+		t.Errorf("deployment %s is %s, ended %d times in the log, which ends in %s; want one end", d.ID, d.Status, ends, status)
 	}
 	for _, s := range d.Stages {
 		if s.Status != stages[s.ID] || s.Status == deploy.StageRunning {
-			t.Errorf("stage %s of deployment %s is %s, by the log %s", s.ID, d.ID, s.Status, stages[s.ID])
+			t.Errorf("stage %s of deployment %s is %s, according to the log %s", s.ID, d.ID, s.Status, stages[s.ID])
 		}
 	}
 }
@@ -134,8 +134,8 @@ func (e evidence) checkOneActive(t *testing.T) {
 	}
 }
 
-// checkOutbox: each move has its events, once, and no other event of a
-// deployment or stage is there.
+// checkOutbox: each transition has its events exactly once, and there are no other events
+// of deployments or stages.
 func (e evidence) checkOutbox(t *testing.T) {
 	got := map[string]int{}
 	for _, event := range e.told {
@@ -153,18 +153,18 @@ func (e evidence) checkOutbox(t *testing.T) {
 	}
 	for key := range want {
 		if got[key] != 1 || want[key] != 1 {
-			t.Errorf("event %s is %d times in the outbox and follows %d times from the log, want once", key, got[key], want[key])
+			t.Errorf("event %s is %d times in the outbox and expected %d times by the log, want once", key, got[key], want[key])
 		}
 	}
 	for key := range got {
 		if want[key] == 0 {
-			t.Errorf("event %s tells of nothing in the log", key)
+			t.Errorf("event %s has no transition in the log", key)
 		}
 	}
 }
 
-// checkCommands: every command whose call was answered has ended, with its
-// deployment or with a reason, and none is open.
+// checkCommands: every command whose call was answered has ended, with its deployment or
+// with a reason, and no command is open.
 func (c *chaos) checkCommands(t *testing.T, e evidence) {
 	for _, id := range c.commands {
 		command, err := e.store.Command(t.Context(), id)
@@ -191,8 +191,8 @@ func (c *chaos) checkCommands(t *testing.T, e evidence) {
 	}
 }
 
-// checkTriggered: the newest revision of each application was deployed, however
-// it ended, and no commit twice by Git.
+// checkTriggered: the newest revision of each application was deployed, with any result,
+// and Git triggered no commit twice.
 func (c *chaos) checkTriggered(t *testing.T, e evidence) {
 	byGit := map[string]int{}
 	newest := map[string]bool{}
@@ -222,7 +222,7 @@ func (c *chaos) checkTriggered(t *testing.T, e evidence) {
 	}
 }
 
-// checkCluster: what is live is the last success of each application.
+// checkCluster: the live state is the last success of each application.
 func (c *chaos) checkCluster(t *testing.T, e evidence) {
 	kube := clustertest.Shared(t).Client(t)
 	for _, a := range c.apps {
@@ -253,8 +253,8 @@ func (c *chaos) checkCluster(t *testing.T, e evidence) {
 	}
 }
 
-// checkScripts: no script ran twice, and one whose stage succeeded ran once. It
-// returns how many lines there are.
+// checkScripts: no script ran twice, and the script of each succeeded stage ran once. It
+// returns the number of lines.
 func (c *chaos) checkScripts(t *testing.T, e evidence) int {
 	data, err := os.ReadFile(c.scripts)
 	if err != nil {
@@ -286,12 +286,12 @@ func (c *chaos) checkScripts(t *testing.T, e evidence) int {
 		delete(runs, d.ID+" undo")
 	}
 	if len(runs) > 0 {
-		t.Errorf("scripts of no stage ran: %v", slices.Collect(maps.Keys(runs)))
+		t.Errorf("scripts ran that belong to no stage: %v", slices.Collect(maps.Keys(runs)))
 	}
 	return total
 }
 
-// figures counts, for people, how things ended and what the kills hit.
+// figures summarizes how deployments ended and what the kills interrupted.
 func (c *chaos) figures(e evidence, scripts int) string {
 	ends, triggers, hit := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, d := range e.deployments {
@@ -307,7 +307,7 @@ func (c *chaos) figures(e evidence, scripts int) string {
 		len(e.deployments), counts(ends), counts(triggers), len(c.commands), scripts, counts(hit))
 }
 
-// stateAt says what a deployment was doing at a time, "" if nothing.
+// stateAt describes what a deployment was doing at a time; "" if nothing.
 func stateAt(d deploy.Deployment, log []deploy.Transition, at time.Time) string {
 	state, stage := deploy.Status(""), ""
 	for _, m := range log {

@@ -22,9 +22,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// chaosWorld is what surrounds the agent of a chaos run: a repository with
-// applications, and the people who commit, sync, cancel and approve. It
-// remembers what it did, to be held against what the agent made of it.
+// chaosWorld is the environment of the agent in a chaos run: a repository with
+// applications, and users who commit, sync, cancel and approve. It records what it did,
+// for a comparison with the agent's records.
 type chaosWorld struct {
 	namespace string
 	repo      *gittest.Repo
@@ -35,7 +35,7 @@ type chaosWorld struct {
 	apps     []*chaosApp
 	head     string
 	contents map[string]map[string]int // by commit: each application's revision, by directory
-	commands []string                  // IDs of those whose call was answered
+	commands []string                  // IDs of the commands whose call was answered
 }
 
 // chaosApp is one application. Each commit that touches it raises the revision,
@@ -45,7 +45,7 @@ type chaosApp struct {
 	revision  int
 }
 
-// flaw is what a revision is made to fail by.
+// flaw is the reason why a revision fails.
 type flaw int
 
 const (
@@ -69,11 +69,11 @@ func newChaosWorld(t *testing.T, applications int, random *rand.Rand) *chaosWorl
 	return w
 }
 
-// chaosKinds are the kinds of application, by the pipelines they have.
+// chaosKinds returns the kinds of applications, named after their pipelines.
 func chaosKinds() []string { return []string{"quick", "scripts", "approval"} }
 
-// pipelines are what stands below spec; %[1]s is the file to which scripts
-// write, %[2]s the command that ends the last script.
+// pipelines holds the lines below spec. %[1]s is the file to which scripts write, %[2]s
+// the command that ends the last script.
 var pipelines = map[string]string{
 	"quick": "",
 	"scripts": `
@@ -100,8 +100,8 @@ var pipelines = map[string]string{
 `,
 }
 
-// files returns the application at its revision. Every third revision leaves
-// the workload as it is.
+// files returns the application's files at its revision. Every third revision does not
+// change the workload.
 func (a *chaosApp) files(w *chaosWorld, f flaw) map[string]string {
 	image, end, patience := fmt.Sprintf("v%d", a.revision-a.revision%3), "true", 120
 	switch f {
@@ -135,7 +135,7 @@ spec:
 // begin adds all applications.
 func (w *chaosWorld) begin(t *testing.T) { w.commit(t, w.apps, func(*chaosApp) flaw { return sound }) }
 
-// act does what people do, all of it now and then.
+// act performs random user actions, each now and then.
 func (w *chaosWorld) act(t *testing.T) {
 	if w.random.IntN(100) < 80 {
 		order := w.random.Perm(len(w.apps))
@@ -223,8 +223,8 @@ func (w *chaosWorld) approve(t *testing.T) {
 
 type commandResponse interface{ GetCommandId() string }
 
-// ask makes a call that creates a command, again and again until it is
-// answered: what a person does whose call got no answer. A refusal is an answer.
+// ask repeats a call that creates a command until it is answered, as a user would. A
+// refusal is an answer.
 func (w *chaosWorld) ask(t *testing.T, what string, call func(context.Context) (commandResponse, error)) {
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -235,7 +235,7 @@ func (w *chaosWorld) ask(t *testing.T, what string, call func(context.Context) (
 			w.commands = append(w.commands, response.GetCommandId())
 			return
 		case codes.FailedPrecondition, codes.NotFound:
-			return // it ended meanwhile, or is not known yet
+			return // the deployment ended meanwhile, or is not known yet
 		case codes.Unavailable, codes.DeadlineExceeded:
 		default:
 			t.Errorf("%s: %v", what, err)
@@ -267,7 +267,7 @@ func (w *chaosWorld) list(ctx context.Context, statuses ...modelv1.DeploymentSta
 	return response.GetDeployments(), err
 }
 
-// listIfAnswered is list that returns none when there is no answer.
+// listIfAnswered is list, but returns nil when there is no answer.
 func (w *chaosWorld) listIfAnswered(ctx context.Context, statuses ...modelv1.DeploymentStatus) []*modelv1.Deployment {
 	deployments, err := w.list(ctx, statuses...)
 	if err != nil {
@@ -276,8 +276,8 @@ func (w *chaosWorld) listIfAnswered(ctx context.Context, statuses ...modelv1.Dep
 	return deployments
 }
 
-// count returns how many deployments there are, without those that were
-// cancelled, most of them because of a newer commit; 0 if there is no answer.
+// count returns the number of deployments without cancelled ones, most of which a newer
+// commit superseded; 0 if there is no answer.
 func (w *chaosWorld) count(ctx context.Context) int {
 	return len(w.listIfAnswered(ctx, append(openStatuses(),
 		modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)...))
@@ -302,8 +302,8 @@ func (w *chaosWorld) scriptSize() int64 {
 	return info.Size()
 }
 
-// finish lets the agent live until nothing is left to do. What has never
-// succeeded, and so was never rolled back, gets a revision that will.
+// finish runs the agent until no work is left. An application that never succeeded, and
+// so was never rolled back, gets a revision that succeeds.
 func (w *chaosWorld) finish(t *testing.T) {
 	w.awaitQuiet(t)
 	var never []*chaosApp
@@ -324,7 +324,7 @@ func (w *chaosWorld) finish(t *testing.T) {
 
 // awaitQuiet waits until no work is open.
 func (w *chaosWorld) awaitQuiet(t *testing.T) {
-	answered := 0 // of the commands; to ask for all of them each time would exceed the API's rate limit
+	answered := 0 // number of commands known to be answered; asking for all each time would exceed the API's rate limit
 	err := w.agent.Await(t.Context(), "everything to end", patience, func(ctx context.Context) (bool, error) {
 		w.approve(t)
 		apps, err := w.agent.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1000})
@@ -352,7 +352,7 @@ func (w *chaosWorld) awaitQuiet(t *testing.T) {
 		}
 		open, err := w.list(ctx, openStatuses()...)
 		if err != nil {
-			return false, err // not that there are none
+			return false, err // an error does not mean that there are none
 		}
 		if len(open) > 0 {
 			d := open[0]

@@ -25,7 +25,7 @@ users: [{name: u, user: {}}]
 current-context: c
 `
 
-// clusterLab is a clusters that runs inside a bubble of testing/synctest.
+// clusterLab is a set of clusters inside a bubble of testing/synctest.
 type clusterLab struct {
 	t *testing.T
 	*clusters
@@ -48,7 +48,7 @@ func newClusterLab(t *testing.T) (l *clusterLab, stop func()) {
 	}
 }
 
-// configure makes providers of these names configured.
+// configure applies a configuration with providers of these names.
 func (l *clusterLab) configure(names ...string) error {
 	var providers []config.PlatformProvider
 	for _, name := range names {
@@ -59,7 +59,7 @@ func (l *clusterLab) configure(names ...string) error {
 	return err
 }
 
-// wantEnded checks to which providers connections have ended so far.
+// wantEnded checks the providers whose connections have ended so far.
 func (l *clusterLab) wantEnded(names ...string) {
 	l.t.Helper()
 	synctest.Wait()
@@ -75,8 +75,8 @@ func (l *clusterLab) wantEnded(names ...string) {
 	}
 }
 
-// TestClustersAreHeldByTheirUsers: a connection that is replaced or removed ends
-// with its last user, and what a provider's name leads to is right at any time.
+// TestClustersAreHeldByTheirUsers: a connection that is replaced or removed ends with its
+// last user, and a provider's name always leads to the right cluster.
 func TestClustersAreHeldByTheirUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, stop := newClusterLab(t)
@@ -105,7 +105,7 @@ func TestClustersAreHeldByTheirUsers(t *testing.T) {
 		second, releaseSecond, err := l.Hold("one")
 		must(err)
 		if second.Cluster == first.Cluster {
-			t.Error("after the replacement the old cluster is held")
+			t.Error("a new hold after the replacement returns the old cluster")
 		}
 		release()
 		release() // counts once
@@ -118,7 +118,7 @@ func TestClustersAreHeldByTheirUsers(t *testing.T) {
 		removed, releaseRemoved, err := l.Hold("one")
 		must(err)
 		if removed.Cluster != second.Cluster {
-			t.Error("what runs on a removed provider has lost it")
+			t.Error("a user of a removed provider has lost its connection")
 		}
 		releaseRemoved()
 		l.dropRemoved(map[string]bool{"one": true})
@@ -160,7 +160,7 @@ func TestUnusableProviderIsReportedOnce(t *testing.T) {
 		}
 		_, release, err := l.Hold("one")
 		if err != nil || l.unusable() {
-			t.Fatalf("hold of a mended provider: %v", err)
+			t.Fatalf("hold of a fixed provider: %v", err)
 		}
 		release()
 		l.wantEnded()

@@ -16,8 +16,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// buildAgent returns the path of the agent as a program: $PIPED_BINARY, which the
-// Makefile has built once for all tests, else one that it builds for this test.
+// buildAgent returns the path of the agent's binary: $PIPED_BINARY, which the Makefile
+// has built once for all tests, or one that it builds for this test.
 func buildAgent(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("PIPED_BINARY"); path != "" {
@@ -32,8 +32,8 @@ func buildAgent(t *testing.T) string {
 	return path
 }
 
-// startProcess runs the agent as a program of its own. It builds it, and makes
-// it a directory, unless o names them.
+// startProcess runs the agent as a separate process. It builds the binary and creates a
+// directory, unless o names them.
 func startProcess(t *testing.T, o agenttest.Options) *agenttest.Agent {
 	t.Helper()
 	o.Interval = 200 * time.Millisecond
@@ -63,9 +63,9 @@ func restart(t *testing.T, p *agenttest.Agent) {
 	}
 }
 
-// TestKilledInTheMiddleOfARollout kills the agent with SIGKILL while a rollout
-// goes on, once while pods become ready and once while it rolls back, and
-// expects each deployment to end once and as it should.
+// TestKilledInTheMiddleOfARollout kills the agent with SIGKILL during a rollout, once
+// while pods become ready and once during the rollback. Each deployment must end once,
+// with the right status.
 func TestKilledInTheMiddleOfARollout(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -85,7 +85,7 @@ func TestKilledInTheMiddleOfARollout(t *testing.T) {
 	d := agent.mustEnd(web, good, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	mustHaveEndedOnce(t, d)
 
-	broken := webApp(ns, "does-not-exist", slow) // in place of all old pods, so that going back takes as long as they
+	broken := webApp(ns, "does-not-exist", slow) // replaces all old pods, so that the rollback takes as long as they do
 	broken["web/app.yaml"] = strings.Replace(broken["web/app.yaml"], "  replicas: 2\n", "  replicas: 2\n  strategy: {rollingUpdate: {maxUnavailable: 100%}}\n", 1)
 	bad := repo.Push(t, "never starts", broken)
 	agent.await(web, "rolls back", func(d *modelv1.Deployment) bool {
@@ -101,7 +101,7 @@ func TestKilledInTheMiddleOfARollout(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := live.Spec.Template.Spec.Containers[0].Image; got != "registry.example/web:v2" || live.Status.AvailableReplicas != 2 {
-		t.Errorf("after all that: image %s, status %+v", got, live.Status)
+		t.Errorf("at the end: image %s, status %+v", got, live.Status)
 	}
 	if n := len(agent.deployments(web)); n != 3 {
 		t.Errorf("%d deployments, want 3: none may be made twice", n)

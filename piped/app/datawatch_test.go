@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTheAgentEndsWhenItsDataDirectoryIsGone: it says what is gone, and what to do.
+// TestTheAgentEndsWhenItsDataDirectoryIsGone: the error names the missing directory, and
+// what to do.
 func TestTheAgentEndsWhenItsDataDirectoryIsGone(t *testing.T) {
 	for name, c := range map[string]struct {
-		// other makes what takes the data directory's place at once, if anything does.
+		// other creates the immediate replacement of the data directory, if any.
 		other  func(dir, other string) error
 		damage func(dir, other string) error
 		says   string
@@ -55,7 +56,7 @@ func TestTheAgentEndsWhenItsDataDirectoryIsGone(t *testing.T) {
 			select {
 			case err = <-done:
 			case <-time.After(time.Minute):
-				t.Fatal("the agent goes on")
+				t.Fatal("the agent still runs")
 			}
 			for _, part := range []string{c.says, dir, "the agent stops", "piped restore"} {
 				if err == nil || !strings.Contains(err.Error(), part) {
@@ -65,12 +66,11 @@ func TestTheAgentEndsWhenItsDataDirectoryIsGone(t *testing.T) {
 		})
 	}
 	if dataWatchEvery*dataWatchFailures > time.Minute {
-		t.Error("what is gone is not noticed within a minute")
+		t.Error("the missing directory is not noticed within a minute")
 	}
 }
 
-// exchange puts each path in the other's place in one step: a check in between would
-// see that nothing is there.
+// exchange swaps two paths atomically, so that a check never finds the path missing.
 func exchange(dir, other string) error {
 	return unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE)
 }

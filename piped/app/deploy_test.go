@@ -76,12 +76,12 @@ func TestCommitBecomesDeployment(t *testing.T) {
 		t.Errorf("sync by hand made deployment %s by %q, the command says %v", manual.GetId(), manual.GetTrigger().GetCommander(), command.GetMetadata())
 	}
 	if log := agent.logs(manual.GetId()); !strings.Contains(log, "2 unchanged") {
-		t.Errorf("syncing what is live already wrote something:\n%s", log)
+		t.Errorf("a sync without changes wrote something:\n%s", log)
 	}
 }
 
-// TestFailedRolloutIsRolledBack commits an image that cannot be pulled together
-// with a new object, and expects the cluster to be as before.
+// TestFailedRolloutIsRolledBack commits an image that cannot be pulled together with a
+// new object. The cluster must be as before the commit.
 func TestFailedRolloutIsRolledBack(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -138,7 +138,7 @@ spec: {%sselector: {matchLabels: {app: %s}}, template: {metadata: {labels: {app:
 	log := agent.logs(d.GetId())
 	for _, workload := range []string{"Deployment " + ns + "/web", "StatefulSet " + ns + "/statefulset", "DaemonSet " + ns + "/daemonset"} {
 		if !strings.Contains(log, workload+": rollout complete") {
-			t.Errorf("the log does not tell the end of %s:\n%s", workload, log)
+			t.Errorf("the log does not contain the end of %s:\n%s", workload, log)
 		}
 	}
 }

@@ -25,9 +25,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestChartsStaySynced deploys every application of examples/charts. All of them are
-// reported as in sync, and stay so while the controllers of a cluster do to them what
-// controllers do; left alone they cost no request.
+// TestChartsStaySynced deploys every application of examples/charts. All must be in sync,
+// and stay so while the controllers of a cluster write to their objects. Without changes
+// they must cause no requests.
 func TestChartsStaySynced(t *testing.T) {
 	t.Parallel()
 	clustertest.Shared(t).InstallGatewayAPI(t)
@@ -38,7 +38,7 @@ func TestChartsStaySynced(t *testing.T) {
 	}
 	backend := serveMetricsAPI(t)
 	files["metrics-server/server.yaml"], files["metrics-server/api.yaml"] = backend.stand(t, files["metrics-server/server.yaml"], files["metrics-server/api.yaml"])
-	// What is cluster-wide, and would be in the way of others without its server.
+	// Cluster-wide objects would affect other tests when their server is gone.
 	t.Cleanup(func() {
 		w.remove("APIService", "v1beta1.metrics.k8s.io")
 		w.remove("ValidatingWebhookConfiguration", "ingress-controller", "cert-manager-webhook")
@@ -69,11 +69,12 @@ func TestChartsStaySynced(t *testing.T) {
 	w.wantQuiet("left alone again")
 }
 
-// wantQuiet fails unless the agent asks its API server for nothing for a while.
+// wantQuiet fails the test unless the agent sends no requests to its API server for a
+// while.
 func (w *driftWorld) wantQuiet(what string) {
 	w.t.Helper()
 	var calls []string
-	for end := time.Now().Add(patience); time.Now().Before(end); { // what came before has its effects
+	for end := time.Now().Add(patience); time.Now().Before(end); { // earlier changes may still have effects
 		w.calls.take()
 		if calls = w.calls.within(w.ctx, 3*time.Second); len(calls) == 0 {
 			return
@@ -82,7 +83,7 @@ func (w *driftWorld) wantQuiet(what string) {
 	w.t.Errorf("%s: in 3 s the agent makes these requests:\n%s", what, summary(calls))
 }
 
-// remove removes cluster-wide objects that may be there.
+// remove removes cluster-wide objects that may exist.
 func (w *driftWorld) remove(kind string, names ...string) {
 	w.learnKinds()
 	group := "admissionregistration.k8s.io"
@@ -97,7 +98,7 @@ func (w *driftWorld) remove(kind string, names ...string) {
 	}
 }
 
-// provideVolumes makes volumes for claims: the cluster has nothing that does.
+// provideVolumes creates volumes for claims: the cluster has no provisioner.
 func (w *driftWorld) provideVolumes(claims ...string) {
 	w.t.Helper()
 	volumes := clustertest.Shared(w.t).Client(w.t).CoreV1().PersistentVolumes()
@@ -120,8 +121,8 @@ func (w *driftWorld) provideVolumes(claims ...string) {
 	}
 }
 
-// actAsControllers does to the charts' objects what the controllers do that they are
-// made for, and returns when those of the cluster have done their part.
+// actAsControllers makes the writes of the charts' controllers, and returns when the
+// cluster's own controllers have finished theirs.
 func (w *driftWorld) actAsControllers(caBundle string) {
 	w.t.Helper()
 	const admission, extensions = "admissionregistration.k8s.io", "apiextensions.k8s.io"
@@ -159,7 +160,7 @@ func (w *driftWorld) actAsControllers(caBundle string) {
 	w.awaitField("the Job to be removed", in("batch", "v1", "Job", "batch-warm-cache"), func(u *unstructured.Unstructured) bool { return u == nil })
 }
 
-// awaitField waits until an object, nil if it is not there, satisfies ok.
+// awaitField waits until an object, nil if it does not exist, satisfies ok.
 func (w *driftWorld) awaitField(what string, o *modelv1.ObjectRef, ok func(*unstructured.Unstructured) bool) {
 	w.t.Helper()
 	var u *unstructured.Unstructured
@@ -177,8 +178,8 @@ func (w *driftWorld) awaitField(what string, o *modelv1.ObjectRef, ok func(*unst
 	w.t.Fatalf("waited %s for %s: %v", patience, what, u)
 }
 
-// annotateAll adds an annotation and a label to everything that is live of the
-// applications in these directories.
+// annotateAll adds an annotation and a label to all live objects of the applications in
+// these directories.
 func (w *driftWorld) annotateAll(dirs []string) {
 	w.t.Helper()
 	n := 0
@@ -196,7 +197,7 @@ func (w *driftWorld) annotateAll(dirs []string) {
 // metricsAPI is a server of the API that the chart metrics-server declares.
 type metricsAPI struct{ *httptest.Server }
 
-// serveMetricsAPI serves it until the test ends.
+// serveMetricsAPI serves the API until the test ends.
 func serveMetricsAPI(t *testing.T) metricsAPI {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.TrimSuffix(r.URL.Path, "/") != "/apis/metrics.k8s.io/v1beta1" {
@@ -212,7 +213,7 @@ func serveMetricsAPI(t *testing.T) metricsAPI {
 	return metricsAPI{server}
 }
 
-// stand has the chart's Service lead to this server: pods are only simulated.
+// stand makes the chart's Service point to this server, because pods are only simulated.
 func (m metricsAPI) stand(t *testing.T, service, api string) (string, string) {
 	t.Helper()
 	address, err := url.Parse(m.URL)

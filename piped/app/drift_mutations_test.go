@@ -20,7 +20,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// How much TestMutationsAreReported does, and what at least must come of it.
+// The extent of TestMutationsAreReported, and the minimum of its results.
 const (
 	mutatedApps      = 8
 	mutationsPerItem = 8
@@ -28,9 +28,10 @@ const (
 	wantMutatedKinds = 15
 )
 
-// TestMutationsAreReported changes random fields of all objects of applications, of
-// many kinds, at random. Each change is reported, at the right path of the right
-// object, and nothing else is; what is undone, by hand or by a sync, ends as such.
+// TestMutationsAreReported makes random changes to fields of all objects of applications
+// with many kinds. Each change must be reported at the right path of the right object,
+// and nothing else. Drift that is undone, by hand or by a sync, must end with that
+// reason.
 func TestMutationsAreReported(t *testing.T) {
 	t.Parallel()
 	clustertest.Shared(t).Define(t, documents(t, "testdata/drift/definitions-of-custom-kinds.yaml")...)
@@ -58,7 +59,7 @@ func TestMutationsAreReported(t *testing.T) {
 	m.wantEnded()
 }
 
-// mutations are applications whose objects are changed.
+// mutations holds applications whose objects are changed.
 type mutations struct {
 	*driftWorld
 	apps []string
@@ -69,7 +70,7 @@ type mutations struct {
 	kinds   map[string]int
 }
 
-// changedObject is an object that was changed, and where.
+// changedObject is an object that was changed, with the paths of the changes.
 type changedObject struct {
 	ref   *modelv1.ObjectRef
 	paths []string
@@ -84,7 +85,7 @@ func newMutations(w *driftWorld, seed uint64) *mutations {
 	return m
 }
 
-// deploy has the applications deployed, and waits until they are in sync.
+// deploy deploys the applications and waits until they are in sync.
 func (m *mutations) deploy() {
 	m.t.Helper()
 	text := strings.Join(texts(documents(m.t, "testdata/drift/objects-of-many-kinds.yaml")), "\n---\n")
@@ -141,7 +142,8 @@ func (m *mutations) count() (n int) {
 	return n
 }
 
-// wantReported waits until every change is reported, and fails if something else is.
+// wantReported waits until every change is reported, and fails if anything else is
+// reported.
 func (m *mutations) wantReported() {
 	m.t.Helper()
 	for _, app := range m.apps {
@@ -157,7 +159,7 @@ func (m *mutations) wantReported() {
 	}
 }
 
-// unreported returns what is wrong with the present report of an application.
+// unreported returns the errors in the current report of an application.
 func (m *mutations) unreported(app string) (problems []string) {
 	m.t.Helper()
 	resp, err := m.control.GetDriftReport(m.ctx, &controlv1.GetDriftReportRequest{ApplicationId: appID(app)})
@@ -190,11 +192,11 @@ func (m *mutations) unreported(app string) (problems []string) {
 	return problems
 }
 
-// byHand reports whether an application's objects are changed back by hand; the
-// others' are by a sync.
+// byHand reports whether an application's objects are restored by hand; the others are
+// restored by a sync.
 func (m *mutations) byHand(app string) bool { return slices.Index(m.apps, app)%2 == 0 }
 
-// undo takes all changes back.
+// undo reverts all changes.
 func (m *mutations) undo() {
 	m.t.Helper()
 	group, ctx := errgroup.WithContext(m.ctx)
@@ -217,8 +219,8 @@ func (m *mutations) undo() {
 	}
 }
 
-// wantEnded fails unless there was one period of drift of each application, which
-// ended as it was undone.
+// wantEnded fails the test unless each application had one period of drift, which ended
+// as it was undone.
 func (m *mutations) wantEnded() {
 	m.t.Helper()
 	got := map[string]modelv1.DriftEnd{}

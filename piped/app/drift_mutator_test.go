@@ -19,13 +19,13 @@ import (
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
-// mutateTries is how many changes are tried of an object for each that is wanted: the
-// API server refuses many.
+// mutateTries is the number of attempted changes per wanted change of an object: the API
+// server refuses many.
 const mutateTries = 10
 
-// mutate makes up to so many random changes to fields of an object that the agent
-// owns, as somebody else and each in a write of its own. What says whose the object
-// is stays. It returns the paths of these fields, and the object as it was.
+// mutate makes up to most random changes to fields of an object that the agent owns, as
+// another user and each in a separate write. It does not change the ownership of the
+// object. It returns the paths of the changed fields, and the object as it was.
 func mutate(ctx context.Context, random *rand.Rand, client dynamic.ResourceInterface, name string, most int) (paths []string, was *unstructured.Unstructured, err error) {
 	if was, err = client.Get(ctx, name, metav1.GetOptions{}); err != nil {
 		return nil, nil, err
@@ -58,12 +58,12 @@ func mutate(ctx context.Context, random *rand.Rand, client dynamic.ResourceInter
 	return paths, was, nil
 }
 
-// refused reports whether the API server says that an object is not valid.
+// refused reports whether the API server rejected an object as invalid.
 func refused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInternalError(err)
 }
 
-// declared is what of a live object others than its controllers decide.
+// declared returns the fields of a live object that its controllers do not set.
 func declared(u *unstructured.Unstructured) map[string]any {
 	out := maps.Clone(u.Object)
 	delete(out, "status")
@@ -71,7 +71,7 @@ func declared(u *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// related reports whether of two paths one is the other, or part of it.
+// related reports whether two paths are equal or one contains the other.
 func related(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -80,7 +80,7 @@ func related(a, b string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// restore gives an object back what it was, as somebody else.
+// restore restores an object to its former state, as another user.
 func restore(ctx context.Context, client dynamic.ResourceInterface, was *unstructured.Unstructured) error {
 	for {
 		now, err := client.Get(ctx, was.GetName(), metav1.GetOptions{})

@@ -28,15 +28,15 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// How many applications are left alone. Of the first few an autoscaler changes its
-// mind all the time, and the next ones' objects a controller writes.
+// The number of applications that nothing changes. Autoscalers repeatedly scale the first
+// few, and a controller writes the objects of the next ones.
 const (
 	quietApps  = 50
 	scaledApps = 4
 	workedApps = 12
 )
 
-// quietFor is how long they are: PIPED_QUIET, else a minute.
+// quietFor returns the duration of the test: PIPED_QUIET, else a minute.
 func quietFor(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("PIPED_QUIET")
@@ -71,7 +71,7 @@ func TestQuietFleet(t *testing.T) {
 	for ctx.Err() == nil {
 		calls = append(calls, w.calls.within(ctx, time.Second)...)
 		if reports := w.reports(); len(reports) > 0 {
-			break // it is said below
+			break // it is reported below
 		}
 	}
 	cancel()
@@ -82,17 +82,17 @@ func TestQuietFleet(t *testing.T) {
 	untouched := regexp.MustCompile(fmt.Sprintf(`/app-(%s)\b`, strings.Join(numbers(scaledApps+workedApps, quietApps), "|")))
 	for _, c := range calls {
 		if untouched.MatchString(c) || !strings.HasPrefix(c, "GET ") {
-			t.Errorf("a request that nothing asked for: %s", c)
+			t.Errorf("an unexpected request: %s", c)
 		}
 	}
 	scalings := int(quietFor(t)/flapEvery+1) * scaledApps * scalingWrites
 	t.Logf("%d requests; %d writes by a controller, up to %d by autoscalers", len(calls), writes, scalings)
 	if writes == 0 || len(calls) > writes+scalings {
-		t.Errorf("%d requests are more than there were writes:\n%s", len(calls), summary(calls))
+		t.Errorf("%d requests, more than there were writes:\n%s", len(calls), summary(calls))
 	}
 }
 
-// numbers returns those from one up to another, in two digits.
+// numbers returns the numbers of a range as two digits.
 func numbers(from, to int) (out []string) {
 	for i := from; i < to; i++ {
 		out = append(out, fmt.Sprintf("%02d", i))
@@ -100,14 +100,14 @@ func numbers(from, to int) (out []string) {
 	return out
 }
 
-// flapEvery is how often an autoscaler changes its mind, and scalingWrites how many
-// writes follow from it: of the Deployment, its status, and that of the autoscaler.
+// flapEvery is the interval at which an autoscaler scales, and scalingWrites the number
+// of resulting writes: to the Deployment, its status, and the status of the autoscaler.
 const (
 	flapEvery     = 2 * time.Second
 	scalingWrites = 6
 )
 
-// deployQuiet has the applications deployed, and waits until they are in sync.
+// deployQuiet deploys the applications and waits until they are in sync.
 func (w *driftWorld) deployQuiet() (apps []string) {
 	w.t.Helper()
 	files := map[string]string{}
@@ -151,8 +151,7 @@ spec: {minReplicas: 1, maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kin
 	return apps
 }
 
-// work writes what controllers write until ctx ends, and returns how many writes that
-// were.
+// work performs writes of controllers until ctx ends, and returns their number.
 func (w *driftWorld) work(ctx context.Context) (writes int) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -180,8 +179,8 @@ func (w *driftWorld) work(ctx context.Context) (writes int) {
 	}
 }
 
-// rewriteConfigMaps has a mutating webhook rewrite the ConfigMaps of the world's
-// namespace until the test ends.
+// rewriteConfigMaps installs a mutating webhook that rewrites the ConfigMaps of the
+// test's namespace until the test ends.
 func (w *driftWorld) rewriteConfigMaps() {
 	w.t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(rewriteConfigMap))
@@ -222,8 +221,8 @@ webhooks:
 	w.t.Fatal("the API server does not call the webhook")
 }
 
-// rewriteConfigMap is a mutating webhook that turns a ConfigMap's data into capitals
-// and says at which hour it was there.
+// rewriteConfigMap is a mutating webhook that upper-cases a ConfigMap's data and adds the
+// hour of the write.
 func rewriteConfigMap(w http.ResponseWriter, r *http.Request) {
 	var review struct {
 		Request struct {

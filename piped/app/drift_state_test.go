@@ -20,8 +20,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// periodWorld is an agent that can be stopped and started again, with one application,
-// in a cluster that can be out of its reach.
+// periodWorld is an agent that can be stopped and restarted, with one application, in a
+// cluster that can be made unreachable.
 type periodWorld struct {
 	*client
 	t     *testing.T
@@ -66,7 +66,7 @@ func (w *periodWorld) start() {
 	w.t.Cleanup(w.proxy.Speak) // before the agent stops
 }
 
-// deploy deploys the application, with more in its configuration.
+// deploy deploys the application, with additional lines in its configuration.
 func (w *periodWorld) deploy(image, more string, want modelv1.DeploymentStatus) (commit string) {
 	w.t.Helper()
 	files := webApp(w.ns, image, "")
@@ -85,13 +85,13 @@ func (w *periodWorld) greet(text string) {
 	}
 }
 
-// want waits until the application has a state, and returns why.
+// want waits until the application has a state, and returns the state with its reason.
 func (w *periodWorld) want(want modelv1.ApplicationSyncStatus) *modelv1.ApplicationSyncState {
 	w.t.Helper()
 	return w.awaitSyncState(w.web, want)
 }
 
-// periods returns all periods of drift, the last one first.
+// periods returns all periods of drift, newest first.
 func (w *periodWorld) periods() []*modelv1.DriftReport {
 	w.t.Helper()
 	resp, err := w.control.ListDriftReports(w.ctx, &controlv1.ListDriftReportsRequest{})
@@ -101,7 +101,7 @@ func (w *periodWorld) periods() []*modelv1.DriftReport {
 	return resp.GetReports()
 }
 
-// wantPeriods fails unless there were so many periods, and the last one ended so.
+// wantPeriods fails the test unless there were n periods and the last one ended as given.
 func (w *periodWorld) wantPeriods(n int, end modelv1.DriftEnd) *modelv1.DriftReport {
 	w.t.Helper()
 	all := w.periods()
@@ -156,7 +156,7 @@ func TestDriftIsReported(t *testing.T) {
 	w.wantPeriods(2, modelv1.DriftEnd_DRIFT_END_DEPLOYED)
 	_, err = w.control.GetDriftReport(w.ctx, &controlv1.GetDriftReportRequest{ApplicationId: "nobody", Refresh: true})
 	if status.Code(err) != codes.NotFound {
-		t.Errorf("of an application that is not there: %v", err)
+		t.Errorf("for an unknown application: %v", err)
 	}
 }
 
@@ -169,8 +169,8 @@ func (w *periodWorld) mustEndAsked() {
 	})
 }
 
-// TestDriftOverRestarts has drift come and go while the agent does not run, and while
-// the cluster is out of reach.
+// TestDriftOverRestarts: drift appears and disappears while the agent is stopped, and
+// while the cluster is unreachable.
 func TestDriftOverRestarts(t *testing.T) {
 	t.Parallel()
 	w := newPeriodWorld(t)
@@ -188,24 +188,24 @@ func TestDriftOverRestarts(t *testing.T) {
 		t.Errorf("after a restart the period is %v, %v; want %s", asked, err, first.GetId())
 	}
 
-	w.stop() // gone meanwhile
+	w.stop() // drift disappears meanwhile
 	w.greet("hello")
 	w.start()
 	w.want(synced)
 	w.wantPeriods(1, modelv1.DriftEnd_DRIFT_END_REVERTED)
 
-	w.stop() // come meanwhile
+	w.stop() // drift appears meanwhile
 	w.greet("drifted again")
 	w.start()
 	w.want(outOfSync)
 	second := w.wantPeriods(2, lasts)
 
-	w.stop() // the cluster cannot be reached at the start
+	w.stop() // the cluster is unreachable at the start
 	w.proxy.Silence()
 	w.start()
 	state := w.want(modelv1.ApplicationSyncStatus_UNKNOWN)
 	if !strings.Contains(state.GetShortReason(), `cluster "local"`) || !strings.Contains(state.GetReason(), " since 20") {
-		t.Errorf("of a cluster out of reach: %v", state)
+		t.Errorf("for an unreachable cluster: %v", state)
 	}
 	w.proxy.Speak()
 	w.want(outOfSync)
@@ -223,8 +223,8 @@ func TestDriftOverRestarts(t *testing.T) {
 }
 
 // TestDriftOverAnAPIServersRestart: during an outage of the API server the state is
-// unknown; afterwards the open period goes on, and the next change is reported. It uses
-// its own cluster, because controllers do not survive so long an outage.
+// unknown. Afterwards the open period continues, and the next change is reported. The
+// test uses its own cluster, because controllers do not survive so long an outage.
 func TestDriftOverAnAPIServersRestart(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Own(t)
@@ -255,8 +255,8 @@ func TestDriftOverAnAPIServersRestart(t *testing.T) {
 	w.wantPeriods(2, lasts)
 }
 
-// TestDriftOfAnApplicationThatChanges: what becomes of the application itself decides
-// about its periods of drift.
+// TestDriftOfAnApplicationThatChanges: checks how changes of the application itself
+// affect its periods of drift.
 func TestDriftOfAnApplicationThatChanges(t *testing.T) {
 	t.Parallel()
 	w := newPeriodWorld(t)
@@ -273,7 +273,7 @@ func TestDriftOfAnApplicationThatChanges(t *testing.T) {
 	w.want(outOfSync)
 	w.wantPeriods(2, lasts)
 
-	// The configuration is broken: that is the state, whatever is live.
+	// A broken configuration is the state, whatever is live.
 	files := webApp(w.ns, "v1", "")
 	w.repo.Push(t, "break", map[string]string{"web/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {timeout: nonsense}\n"})
 	w.want(modelv1.ApplicationSyncStatus_INVALID_CONFIG)
@@ -283,8 +283,8 @@ func TestDriftOfAnApplicationThatChanges(t *testing.T) {
 	w.repo.Push(t, "mend", files)
 	w.want(synced)
 
-	// A commit whose deployment fails is one that is not deployed, and neither are the
-	// two before it, which needed no deployment together.
+	// A commit whose deployment fails is not deployed. Neither are the two commits before
+	// it, which together needed no deployment.
 	files = webApp(w.ns, "v2", "")
 	files["web/app.yaml"] += "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name}}\n"
 	bad := w.repo.Push(t, "fail", files)
@@ -315,8 +315,8 @@ func (w *periodWorld) awaitPeriods(n int, end modelv1.DriftEnd) {
 	}
 }
 
-// TestSelfHealEndsAPeriod: drift is healed at once, and the period ends as such; objects
-// that are no longer in Git are reported but not deleted.
+// TestSelfHealEndsAPeriod: drift is healed at once, and the period ends as healed.
+// Objects that are no longer in Git are reported but not deleted.
 func TestSelfHealEndsAPeriod(t *testing.T) {
 	t.Parallel()
 	w := newPeriodWorld(t)
@@ -338,10 +338,10 @@ func TestSelfHealEndsAPeriod(t *testing.T) {
 	}
 	w.mustEnd(w.web, w.repo.Push(t, "remove one", nil), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	if state := w.want(outOfSync); state.GetShortReason() != "1 difference: 1 extra" {
-		t.Errorf("of what is left: %v", state)
+		t.Errorf("for remaining objects: %v", state)
 	}
 	before := len(w.deployments(w.web))
-	w.greet("drifted") // which is healed, and the rest is as it was
+	w.greet("drifted") // this is healed, and the rest is unchanged
 	w.await(w.web, "heals again", func(d *modelv1.Deployment) bool {
 		return strings.Contains(d.GetTrigger().GetStrategySummary(), "2 differences: 1 changed, 1 extra") && d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS
 	})
@@ -350,6 +350,6 @@ func TestSelfHealEndsAPeriod(t *testing.T) {
 	}
 	w.want(synced)
 	if now := len(w.deployments(w.web)); now != before+1 {
-		t.Errorf("there were %d deployments while something was left, want 1", now-before)
+		t.Errorf("there were %d deployments while objects remained, want 1", now-before)
 	}
 }

@@ -27,8 +27,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// driftWorld is an agent whose requests are counted, the repository it follows, and
-// the cluster as others see it who work in it.
+// driftWorld is an agent whose requests are counted, its repository, and a client of the
+// cluster that acts as other users.
 type driftWorld struct {
 	*client
 	repo    *gittest.Repo
@@ -58,7 +58,7 @@ func newDriftWorld(t *testing.T) *driftWorld {
 	}
 	w.client = runAgent(t, settings{
 		dataDir: t.TempDir(), pipedID: w.ns, remote: w.repo.Dir, kubeconfig: w.calls.kubeconfig(t, cluster.Kubeconfig()),
-		sweepEvery: 10 * 365 * 24 * time.Hour, // requests of the sweep are not to be counted
+		sweepEvery: 10 * 365 * 24 * time.Hour, // exclude requests of the sweep from the count
 	})
 	return w
 }
@@ -73,7 +73,7 @@ func (w *driftWorld) learnKinds() {
 	w.mapper = restmapper.NewDiscoveryRESTMapper(groups)
 }
 
-// resource returns where objects such as this one are read and written.
+// resource returns the client for an object's kind and namespace.
 func (w *driftWorld) resource(o *modelv1.ObjectRef) dynamic.ResourceInterface {
 	w.t.Helper()
 	m, err := w.mapper.RESTMapping(schema.GroupKind{Group: o.GetGroup(), Kind: o.GetKind()}, o.GetVersion())
@@ -86,7 +86,7 @@ func (w *driftWorld) resource(o *modelv1.ObjectRef) dynamic.ResourceInterface {
 	return w.cluster.Resource(m.Resource).Namespace(o.GetNamespace())
 }
 
-// patch changes an object as somebody else does.
+// patch changes an object as another user does.
 func (w *driftWorld) patch(manager string, o *modelv1.ObjectRef, kind types.PatchType, patch string, subresources ...string) {
 	w.t.Helper()
 	if _, err := w.resource(o).Patch(w.ctx, o.GetName(), kind, []byte(patch), metav1.PatchOptions{FieldManager: manager}, subresources...); err != nil {
@@ -94,7 +94,7 @@ func (w *driftWorld) patch(manager string, o *modelv1.ObjectRef, kind types.Patc
 	}
 }
 
-// objects returns what is live of an application.
+// objects returns the live objects of an application.
 func (w *driftWorld) objects(app string) (out []*modelv1.ObjectRef) {
 	w.t.Helper()
 	resp, err := w.control.GetLiveState(w.ctx, &controlv1.GetLiveStateRequest{ApplicationId: app})
@@ -109,7 +109,7 @@ func (w *driftWorld) objects(app string) (out []*modelv1.ObjectRef) {
 	return out
 }
 
-// compare has the agent compare an application with its cluster now.
+// compare makes the agent compare an application with its cluster now.
 func (w *driftWorld) compare(app string) *modelv1.DriftReport {
 	w.t.Helper()
 	resp, err := w.control.GetDriftReport(w.ctx, &controlv1.GetDriftReportRequest{ApplicationId: app, Refresh: true})
@@ -119,7 +119,7 @@ func (w *driftWorld) compare(app string) *modelv1.DriftReport {
 	return resp.GetReport()
 }
 
-// reports returns all periods of drift there were.
+// reports returns all periods of drift.
 func (w *driftWorld) reports() (out []*modelv1.DriftReport) {
 	w.t.Helper()
 	for cursor := ""; ; {
@@ -151,7 +151,7 @@ func (w *driftWorld) wantSynced(dirs ...string) {
 	}
 }
 
-// describeReport is a report in one line.
+// describeReport formats a report in one line.
 func describeReport(r *modelv1.DriftReport) string {
 	text := fmt.Sprintf("%s %s", r.GetApplicationName(), r.GetStatus())
 	for _, o := range r.GetObjects() {
@@ -166,13 +166,13 @@ func describeReport(r *modelv1.DriftReport) string {
 	return text + r.GetIncompleteReason()
 }
 
-// apiCalls are the requests of an agent to its API server, but for watches.
+// apiCalls records the requests of an agent to its API server, except for watches.
 type apiCalls struct {
 	mu   sync.Mutex
 	made []string
 }
 
-// kubeconfig returns one for the same cluster whose requests are counted.
+// kubeconfig returns a kubeconfig for the same cluster whose requests are recorded.
 func (c *apiCalls) kubeconfig(t *testing.T, kubeconfig string) string {
 	t.Helper()
 	proxy, err := agenttest.ServeAPI(kubeconfig, func(r *http.Request) {
@@ -207,7 +207,7 @@ func (c *apiCalls) take() []string {
 	return made
 }
 
-// within returns the requests since the last call once a while has passed.
+// within returns the requests since the last call, after waiting for d.
 func (c *apiCalls) within(ctx context.Context, d time.Duration) []string {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -80,9 +80,9 @@ func gitOf(t *testing.T, repo *gittest.Repo, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestARegisteredEventIsDeployed registers an image over the wire, as a build does,
-// and expects it in Git and in the cluster; then two at once, of which the newest
-// stays, and one that becomes a merge request.
+// TestARegisteredEventIsDeployed registers an image over the wire, as a build does. The
+// image must reach Git and the cluster. Then it registers two images at once, of which
+// the newer one must win, and one that becomes a merge request.
 func TestARegisteredEventIsDeployed(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -150,9 +150,9 @@ func TestARegisteredEventIsDeployed(t *testing.T) {
 	}
 }
 
-// TestKilledBetweenThePushAndItsAnswer kills the agent with SIGKILL when the remote
-// has the commit and the agent does not know it yet. After the restart there is one
-// commit of the event.
+// TestKilledBetweenThePushAndItsAnswer kills the agent with SIGKILL when the remote has
+// the commit and the agent does not know it yet. After the restart there must be exactly
+// one commit of the event.
 func TestKilledBetweenThePushAndItsAnswer(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)

@@ -19,15 +19,15 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// examplePipeline is how the deployments of an example go.
+// examplePipeline is the expected course of an example's deployments.
 type examplePipeline struct {
-	approved string   // the stage that a person approves, "" for none
-	success  []string // the stages of one that succeeds
-	failure  []string // of one with an image that nobody pushed
+	approved string   // the stage that needs an approval, "" for none
+	success  []string // the stages of a deployment that succeeds
+	failure  []string // the stages of a deployment with an image that does not exist
 }
 
-// through makes the stages of a deployment out of how the first ones end; those that
-// follow, of which there are more, and the rollback do not run.
+// through returns the stages of a deployment: the first ones end as given; the more
+// stages after them and the rollback do not run.
 func through(more int, ended ...string) (out []string) {
 	for i, status := range ended {
 		out = append(out, fmt.Sprintf("stage-%d %s", i, status))
@@ -38,7 +38,7 @@ func through(more int, ended ...string) (out []string) {
 	return out
 }
 
-// examplePipelines are those of examples/apps.
+// examplePipelines are the pipelines of examples/apps.
 var examplePipelines = map[string]examplePipeline{
 	"canary":    canaryExample("stage-1", 4),
 	"bluegreen": canaryExample("stage-2", 6),
@@ -56,7 +56,7 @@ var examplePipelines = map[string]examplePipeline{
 	},
 }
 
-// canaryExample is a pipeline of so many stages that begins with a canary.
+// canaryExample is a pipeline with the given number of stages that begins with a canary.
 func canaryExample(approved string, stages int) examplePipeline {
 	return examplePipeline{
 		approved: approved,
@@ -65,8 +65,8 @@ func canaryExample(approved string, stages int) examplePipeline {
 	}
 }
 
-// TestExamplesGoThroughTheirPipelines: a new image goes through every pipeline of
-// examples/apps to its end; one that nobody pushed leaves everything as it was.
+// TestExamplesGoThroughTheirPipelines: a new image must pass every pipeline of
+// examples/apps; an image that does not exist must leave everything unchanged.
 func TestExamplesGoThroughTheirPipelines(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -153,11 +153,11 @@ func acceptRoute(t *testing.T, cluster *clustertest.Cluster, ns, name string) {
 	}
 }
 
-// hurried are the times of the examples, and those of the test.
+// hurried replaces the durations of the examples by those of the test.
 var hurried = strings.NewReplacer("duration: 10m", "duration: 6s", "interval: 1m", "interval: 1s", "interval: 5m", "interval: 1s", "settle: 5s", "settle: 1s")
 
-// examplesAt returns the files of some of the examples with another tag of their
-// image, and with less patience.
+// examplesAt returns the files of some examples with another image tag and shorter
+// timeouts.
 func examplesAt(all map[string]string, apps []string, tag string) map[string]string {
 	files := map[string]string{}
 	for name, text := range all {

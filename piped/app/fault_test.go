@@ -30,8 +30,8 @@ func outage(t *testing.T) time.Duration {
 	return d
 }
 
-// faultScene is an agent in the middle of its work: application "busy" is
-// rolling out slowly, application "calm" is deployed.
+// faultScene is a working agent: application "busy" is rolling out slowly, application
+// "calm" is deployed.
 type faultScene struct {
 	namespace  string
 	repo       *gittest.Repo
@@ -41,7 +41,7 @@ type faultScene struct {
 
 const slowPods = `devcluster.piped.dev/ready-delay: "2s"`
 
-// appFiles are those of webApp in a directory of another name.
+// appFiles returns the files of webApp in another directory.
 func appFiles(dir, namespace, image, podAnnotations string) map[string]string {
 	out := map[string]string{}
 	for path, text := range webApp(namespace, image, podAnnotations) {
@@ -72,12 +72,12 @@ func newFaultScene(t *testing.T, cluster *clustertest.Cluster, repo *gittest.Rep
 	return s
 }
 
-// push changes application calm, as people do while something is broken.
+// push changes application calm during a fault.
 func (s *faultScene) push(t *testing.T) string {
 	return s.repo.Push(t, "calm v2", appFiles("calm", s.namespace, "v2", ""))
 }
 
-// mustHang checks that the fault is felt: a deployment has not ended.
+// mustHang checks that the fault has an effect: a deployment has not ended.
 func (s *faultScene) mustHang(t *testing.T, dir, commit string) {
 	t.Helper()
 	for _, d := range s.agent.deployments(appID(dir)) {
@@ -88,8 +88,8 @@ func (s *faultScene) mustHang(t *testing.T, dir, commit string) {
 	t.Errorf("the deployment of %s ended in spite of the fault", dir)
 }
 
-// mustHaveLostNothing: what was under way and what came during the fault ends
-// as if there had been none, once.
+// mustHaveLostNothing: the deployments before and during the fault end as without the
+// fault, once.
 func (s *faultScene) mustHaveLostNothing(t *testing.T, calmCommit string) {
 	t.Helper()
 	for dir, commit := range map[string]string{"busy": s.busyCommit, "calm": calmCommit} {
@@ -103,8 +103,8 @@ func (s *faultScene) mustHaveLostNothing(t *testing.T, calmCommit string) {
 	}
 }
 
-// TestFaultAPIServerStopped stops the API server during a rollout; another
-// deployment starts while it is away.
+// TestFaultAPIServerStopped stops the API server during a rollout. Another deployment
+// starts while it is down.
 func TestFaultAPIServerStopped(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Own(t)
@@ -124,8 +124,8 @@ func TestFaultAPIServerStopped(t *testing.T) {
 	s.mustHaveLostNothing(t, calm)
 }
 
-// TestFaultAPIServerSilent lets the network to the API server drop everything,
-// so that nothing is refused and nothing answered.
+// TestFaultAPIServerSilent makes the network drop all packets to the API server, so that
+// connections are neither refused nor answered.
 func TestFaultAPIServerSilent(t *testing.T) {
 	t.Parallel()
 	proxy, err := agenttest.ServeAPI(clustertest.Shared(t).Kubeconfig(), nil)
@@ -153,8 +153,8 @@ func TestFaultAPIServerSilent(t *testing.T) {
 	s.mustHaveLostNothing(t, calm)
 }
 
-// TestFaultGitRemoteGone takes the Git remote away during a rollout: the rollout
-// ends meanwhile, and what is pushed meanwhile is deployed afterwards.
+// TestFaultGitRemoteGone stops the Git remote during a rollout: the rollout ends
+// meanwhile, and commits pushed meanwhile are deployed afterwards.
 func TestFaultGitRemoteGone(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"refuses", "hangs"} {
@@ -197,9 +197,9 @@ func holdUntil(back <-chan struct{}) gittest.Fault {
 	}
 }
 
-// TestFaultClockJumps sets the clock by more than the default timeout of a
-// deployment while one rolls out and another waits, and then the other way:
-// nothing ends early, nothing hangs.
+// TestFaultClockJumps sets the clock forward by more than the default timeout of a
+// deployment while one rolls out and another waits, and then backward. No deployment may
+// end early or hang.
 func TestFaultClockJumps(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{7 * time.Hour, -7 * time.Hour} {
@@ -232,7 +232,7 @@ func TestFaultClockJumps(t *testing.T) {
 	}
 }
 
-// TestFaultPostgreSQLRestarted takes the database away during a rollout.
+// TestFaultPostgreSQLRestarted restarts the database during a rollout.
 func TestFaultPostgreSQLRestarted(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

@@ -12,8 +12,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestFiguresOfARun has an agent deploy with and without success, and computes its
-// delivery figures once more from the transition logs it tells.
+// TestFiguresOfARun makes an agent deploy with and without success, and recomputes its
+// delivery figures from the transition logs.
 func TestFiguresOfARun(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -40,8 +40,8 @@ func TestFiguresOfARun(t *testing.T) {
 	if len(resp.Applications) != 1 || resp.Applications[0].ApplicationName != "web" {
 		t.Fatalf("figures of %v, want of web", resp.Applications)
 	}
-	var ends []*modelv1.Transition // of deployments, in the order in which they ended
-	var leads []int64              // of those that a commit triggered and that succeeded
+	var ends []*modelv1.Transition // of deployments, in order of completion
+	var leads []int64              // of succeeded deployments that a commit triggered
 	for _, d := range agent.deployments(web) {
 		log := agent.get(d.GetId()).GetTransitions()
 		last := log[len(log)-1]
@@ -68,7 +68,7 @@ func TestFiguresOfARun(t *testing.T) {
 		if got := f.GetDeploymentFrequency() / perDay; got < 0.999999 || got > 1.000001 {
 			t.Errorf("%f deployments a day, want %f", f.GetDeploymentFrequency(), perDay)
 		}
-		// The log has a moment's distance from the end that it tells of.
+		// The log entry is a moment later than the end that it records.
 		for what, pair := range map[string][2]int64{
 			"median lead time": {f.GetLeadTimeMedianMs(), (leads[0] + leads[1]) / 2},
 			"90th percentile":  {f.GetLeadTimeP90Ms(), leads[1]},

@@ -52,7 +52,7 @@ func (f *follower) get() *trigger.Trigger {
 }
 
 // Poll makes the trigger poll a repository now.
-func (f *follower) Poll(repoID string) { f.get().Look(repoID) }
+func (f *follower) Poll(repoID string) { f.get().Poll(repoID) }
 
 // Problem returns why a repository cannot be watched, nil if it can.
 func (f *follower) Problem(repoID string) *trigger.Problem { return f.get().Problem(repoID) }

@@ -18,14 +18,14 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// gitHubLines returns configuration lines that make the agent report to a GitHub of
+// gitHubLines returns configuration lines that make the agent report to a fake GitHub for
 // repositories on 127.0.0.1, and accept its webhooks.
 func gitHubLines(apiURL, credential string) string {
 	return fmt.Sprintf("  gitHosts: [{host: 127.0.0.1, type: GITHUB, apiURL: %q, %s, deployments: true, comments: true}]\n", apiURL, credential) +
 		"  webhooks: [{name: github, type: GITHUB, secret: webhook-secret}]\n"
 }
 
-// eventually waits until a test's condition holds.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
@@ -35,8 +35,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// stateOf returns the states of a commit's statuses in a context, each once where it
-// repeats, and the last description.
+// stateOf returns the sequence of states of a commit's statuses in a context, without
+// repetitions, and the last description.
 func stateOf(g *githosttest.GitHub, commit, name string) (states []string, says string) {
 	for _, s := range g.Statuses(commit) {
 		if s.Context == name {
@@ -47,9 +47,9 @@ func stateOf(g *githosttest.GitHub, commit, name string) (states []string, says 
 }
 
 // TestGitHubIsNotified pushes a pull request and its merge. GitHub announces the pull
-// request and gets a comment with the preview. After the merge it gets commit statuses,
-// a deployment, and in the same comment where the commit is live. The agent
-// authenticates as a GitHub App.
+// request and gets a comment with the preview. After the merge it gets commit statuses, a
+// deployment, and an update of the same comment that shows where the commit is live. The
+// agent authenticates as a GitHub App.
 func TestGitHubIsNotified(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -82,7 +82,7 @@ func TestGitHubIsNotified(t *testing.T) {
 	payload := fmt.Sprintf(`{"action": "opened", "number": 7, "pull_request": {"head": {"ref": "more", "sha": %q, "repo": {"full_name": "a/b"}}, "base": {"ref": "main"}},
 		"repository": {"full_name": "a/b", "clone_url": %q}}`, head, remote)
 	if code := post(t, "http://"+agent.app.WebAddr()+"/webhooks/github", "pull_request", payload, "webhook-secret"); code != http.StatusAccepted {
-		t.Fatalf("the webhook is answered %d", code)
+		t.Fatalf("the webhook returned %d", code)
 	}
 	eventually(t, "the pull request is told what it would deploy", func() bool { return len(g.Comments(7)) == 1 })
 	preview := g.Comments(7)[0].Body
@@ -103,7 +103,7 @@ func TestGitHubIsNotified(t *testing.T) {
 		return slices.Equal(states, inOrder)
 	})
 	eventually(t, "the status of settings is told", func() bool {
-		states, _ := stateOf(g, commit, "piped/settings") // which may be deployed before anybody can be told that it begins
+		states, _ := stateOf(g, commit, "piped/settings") // it may be deployed before its start can be reported
 		return slices.Equal(states, inOrder) || slices.Equal(states, inOrder[1:])
 	})
 	eventually(t, "the deployments are told", func() bool {
@@ -118,7 +118,7 @@ func TestGitHubIsNotified(t *testing.T) {
 	})
 }
 
-// below serves a repository in a folder, as GitHub does that of its owner.
+// below serves a repository below a path, as GitHub does below its owner.
 func below(t *testing.T, folder string, s *gittest.HTTPServer) (remote string) {
 	t.Helper()
 	to, err := url.Parse(s.URL)
@@ -184,7 +184,7 @@ func TestKilledWhileGitHubIsNotified(t *testing.T) {
 
 func commentsPath(remote string) string { return "/repos/" + pathOf(remote) + "/issues/7/comments" }
 
-// lastPost returns the index behind the call by which the comment was made.
+// lastPost returns the index after the call that created the comment.
 func lastPost(g *githosttest.GitHub) int {
 	calls := g.Calls()
 	for i, call := range slices.Backward(calls) {

@@ -24,10 +24,10 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestInstalledAgent installs examples/install and runs an agent as exactly its service
-// account, which deploys examples/apps and whatever else the roles are for. With rights
-// in the whole cluster nothing is refused, and no right is given that was not needed;
-// with rights in one namespace the same applications are deployed there.
+// TestInstalledAgent installs examples/install and runs an agent with exactly the rights
+// of its service account. It deploys examples/apps and objects of all other kinds in the
+// roles. With cluster-wide rights, no request is refused and every granted right is used.
+// With rights in one namespace, the same applications are deployed there.
 func TestInstalledAgent(t *testing.T) {
 	t.Parallel()
 	cluster := progressiveCluster(t)
@@ -64,12 +64,12 @@ func installedInTheCluster(t, parent *testing.T, cluster *clustertest.Cluster) {
 	}
 }
 
-// dispensable are the requests outside of its namespace that an agent in one namespace
-// makes in case it is permitted them.
+// dispensable holds the requests outside its namespace that an agent with rights in one
+// namespace tries in case they are permitted.
 var dispensable = map[string]bool{
 	"get customresourcedefinitions.apiextensions.k8s.io": true,
 	"get leases.coordination.k8s.io kube-system":         true,
-	"get namespaces. kube-system":                        true, // its UID, which is the identity of the cluster
+	"get namespaces. kube-system":                        true, // the namespace's UID is the identity of the cluster
 }
 
 func installedInOneNamespace(t, parent *testing.T, cluster *clustertest.Cluster) {
@@ -111,7 +111,7 @@ func installSpec(t *testing.T, repo *gittest.Repo) spec {
 	}
 }
 
-// lazyClass makes a class whose claims wait for their first user.
+// lazyClass creates a storage class with volume binding mode WaitForFirstConsumer.
 func lazyClass(t *testing.T, cluster *clustertest.Cluster) string {
 	t.Helper()
 	classes, lazily := cluster.Client(t).StorageV1().StorageClasses(), storagev1.VolumeBindingWaitForFirstConsumer
@@ -129,8 +129,9 @@ func lazyClass(t *testing.T, cluster *clustertest.Cluster) string {
 	return class.Name
 }
 
-// boundClass makes a volume for the claim of ownKinds, and returns its class: the claim
-// is bound at once, which is all that an agent without rights on classes can tell.
+// boundClass creates a volume for the claim of ownKinds and returns its class. The claim
+// is bound at once, as an agent without rights on storage classes cannot know the binding
+// mode.
 func boundClass(t *testing.T, cluster *clustertest.Cluster, ns string) string {
 	t.Helper()
 	volumes, name := cluster.Client(t).CoreV1().PersistentVolumes(), "own-"+ns
@@ -151,8 +152,7 @@ func boundClass(t *testing.T, cluster *clustertest.Cluster, ns string) string {
 	return name
 }
 
-// deployExamples deploys examples/apps, and finds and heals by a sync what was changed
-// by hand.
+// deployExamples deploys examples/apps, and detects and heals manual changes.
 func (i *installation) deployExamples(repo *gittest.Repo, ns string) {
 	i.t.Helper()
 	files, apps := exampleApps(i.t, ns)
@@ -169,8 +169,8 @@ func (i *installation) deployExamples(repo *gittest.Repo, ns string) {
 	}
 }
 
-// routeTraffic brings another version of the applications that route traffic through
-// their pipelines.
+// routeTraffic deploys another version of the traffic-routing applications through their
+// pipelines.
 func (i *installation) routeTraffic(cluster *clustertest.Cluster, repo *gittest.Repo, ns string) {
 	i.t.Helper()
 	routed := []string{"httproute", "istio"}
@@ -185,8 +185,8 @@ func (i *installation) routeTraffic(cluster *clustertest.Cluster, repo *gittest.
 	}
 }
 
-// deployOwnKinds creates, changes, breaks and rolls back, and prunes an object of each
-// kind of the roles.
+// deployOwnKinds creates, changes, breaks, rolls back and prunes an object of each kind
+// in the roles.
 func (i *installation) deployOwnKinds(cluster *clustertest.Cluster, repo *gittest.Repo, ns, class string) {
 	i.t.Helper()
 	own, client := appID("own"), cluster.Client(i.t)
@@ -198,7 +198,7 @@ func (i *installation) deployOwnKinds(cluster *clustertest.Cluster, repo *gittes
 	push("v1", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	push("v2", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	bad := at("v2")
-	bad["own/app.pipecd.yaml"] += "  timeout: 1m\n" // in which its pod crashes, on a busy machine too
+	bad["own/app.pipecd.yaml"] += "  timeout: 1m\n" // its pod crashes within this time, also on a busy machine
 	bad["own/set.yaml"] = strings.ReplaceAll(bad["own/set.yaml"], ":v2", ":crash")
 	d := i.mustEnd(own, repo.Push(i.t, "a version that crashes", bad), modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	mustContain(i.t, d.GetStatusReason(), "rolled back to commit")
@@ -238,8 +238,8 @@ func (i *installation) removeWithObjects(app string) {
 	}
 }
 
-// TestInstalledConfigurationIsValid: the configuration among the manifests is one, its
-// addresses are those of the ports, and the files it names are mounted.
+// TestInstalledConfigurationIsValid: the configuration in the manifests is valid, its
+// addresses use the declared ports, and the files it names are mounted.
 func TestInstalledConfigurationIsValid(t *testing.T) {
 	t.Parallel()
 	for _, variant := range []string{"cluster", "namespaced"} {

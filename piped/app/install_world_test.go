@@ -65,8 +65,8 @@ func installManifests(t *testing.T, variant, namespace string) (objects []*unstr
 	return objects
 }
 
-// installed writes objects as whoever installs the agent does, refusing every field
-// that the API server does not know, and removes what has no namespace after the parent.
+// installed creates objects as an administrator who installs the agent, with strict field
+// validation. It removes cluster-scoped objects after the parent test.
 func installed(t, parent *testing.T, c *clustertest.Cluster, objects []*unstructured.Unstructured) {
 	t.Helper()
 	access, err := cluster.NewCluster(cluster.ClusterConfig{Name: "admin", KubeConfigPath: c.Kubeconfig()})
@@ -110,7 +110,7 @@ type installation struct {
 	requests *rights
 }
 
-// startInstalled runs an agent with a token of that account and nothing else.
+// startInstalled runs an agent that has only a token of that account.
 func startInstalled(t *testing.T, c *clustertest.Cluster, s spec) *installation {
 	t.Helper()
 	admin, dir := c.Client(t), t.TempDir()
@@ -120,7 +120,7 @@ func startInstalled(t *testing.T, c *clustertest.Cluster, s spec) *installation 
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A Lease of an earlier test would leave the right to create one unused.
+	// A Lease of an earlier test would leave the right to create a Lease unused.
 	err = admin.CoordinationV1().Leases(cluster.LeaseNamespace).Delete(t.Context(), cluster.LeaseName("test"), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
@@ -154,19 +154,19 @@ func startInstalled(t *testing.T, c *clustertest.Cluster, s spec) *installation 
 	return &installation{runReloadingWith(t, s, Options{ReloadEvery: time.Hour, Launcher: launcher, LeaseEvery: time.Second}), requests}
 }
 
-// right is what a rule permits: a verb on a resource of a group.
+// right is the permission of a rule: a verb on a resource of a group.
 type right struct{ group, resource, verb string }
 
 func (r right) String() string { return r.verb + " " + r.resource + "." + r.group }
 
-// rights are those that requests needed, and the requests that were refused.
+// rights records the rights that requests needed, and the refused requests.
 type rights struct {
 	mu      sync.Mutex
 	used    map[right]bool
 	refused map[string]bool // by right and where
 }
 
-// answered notes the rights that a request needed, as the API server finds them.
+// answered records the rights that a request needed, as the API server checks them.
 func (r *rights) answered(resp *http.Response) {
 	need, namespace, ok := neededRight(resp.Request)
 	if !ok {
@@ -187,8 +187,8 @@ func (r *rights) answered(resp *http.Response) {
 	}
 }
 
-// neededRight returns the right that a request needs, and where; not ok if it is about
-// no objects.
+// neededRight returns the right that a request needs, and the namespace; ok is false if
+// the request is not about objects.
 func neededRight(req *http.Request) (need right, namespace string, ok bool) {
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	switch {
@@ -228,7 +228,7 @@ func neededRight(req *http.Request) (need right, namespace string, ok bool) {
 	return need, namespace, true
 }
 
-// unused returns the rights that roles among objects give and no request needed.
+// unused returns the rights that the roles in objects grant but no request needed.
 func (r *rights) unused(t *testing.T, objects []*unstructured.Unstructured) (out []string) {
 	t.Helper()
 	r.mu.Lock()
@@ -257,15 +257,15 @@ func (r *rights) unused(t *testing.T, objects []*unstructured.Unstructured) (out
 	return out
 }
 
-// forbidden returns the requests that were refused, each once.
+// forbidden returns the refused requests without duplicates.
 func (r *rights) forbidden() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.refused))
 }
 
-// ownKinds are the files of an application with an object of each kind that the roles
-// of examples/install name, beside routes. Class is that of its claim.
+// ownKinds returns the files of an application with an object of each kind that the roles
+// of examples/install name, except for routes. class is the storage class of its claim.
 func ownKinds(namespace, class, version string) map[string]string {
 	kinds := `apiVersion: v1
 kind: Secret

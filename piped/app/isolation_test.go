@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// TestScriptIsolation: another user is tried last, is kept from every secret, and has a
-// directory that no other agent uses.
+// TestScriptIsolation: another user is the last mode to try. It has no access to any
+// secret, and a directory that no other agent uses.
 func TestScriptIsolation(t *testing.T) {
 	cfg := &config.Piped{DataDir: "/var/lib/piped", Git: config.Git{SSHKeyFile: "/etc/piped/id"}, Scripts: config.Scripts{Isolation: config.IsolationAuto}}
 	if s := ScriptIsolation(cfg, "/etc/piped/piped.yaml"); !slices.Equal(s.Modes, []sandbox.Mode{sandbox.Namespaces, sandbox.Landlock}) || s.Users.UID != 0 {

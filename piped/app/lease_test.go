@@ -21,9 +21,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestTwoStoresOneCluster: an agent that has another store and the same piped ID holds the
-// applications of a cluster that is managed already, and says by whom. It goes on when the
-// other agent has stopped. The same store continues at once.
+// TestTwoStoresOneCluster: an agent with the same piped ID but another store does not
+// deploy to a cluster that is already managed, and reports by whom. It continues when the
+// other agent has stopped. An agent with the same store continues at once.
 func TestTwoStoresOneCluster(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -43,8 +43,8 @@ func TestTwoStoresOneCluster(t *testing.T) {
 	}
 	s.dataDir = t.TempDir()
 	second := runAgent(t, s)
-	// The trigger holds the application, or the planner its first deployment: whichever
-	// has heard of the Lease first.
+	// The trigger holds the application, or the planner its first deployment, depending
+	// on which reads the Lease first.
 	reason := func() string {
 		why := second.application(appID("web")).GetNotice()
 		for _, d := range second.deployments(appID("web")) {
@@ -64,9 +64,9 @@ func TestTwoStoresOneCluster(t *testing.T) {
 	second.mustEnd(appID("web"), head, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
-// TestRunningStageWaitsForTheLease: when another store's agent has taken the cluster over, a
-// deployment that runs changes nothing there and runs no script, and says who has it. It goes
-// on when the Lease is this store's again.
+// TestRunningStageWaitsForTheLease: when another store's agent has taken over the
+// cluster, a running deployment changes nothing there, runs no script, and reports the
+// holder. It continues when this store has the Lease again.
 func TestRunningStageWaitsForTheLease(t *testing.T) {
 	t.Parallel()
 	shared := clustertest.Shared(t)

@@ -24,8 +24,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestLiveState deploys an application, changes it in Git and by hand, and asks what
-// is live, and which rollouts there were.
+// TestLiveState deploys an application, changes it in Git and by hand, and checks the
+// reported live objects and rollouts.
 func TestLiveState(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -53,7 +53,7 @@ func TestLiveState(t *testing.T) {
 	agent.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	agent.wantLive(web, modelv1.Health_HEALTH_HEALTHY, "ConfigMap forgotten HEALTHY declared", "ConfigMap left HEALTHY declared", "ConfigMap web HEALTHY declared", "Deployment web HEALTHY declared 1")
 
-	// Of what is no longer in Git, and stays, only what is there is told.
+	// Objects that are no longer in Git, but kept, are reported only if they exist.
 	if err := repo.Remove("web/more.yaml"); err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +74,12 @@ func TestLiveState(t *testing.T) {
 	began := time.Now()
 	_, err = agent.control.GetLiveState(agent.ctx, &controlv1.GetLiveStateRequest{ApplicationId: web})
 	if took := time.Since(began); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "cannot be reached") || took > liveTimeout+time.Minute {
-		t.Errorf("of a silent cluster after %s: %v", took, err)
+		t.Errorf("for a silent cluster after %s: %v", took, err)
 	}
 }
 
-// wantLive waits until an application's objects are the wanted ones, each with how
-// many children it has.
+// wantLive waits until an application's live objects equal want, each with its number of
+// children.
 func (c *client) wantLive(app string, health modelv1.Health, want ...string) {
 	c.t.Helper()
 	var diff string
@@ -107,7 +107,7 @@ func (c *client) wantLive(app string, health modelv1.Health, want ...string) {
 	c.t.Fatalf("live state (-want +got):\n%s", diff)
 }
 
-// wantRollouts waits until an application's rollouts are the wanted ones.
+// wantRollouts waits until an application's rollouts equal want.
 func (c *client) wantRollouts(app string, want ...string) {
 	c.t.Helper()
 	messages := map[string]string{}

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// logKeys are the keys of the log: what something is called wherever it is told of.
+// logKeys are the keys of the log: each thing has the same key in every line.
 // docs/operations.md names the first line.
 var logKeys = strings.Fields(`
 	app appID deployment stage commit cluster repo component error
@@ -26,17 +26,17 @@ var logKeys = strings.Fields(`
 	workload
 `)
 
-// logCalls are the methods of slog.Logger that take keys, by how many arguments come
-// before these.
+// logCalls are the methods of slog.Logger that take keys, with the number of arguments
+// before the keys.
 var logCalls = map[string]int{
 	"Debug": 1, "Info": 1, "Warn": 1, "Error": 1,
 	"DebugContext": 2, "InfoContext": 2, "WarnContext": 2, "ErrorContext": 2, "Log": 3, "With": 0,
 }
 
-// TestLogKeys: the same thing has the same key in every line of the log.
+// TestLogKeys: the source uses exactly the keys in logKeys.
 func TestLogKeys(t *testing.T) {
 	t.Parallel()
-	used := map[string]string{} // where, by key
+	used := map[string]string{} // position by key
 	for _, room := range []string{"piped", "trigger", "planner", "scheduler", "executor"} {
 		err := filepath.WalkDir("../../"+room, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() || strings.HasSuffix(filepath.Dir(path), "test") || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -53,7 +53,7 @@ func TestLogKeys(t *testing.T) {
 	}
 	for key, where := range used {
 		if !slices.Contains(logKeys, key) {
-			t.Errorf("%s logs with the key %q: use one of those there are, or add it to logKeys", where, key)
+			t.Errorf("%s logs with the key %q: use an existing key, or add it to logKeys", where, key)
 		}
 	}
 	for _, key := range logKeys {
@@ -63,7 +63,7 @@ func TestLogKeys(t *testing.T) {
 	}
 }
 
-// TestLogKeysAreFound shows that the search finds keys, and calls that are none.
+// TestLogKeysAreFound: the search finds keys in log calls, and ignores other calls.
 func TestLogKeysAreFound(t *testing.T) {
 	t.Parallel()
 	const source = `package p
@@ -103,7 +103,7 @@ func keysIn(path string, used map[string]string) error {
 	return nil
 }
 
-// keysOfCall returns the constant keys of a node that is a call which logs.
+// keysOfCall returns the constant keys of a node that is a log call.
 func keysOfCall(n ast.Node) (keys []string) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -126,7 +126,7 @@ func keysOfCall(n ast.Node) (keys []string) {
 	return keys
 }
 
-// literalText returns the text that an expression is, if it is one.
+// literalText returns the text of an expression that is a literal.
 func literalText(e ast.Expr) []string {
 	literal, ok := e.(*ast.BasicLit)
 	if !ok || literal.Kind != token.STRING {

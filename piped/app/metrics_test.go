@@ -26,8 +26,8 @@ import (
 	"github.com/c785c783/piped/piped/web"
 )
 
-// scrape returns the agent's own metrics as a Prometheus server reads them: values other
-// than 0, by name and labels; of a histogram its count. It fails if promlint finds a
+// scrape returns the agent's own metrics as a Prometheus server reads them: non-zero
+// values by name and labels, and the counts of histograms. It fails if promlint finds a
 // problem.
 func scrape(t *testing.T, url string) map[string]float64 {
 	t.Helper()
@@ -87,7 +87,7 @@ func collecting(t *testing.T, st *store.Store) (*metrics, *live) {
 	return m, l
 }
 
-// TestMetrics: gauges have the values of the store, work is counted.
+// TestMetrics: gauges have the values of the store, and work is counted.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t, nil)
@@ -196,8 +196,8 @@ func waitForApproval(t *testing.T, st *store.Store, id string, since time.Time) 
 	}
 }
 
-// TestApprovalWaitMetric: the gauge counts from the start of the stage, and is gone with
-// its end.
+// TestApprovalWaitMetric: the gauge counts from the start of the stage, and disappears
+// when it ends.
 func TestApprovalWaitMetric(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t, nil)

@@ -41,7 +41,7 @@ func promtool(t *testing.T, input io.Reader, args ...string) {
 	}
 }
 
-// TestAlertRules: the rules are sound, and fire when they should and only then.
+// TestAlertRules: the rules are valid, and fire exactly when they should.
 func TestAlertRules(t *testing.T) {
 	t.Parallel()
 	promtool(t, nil, "check", "rules", "rules.yaml")
@@ -77,7 +77,7 @@ func TestMonitoring(t *testing.T) {
 			t.Fatalf("Prometheus does not know that a deployment has succeeded: %v", err)
 		}
 	}
-	quiet := func() (titles []string) { // what nothing has happened of
+	quiet := func() (titles []string) { // queries without any events
 		for title, expr := range dashboardQueries(t) {
 			n, err := query(expr)
 			if err != nil {
@@ -90,7 +90,7 @@ func TestMonitoring(t *testing.T) {
 		return titles
 	}
 	want := []string{"Notifications per second A", "Notifications per second B", "Notifications that wait A", "Stages that failed, per hour A", "Webhook deliveries per minute A"}
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) { // on a busy machine a scrape may fail, and what is so at a moment is unknown then
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) { // on a busy machine a scrape may fail, and instant values are then unknown
 		diff := cmp.Diff(want, quiet())
 		if diff == "" {
 			break

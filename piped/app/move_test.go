@@ -17,7 +17,7 @@ import (
 )
 
 // TestMoveRestartsNothing: an application whose directory is renamed keeps its ID, its
-// objects and its pods, and is deployed from its new place.
+// objects and its pods, and is deployed from its new directory.
 func TestMoveRestartsNothing(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -68,20 +68,20 @@ func TestMoveRestartsNothing(t *testing.T) {
 		t.Errorf("the application is in %q, want store", got)
 	}
 	if diff := cmp.Diff(before, live()); diff != "" {
-		t.Errorf("the move changed what is live (-before +after):\n%s", diff)
+		t.Errorf("the move changed live objects (-before +after):\n%s", diff)
 	}
 	agent.mustEnd(web, repo.Push(t, "web v2", moved("v2")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
-// TestNameOfAnApplicationWithoutOne: it is the one with which the application was added,
-// else its directory's.
+// TestNameOfAnApplicationWithoutOne: the name is the one with which the application was
+// added, else that of its directory.
 func TestNameOfAnApplicationWithoutOne(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t, nil)
 	at := deploy.GitPath{RepoID: "apps", Dir: "shop/db", ConfigFile: "app.pipecd.yaml"}
 	name := registeredName(st)
 	if got := name(t.Context(), at); got != "db" {
-		t.Errorf("before it is registered it is called %q, want db", got)
+		t.Errorf("before the registration the name is %q, want db", got)
 	}
 	if err := st.AddApplication(context.Background(), deploy.Application{
 		ID: "one", Name: "orders", Kind: deploy.KindKubernetes, Git: at, Provider: "local",
@@ -90,6 +90,6 @@ func TestNameOfAnApplicationWithoutOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := name(t.Context(), at); got != "orders" {
-		t.Errorf("added as orders it is called %q", got)
+		t.Errorf("added as orders, the name is %q", got)
 	}
 }

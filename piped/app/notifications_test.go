@@ -13,7 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 )
 
-// notificationsConfig has a receiver that routes lead to and one that none does.
+// notificationsConfig has a receiver with a route and one without.
 const notificationsConfig = `apiVersion: pipecd.dev/v1beta1
 kind: Piped
 spec:
@@ -59,7 +59,7 @@ func TestReceiversOfAConfiguration(t *testing.T) {
 	}
 	first, same, other := write("one"), write("one"), write("two")
 	if !first.same(same) || first.same(other) {
-		t.Errorf("a changed secret is not told from the same: %v, %v", first.same(same), first.same(other))
+		t.Errorf("a changed secret is not distinguished from the same: %v, %v", first.same(same), first.same(other))
 	}
 	failed := func(env string) notify.Notice {
 		return notify.Notice{Event: deploy.Event{Type: deploy.EventFailed}, Application: &deploy.Application{Name: "web", Labels: map[string]string{"env": env}}}

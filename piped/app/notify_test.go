@@ -22,13 +22,13 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// posted is one message that a receiver was sent.
+// posted is one message that a receiver got.
 type posted struct {
 	key, event, deployment string
 	taken                  bool
 }
 
-// hook is a receiver of webhooks that fails or not.
+// hook is a receiver of webhooks that can be made to fail.
 type hook struct {
 	*httptest.Server
 	arrived chan string // the names of events, as they arrive
@@ -74,8 +74,8 @@ func (h *hook) fail(fails bool) {
 	h.fails = fails
 }
 
-// taken returns what was taken, each key once, as it came first, and how many came
-// again.
+// taken returns the accepted messages, each key once in order of arrival, and the number
+// of repeated ones.
 func (h *hook) taken() (once []posted, again int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,7 +93,7 @@ func (h *hook) taken() (once []posted, again int) {
 	return once, again
 }
 
-// eventsOf returns the events of a deployment, in the order in which they were taken.
+// eventsOf returns the events of a deployment in the order of delivery.
 func eventsOf(all []posted, deployment string) (events []string) {
 	for _, p := range all {
 		if p.deployment == deployment {
@@ -104,8 +104,8 @@ func eventsOf(all []posted, deployment string) (events []string) {
 }
 
 // TestNothingIsLeftUndelivered: a receiver fails while the agent works and is killed,
-// also during deliveries. All events are delivered once the receiver works, in the order
-// of each deployment, and repeated ones have the same key.
+// also during deliveries. Once the receiver works, all events must be delivered in the
+// order of each deployment, and repeated events must have the same key.
 func TestNothingIsLeftUndelivered(t *testing.T) {
 	t.Parallel()
 	cluster, h := clustertest.Shared(t), newHook(t)
@@ -123,7 +123,7 @@ func TestNothingIsLeftUndelivered(t *testing.T) {
 		<-h.arrived
 	}
 	h.fail(false)
-	<-h.arrived // it is telling
+	<-h.arrived // a delivery is in progress
 	restart(t, p)
 	second := agent.mustEnd(web, repo.Push(t, "change web", webApp(ns, "v2", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	awaitToldAll(t, p)
@@ -137,22 +137,23 @@ func TestNothingIsLeftUndelivered(t *testing.T) {
 	}
 	for _, d := range []*modelv1.Deployment{first, second} {
 		if diff := cmp.Diff(want, eventsOf(all, d.GetId())); diff != "" {
-			t.Errorf("told of deployment %s (-want +got):\n%s", d.GetId(), diff)
+			t.Errorf("events of deployment %s (-want +got):\n%s", d.GetId(), diff)
 		}
 	}
 	counts := map[string]int{}
 	for _, p := range all {
 		counts[p.event]++
 	}
-	if counts["PIPED_STARTED"] != 3 || counts["PIPED_STOPPED"] != 1 { // it was killed twice, and stopped once
-		t.Errorf("told of %d starts and %d stops, want 3 and 1", counts["PIPED_STARTED"], counts["PIPED_STOPPED"])
+	if counts["PIPED_STARTED"] != 3 || counts["PIPED_STOPPED"] != 1 { // the agent was killed twice and stopped once
+		t.Errorf("delivered %d starts and %d stops, want 3 and 1", counts["PIPED_STARTED"], counts["PIPED_STOPPED"])
 	}
-	if again > 4 { // what was being handed over when the agent was killed
-		t.Errorf("%d were told again", again)
+	if again > 4 { // the deliveries that a kill interrupted
+		t.Errorf("%d events were delivered again", again)
 	}
 }
 
-// awaitToldAll waits until no notification waits: for as long as one that has failed may.
+// awaitToldAll waits until no notification is pending, at most as long as the retry of a
+// failed one may take.
 func awaitToldAll(t *testing.T, p *agenttest.Agent) {
 	t.Helper()
 	err := p.Await(t.Context(), "all notifications to be delivered", 6*time.Minute, func(ctx context.Context) (bool, error) {
@@ -170,7 +171,7 @@ func awaitToldAll(t *testing.T, p *agenttest.Agent) {
 }
 
 // TestHangingReceiverSlowsNoDeployment: with a receiver that never answers, deployments
-// take no longer than without one.
+// must take no longer than without one.
 func TestHangingReceiverSlowsNoDeployment(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -199,13 +200,13 @@ func TestHangingReceiverSlowsNoDeployment(t *testing.T) {
 	without := fastest("")
 	with := fastest(fmt.Sprintf("  notifications:\n    routes: [{receiver: hangs}]\n    receivers: [{name: hangs, webhook: {url: %q}}]\n", hangs.URL))
 	t.Logf("without a receiver %s, with one that hangs %s", without, with)
-	if with > 2*without+4*time.Second { // a delivery that hangs is given 5 s
+	if with > 2*without+4*time.Second { // a delivery times out after 5 s
 		t.Errorf("a deployment took %s with a receiver that hangs, %s without", with, without)
 	}
 }
 
 // TestReceiversComeAndGo: a receiver with a new address, and a new receiver, get later
-// events without a restart.
+// events without a restart of the agent.
 func TestReceiversComeAndGo(t *testing.T) {
 	t.Parallel()
 	first, second, repo := newHook(t), newHook(t), newRepo(t)
@@ -219,7 +220,7 @@ func TestReceiversComeAndGo(t *testing.T) {
 	}
 	s := spec{dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, more: told(first)}
 	agent := runReloading(t, s, 10*time.Millisecond)
-	breaks := func(text string) { // so that it is told once more
+	breaks := func(text string) { // to cause one more notification
 		repo.Push(t, text, map[string]string{"web/app.pipecd.yaml": "nonsense: " + text + "\n"})
 	}
 	breaks("one")
@@ -237,7 +238,7 @@ func TestReceiversComeAndGo(t *testing.T) {
 	<-first.arrived
 	for name, h := range map[string]*hook{"the first": first, "the second": second} {
 		if got, again := h.taken(); len(got) != 2 || again != 0 {
-			t.Errorf("%s address was told %v, and %d times again", name, got, again)
+			t.Errorf("%s address got %v, and %d repeated events", name, got, again)
 		}
 	}
 }

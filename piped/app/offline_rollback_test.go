@@ -22,8 +22,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// offlineWeb is a Deployment whose rollout fails some seconds after it began if
-// its image is never ready.
+// offlineWeb is a Deployment whose rollout fails after some seconds if its image never
+// becomes ready.
 const offlineWeb = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: %[1]s}
@@ -35,8 +35,8 @@ spec:
     spec: {containers: [{name: web, image: "registry.example/web:%[2]s"}]}
 `
 
-// chartRepository serves a chart named web in the versions 1.0.0 and 2.0.0, of
-// which the second one's rollout fails.
+// chartRepository serves versions 1.0.0 and 2.0.0 of a chart named web. The rollout of
+// 2.0.0 fails.
 func chartRepository(t *testing.T) *httptest.Server {
 	t.Helper()
 	site := fstest.MapFS{}
@@ -77,10 +77,10 @@ func archive(t *testing.T, files map[string]string) []byte {
 	return out.Bytes()
 }
 
-// TestRollbackWithoutGitAndCharts: while a chart and a kustomization with a remote
-// base roll out and are going to fail, the remotes of both and of the repository
-// go away, and everything that was fetched from them is lost. The rollback needs
-// none of it: it applies the kept objects of the last success.
+// TestRollbackWithoutGitAndCharts: a chart and a kustomization with a remote base roll
+// out and will fail. Meanwhile both remotes and the Git remote become unreachable, and
+// everything fetched from them is deleted. The rollback must need none of it: it applies
+// the stored objects of the last success.
 func TestRollbackWithoutGitAndCharts(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -146,7 +146,7 @@ func TestRollbackWithoutGitAndCharts(t *testing.T) {
 		}
 	}
 
-	// What a person asks for is a new deployment of a commit: that needs Git.
+	// A rollback by a user is a new deployment of a commit, which needs Git.
 	resp, err := agent.control.RollbackApplication(agent.ctx, &controlv1.RollbackApplicationRequest{ApplicationId: appID("chart"), Commit: first})
 	if err != nil {
 		t.Fatal(err)

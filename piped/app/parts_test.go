@@ -56,8 +56,8 @@ func TestFailedComponentStopsTheOthers(t *testing.T) {
 	})
 }
 
-// TestHangingPartsAreNamed: what does not stop within the grace is named and
-// left behind.
+// TestHangingPartsAreNamed: components that do not stop within the grace period are named
+// and left running.
 func TestHangingPartsAreNamed(t *testing.T) {
 	hang := func(end chan struct{}) func(context.Context) error {
 		return func(context.Context) error { <-end; return nil }

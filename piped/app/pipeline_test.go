@@ -16,8 +16,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// gatedApp returns the files of an application whose every deployment is
-// released by a person and then told by a script, in the directory "web".
+// gatedApp returns the files of an application in the directory "web". Each of its
+// deployments needs an approval, and then a script reports it.
 func gatedApp(namespace, image, script string) map[string]string {
 	files := webApp(namespace, image, "")
 	files["web/app.pipecd.yaml"] += fmt.Sprintf(`  planner: {alwaysUsePipeline: true}
@@ -55,7 +55,7 @@ func mustHaveStages(t *testing.T, d *modelv1.Deployment, want ...string) {
 	}
 }
 
-// awaitStage returns the deployment of a commit once a stage of it runs.
+// awaitStage returns the deployment of a commit once the given stage runs.
 func (c *client) awaitStage(app, commit, stage string) *modelv1.Deployment {
 	c.t.Helper()
 	return c.await(app, "runs stage "+stage+" of commit "+commit, func(d *modelv1.Deployment) bool {
@@ -71,7 +71,7 @@ func (c *client) awaitStage(app, commit, stage string) *modelv1.Deployment {
 	})
 }
 
-// approve approves the deployment's only stage that waits for it.
+// approve approves the deployment's only stage that waits for an approval.
 func (c *client) approve(d *modelv1.Deployment) {
 	c.t.Helper()
 	resp, err := c.control.ApproveStage(c.ctx, &controlv1.ApproveStageRequest{DeploymentId: d.GetId(), Reason: "looked at"})
@@ -105,9 +105,9 @@ func liveImage(t *testing.T, cluster *clustertest.Cluster, ns string) string {
 	return strings.TrimPrefix(d.Spec.Template.Spec.Containers[0].Image, "registry.example/web:")
 }
 
-// TestPipelineRunsStageByStage: one commit is waited with, approved and told;
-// the next one's script fails, and everything is taken back; a third does not
-// wait for anybody.
+// TestPipelineRunsStageByStage: the first commit waits, is approved and reported. The
+// script of the second fails, and everything is rolled back. The third does not wait for
+// an approval.
 func TestPipelineRunsStageByStage(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -126,7 +126,7 @@ func TestPipelineRunsStageByStage(t *testing.T) {
 	second := repo.Push(t, "web v2", gatedApp(ns, "v2", "echo not telling; exit 7"))
 	d = agent.awaitStage(web, second, "gate")
 	if got := liveImage(t, cluster, ns); got != "v2" {
-		t.Errorf("at the gate runs image %s, want v2", got)
+		t.Errorf("at the gate the live image is %s, want v2", got)
 	}
 	agent.approve(d)
 	d = agent.mustEnd(web, second, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
@@ -134,7 +134,7 @@ func TestPipelineRunsStageByStage(t *testing.T) {
 	mustContain(t, d.GetStatusReason(), "SCRIPT_RUN", "exited with code 7", "rolled back to commit "+first[:7])
 	mustContain(t, agent.logs(d.GetId()), "not telling", "took back "+second+" as teller")
 	if got := liveImage(t, cluster, ns); got != "v1" {
-		t.Errorf("after the rollback runs image %s, want v1", got)
+		t.Errorf("after the rollback the live image is %s, want v1", got)
 	}
 	mustHaveEndedOnce(t, d)
 
@@ -176,13 +176,13 @@ func TestCancelAtTheGate(t *testing.T) {
 		mustHaveStages(t, d, c.want...)
 		mustContain(t, d.GetStatusReason(), "Cancelled by owner")
 		if got := liveImage(t, cluster, ns); got != c.live {
-			t.Errorf("after the cancel of %s runs image %s, want %s", c.image, got, c.live)
+			t.Errorf("after the cancel of %s the live image is %s, want %s", c.image, got, c.live)
 		}
 	}
 }
 
-// TestRunningScriptSurvivesAReload: while a script runs, everything about its
-// deployment that a reload can change is changed; it runs to its end, once.
+// TestRunningScriptSurvivesAReload: while a script runs, a reload changes everything
+// about its deployment that it can change. The script must run to its end, once.
 func TestRunningScriptSurvivesAReload(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)

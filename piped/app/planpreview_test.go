@@ -33,7 +33,7 @@ func (c *client) requestPreview(remote, base, commit string) []string {
 	return resp.GetCommands()
 }
 
-// preview returns what becomes of a plan preview of a commit on branch pr.
+// preview returns the result of a plan preview of a commit on branch pr.
 func (c *client) preview(remote, commit string) *modelv1.PlanPreviewCommandResult {
 	c.t.Helper()
 	commands := c.requestPreview(remote, gittest.Branch, commit)
@@ -43,7 +43,7 @@ func (c *client) preview(remote, commit string) *modelv1.PlanPreviewCommandResul
 	return c.previewed(commands[0])
 }
 
-// previewed waits for a plan preview as pipectl does: NotFound means to ask again.
+// previewed waits for a plan preview as pipectl does: NotFound means to poll again.
 func (c *client) previewed(command string) *modelv1.PlanPreviewCommandResult {
 	c.t.Helper()
 	var err error
@@ -61,7 +61,7 @@ func (c *client) previewed(command string) *modelv1.PlanPreviewCommandResult {
 	return nil
 }
 
-// simple returns the files of an application that is a ConfigMap alone.
+// simple returns the files of an application with only a ConfigMap.
 func simple(dir, namespace, greeting string) map[string]string {
 	return map[string]string{
 		dir + "/app.pipecd.yaml": fmt.Sprintf("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: %s\n  labels: {env: test}\n  input: {namespace: %s}\n", dir, namespace),
@@ -78,8 +78,7 @@ func merged(files ...map[string]string) map[string]string {
 }
 
 // TestPlanPreview previews pull requests of a repository that is served over HTTP:
-// what they change, add, remove and break; conflicts; and branches that nobody
-// watches.
+// changed, added, removed and broken applications, conflicts, and unwatched branches.
 func TestPlanPreview(t *testing.T) {
 	t.Parallel()
 	const password = "hunter2-hunter2"
@@ -101,8 +100,8 @@ func TestPlanPreview(t *testing.T) {
 
 	files := merged(webApp(ns, "v2", ""), simple("new", ns, "hello"))
 	files["broken/app.pipecd.yaml"] = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  timeout: nonsense\n"
-	// Whoever opens the pull request can have the agent decrypt the secret, and wants
-	// to read it.
+	// The author of a pull request can make the agent decrypt the secret, and might try
+	// to read it in the preview.
 	files["secret/web.yaml"] = `apiVersion: v1
 kind: Secret
 metadata: {name: secret, annotations: {copy: "{{ .encryptedSecrets.password }}"}}
@@ -136,7 +135,7 @@ data:
 	for _, a := range result.GetResults() {
 		byDir[a.GetApplicationDirectory()] = a
 		if a.GetApplicationId() != appID(a.GetApplicationDirectory()) || a.GetHeadCommit() != commit || a.GetHeadBranch() != "pr" || a.GetCreatedAt() == 0 {
-			t.Errorf("not filled: %v", a)
+			t.Errorf("incomplete: %v", a)
 		}
 	}
 	if len(byDir) != 5 || byDir["quiet"] != nil {
@@ -159,10 +158,10 @@ data:
 	wantNoSecret(t, result.String()+string(byDir["secret"].GetPlanDetails()), password)
 
 	if commands := agent.requestPreview(server.URL+"/", gittest.Branch, commit); len(commands) != 0 {
-		t.Errorf("of a remote that is written otherwise: %q", commands)
+		t.Errorf("for a remote with another spelling: %q", commands)
 	}
 	if commands := agent.requestPreview(server.URL, "develop", commit); len(commands) != 0 {
-		t.Errorf("of a base branch that is not watched: %q", commands)
+		t.Errorf("for an unwatched base branch: %q", commands)
 	}
 	mustContain(t, agent.preview(server.URL, main).GetError(), "is not on branch pr")
 
@@ -178,8 +177,8 @@ data:
 	agent.refusesOtherPreviews()
 }
 
-// refusesOtherPreviews states what is no plan preview, and is never said to be
-// awaited.
+// refusesOtherPreviews checks that requests for unknown plan previews are refused, and
+// never reported as pending.
 func (c *client) refusesOtherPreviews() {
 	c.t.Helper()
 	for name, id := range map[string]string{"another command": c.sync(appID("web")).GetId(), "no command": "nobody"} {
@@ -190,8 +189,8 @@ func (c *client) refusesOtherPreviews() {
 	}
 }
 
-// wantNoSecret fails the test when a text shows a secret, in any form that a
-// template can give it without effort.
+// wantNoSecret fails the test when a text contains a secret, in any encoding that a
+// template can easily produce.
 func wantNoSecret(t *testing.T, said, secret string) {
 	t.Helper()
 	once := base64.StdEncoding.EncodeToString([]byte(secret))
@@ -277,6 +276,6 @@ func TestPlanPreviewSurvivesAKill(t *testing.T) {
 	}
 	mustContain(t, string(result.GetResults()[0].GetPlanDetails()), "registry.example/web:v2")
 	if leftovers, err := filepath.Glob(filepath.Join(filepath.Dir(p.KeyFile), "git", "*.merge-*")); err != nil || len(leftovers) != 0 {
-		t.Errorf("left beside the mirror: %q, %v", leftovers, err)
+		t.Errorf("left next to the mirror: %q, %v", leftovers, err)
 	}
 }

@@ -38,9 +38,9 @@ func runFilesAgent(t *testing.T, s settings) *client {
 	return dial(t, agent.APIAddr(), s.dataDir)
 }
 
-// TestAnotherPlatform deploys to a directory, with an entry in the table of kinds and
-// nothing else: from a commit over the plan, the stage, the rollback of a failure and
-// drift to the live state.
+// TestAnotherPlatform deploys to a directory through a platform that is only an entry in
+// the table of kinds: from a commit through the plan, the stage, the rollback of a
+// failure and drift to the live state.
 func TestAnotherPlatform(t *testing.T) {
 	t.Parallel()
 	repo, shelf := newRepo(t), t.TempDir()
@@ -129,8 +129,8 @@ func TestAnotherPlatform(t *testing.T) {
 	}
 }
 
-// TestPlatformOfAnUnknownKind: what an agent with fewer platforms does with an
-// application of another.
+// TestPlatformOfAnUnknownKind: how an agent without a platform treats applications of its
+// kind.
 func TestPlatformOfAnUnknownKind(t *testing.T) {
 	t.Parallel()
 	ps := platforms{kinds: Kinds(), all: map[string]platform{}}

@@ -30,9 +30,9 @@ const analysedPipeline = `  trafficRouting: {method: httproute, httpRoute: {veri
       - {id: clean-baseline, name: K8S_BASELINE_CLEAN}
 `
 
-// TestPrometheusDecides: a canary is analysed beside a baseline, both with traffic. One
-// is as good; the next turns bad in the middle of the analysis, by what a real
-// Prometheus scrapes, and all traffic is back in time.
+// TestPrometheusDecides: a canary is compared with a baseline, both with traffic. The
+// first version is as good. The next one turns bad in the middle of the analysis, by the
+// metrics of a real Prometheus, and all traffic must be back in time.
 func TestPrometheusDecides(t *testing.T) {
 	t.Parallel()
 	exporter := prometheustest.NewExporter(t)
@@ -70,7 +70,7 @@ func TestPrometheusDecides(t *testing.T) {
 	last.mustStand(t)
 }
 
-// verdictOf returns when the last check of an analysis that failed was answered.
+// verdictOf returns the time of the response to the last check of a failed analysis.
 func verdictOf(t *testing.T, p *progressive, d *modelv1.Deployment) (at time.Time) {
 	t.Helper()
 	samples, err := p.store.AnalysisSamples(t.Context(), d.GetId(), "analysis")

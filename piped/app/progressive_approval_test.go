@@ -21,7 +21,7 @@ const twoApprovers = `  pipeline:
       - {id: clean, name: K8S_CANARY_CLEAN}
 `
 
-// as returns a client with a key of its own for a subject.
+// as returns a client with a new key for a subject.
 func (p *progressive) as(subject string) *client {
 	p.t.Helper()
 	record, key, err := control.NewAPIKey(subject, subject, deploy.ReadWrite, time.Now(), rand.Reader)
@@ -36,7 +36,7 @@ func (p *progressive) as(subject string) *client {
 	return &other
 }
 
-// decide approves the stage "gate" and returns how that was answered.
+// decide approves or rejects the stage "gate" and returns the finished command.
 func (c *client) decide(d *modelv1.Deployment, approve bool) *modelv1.Command {
 	c.t.Helper()
 	var id string
@@ -56,8 +56,8 @@ func (c *client) decide(d *modelv1.Deployment, approve bool) *modelv1.Command {
 	return c.answer(id)
 }
 
-// TestApprovalByTwoSubjects: two of those who may approve must, each counts once, and
-// the owner of the agent is none of them. One who rejects ends it.
+// TestApprovalByTwoSubjects: two permitted subjects must approve, each counts once, and
+// the owner of the agent is not permitted. A single rejection ends the stage.
 func TestApprovalByTwoSubjects(t *testing.T) {
 	t.Parallel()
 	p := newProgressive(t, twoApprovers, "", "")
@@ -67,7 +67,7 @@ func TestApprovalByTwoSubjects(t *testing.T) {
 	commit := p.push("v2")
 	d := p.awaitStage(web, commit, "gate")
 	if answer := p.decide(d, true); answer.GetStatus() == modelv1.CommandStatus_COMMAND_SUCCEEDED {
-		t.Errorf("who may not approve did: %v", answer)
+		t.Errorf("a subject without permission approved: %v", answer)
 	}
 	for range 2 {
 		ada.decide(d, true)

@@ -13,8 +13,9 @@ const canaryPipeline = `  pipeline:
       - {id: clean, name: K8S_CANARY_CLEAN}
 `
 
-// TestCanary: a good version goes through the canary to the primary; of one whose pods
-// do not start nothing is left, and the next good one is deployed as if it had not been.
+// TestCanary: a good version passes the canary and reaches the primary. A version whose
+// pods do not start leaves no objects behind, and the next good version is deployed
+// normally.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	p := newProgressive(t, canaryPipeline, "", "")

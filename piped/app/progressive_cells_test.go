@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// matrixStages are the stages of the pipeline of TestEveryStageIsInterrupted, with the
-// options of those that nothing holds.
+// matrixStages are the stages of the pipeline of TestEveryStageIsInterrupted, with their
+// options when nothing holds them.
 var matrixStages = []struct{ id, name, with string }{
 	{"canary", "K8S_CANARY_ROLLOUT", "createService: true"},
 	{"baseline", "K8S_BASELINE_ROLLOUT", "createService: true"},
@@ -25,16 +25,16 @@ var matrixStages = []struct{ id, name, with string }{
 // firstStep is the HTTPRoute at the first step of stage "traffic".
 const firstStep = "web 90, web-canary 10; static 1"
 
-// waitLimit is the time limit of the deployment that times out in WAIT, which can have
-// none of its own below its duration.
+// waitLimit is the timeout of the deployment that times out in WAIT. The stage itself
+// cannot have a timeout below its duration.
 const waitLimit = "40s"
 
-// cell makes the application for a stage and a way.
+// cell returns the application for a stage and a way of interruption.
 func (m *matrix) cell(stage, way string) *matrixCell {
 	c := &matrixCell{stage: stage, way: way, hold: holdOf(stage, way)}
 	c.app = progressiveApp{dir: stage + "-" + way, objects: httpRouteOfWeb, spec: m.pipeline(stage, way)}
 	if _, ok := c.hold.(podHold); ok {
-		c.app.podLabels = behaviorLabel + ": never-ready" // until the test says otherwise
+		c.app.podLabels = behaviorLabel + ": never-ready" // until the test changes it
 	}
 	if stage != "analysis" {
 		m.checked.open(c.app.dir)
@@ -42,7 +42,7 @@ func (m *matrix) cell(stage, way string) *matrixCell {
 	return c
 }
 
-// holdOf returns what holds a stage.
+// holdOf returns the hold of a stage.
 func holdOf(stage, way string) hold {
 	switch stage {
 	case "canary", "baseline", "primary":
@@ -65,11 +65,11 @@ func holdOf(stage, way string) hold {
 	case "clean-baseline":
 		return deleteHold{variant: "baseline"}
 	}
-	return noHold{} // of the approval
+	return noHold{} // the missing approval holds the stage
 }
 
 // pipeline returns the lines of an application's configuration with its pipeline, for a
-// stage that is to be interrupted in a way.
+// stage that is interrupted in a way.
 func (m *matrix) pipeline(stage, way string) string {
 	var b strings.Builder
 	if stage == "wait" && way == timedOut {
@@ -92,7 +92,7 @@ func (m *matrix) pipeline(stage, way string) string {
 	return b.String()
 }
 
-// slow returns the options of a stage that are to hold it.
+// slow returns the options that let a stage be held.
 func (m *matrix) slow(stage, way, with string) string {
 	switch {
 	case stage == "traffic" && way == cancelled:
@@ -106,7 +106,7 @@ func (m *matrix) slow(stage, way, with string) string {
 	return with
 }
 
-// file is the path of a file that an application's script makes or waits for.
+// file returns the path of a file that an application's script creates or waits for.
 func (m *matrix) file(stage, way, name string) string {
 	return filepath.Join(m.dir, stage+"-"+way+"-"+name)
 }

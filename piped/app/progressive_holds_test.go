@@ -19,11 +19,11 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// mustBeDeployed fails the test unless the next version is what the application has.
+// mustBeDeployed fails the test unless the application runs the next version.
 func (m *matrix) mustBeDeployed(t *testing.T, c *matrixCell, d *modelv1.Deployment) {
 	t.Helper()
 	if d.GetStatus() != modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS {
-		t.Fatalf("it ended as %s: %s", d.GetStatus(), d.GetStatusReason())
+		t.Fatalf("the deployment ended as %s: %s", d.GetStatus(), d.GetStatusReason())
 	}
 	m.records.mustMatch(t, appID(c.app.dir), c.app.namespace)
 	web, err := m.kube.AppsV1().Deployments(c.app.namespace).Get(t.Context(), "web", metav1.GetOptions{})
@@ -35,7 +35,7 @@ func (m *matrix) mustBeDeployed(t *testing.T, c *matrixCell, d *modelv1.Deployme
 	}
 	left, err := m.kube.AppsV1().Deployments(c.app.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(left.Items) != 1 {
-		t.Errorf("%d Deployments are there (%v), want one", len(left.Items), err)
+		t.Errorf("%d Deployments exist (%v), want one", len(left.Items), err)
 	}
 }
 
@@ -44,7 +44,7 @@ func completed(d *modelv1.Deployment) bool {
 	return d.GetStatus() >= modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS
 }
 
-// runningStage returns the ID of the stage that runs, "" when none does.
+// runningStage returns the ID of the running stage, "" if there is none.
 func runningStage(d *modelv1.Deployment) string {
 	for _, s := range d.GetStages() {
 		if s.GetStatus() == modelv1.StageStatus_STAGE_RUNNING {
@@ -57,14 +57,14 @@ func runningStage(d *modelv1.Deployment) string {
 // hold keeps a stage running until it is released.
 type hold interface {
 	begin(*testing.T, *matrix, *matrixCell)          // before the next version is deployed
-	beforeApproval(*testing.T, *matrix, *matrixCell) // which comes before the second half of the stages
-	reached(*testing.T, *matrix, *matrixCell) bool   // whether the stage is in its midst
+	beforeApproval(*testing.T, *matrix, *matrixCell) // before the approval that precedes the second half of the stages
+	reached(*testing.T, *matrix, *matrixCell) bool   // whether the stage is in progress
 	release(*testing.T, *matrix, *matrixCell)
-	whileReleased(*testing.T, *matrix, *matrixCell) // again and again
-	holdsRollback() bool                            // whether it keeps a rollback running, too
+	whileReleased(*testing.T, *matrix, *matrixCell) // called repeatedly
+	holdsRollback() bool                            // whether it also keeps a rollback running
 }
 
-// noHold holds nothing: an approval that nobody gives holds its stage.
+// noHold holds nothing: a missing approval holds its stage.
 type noHold struct{}
 
 func (noHold) begin(*testing.T, *matrix, *matrixCell)          {}
@@ -74,7 +74,7 @@ func (noHold) release(*testing.T, *matrix, *matrixCell)        {}
 func (noHold) whileReleased(*testing.T, *matrix, *matrixCell)  {}
 func (noHold) holdsRollback() bool                             { return false }
 
-// stepHold is a step of traffic that takes too long.
+// stepHold is a traffic step that takes too long.
 type stepHold struct{ noHold }
 
 func (stepHold) reached(t *testing.T, m *matrix, c *matrixCell) bool {
@@ -97,7 +97,7 @@ func (h podHold) reached(t *testing.T, m *matrix, c *matrixCell) bool {
 	return err == nil && len(pods.Items) > 0
 }
 
-// readyPods makes the pods ready that are not held.
+// readyPods makes all pods ready that are not held.
 func (m *matrix) readyPods(ctx context.Context) error {
 	pods, err := m.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: behaviorLabel + "=never-ready"})
 	if err != nil {
@@ -118,7 +118,7 @@ func (m *matrix) readyPods(ctx context.Context) error {
 	return nil
 }
 
-// routeHold keeps the gateway from answering.
+// routeHold keeps the gateway from responding.
 type routeHold struct{ noHold }
 
 func (h routeHold) begin(t *testing.T, m *matrix, c *matrixCell) {
@@ -133,7 +133,7 @@ func (h routeHold) beforeApproval(t *testing.T, m *matrix, c *matrixCell) {
 	}
 }
 
-// reached: the weights are written, and not accepted.
+// reached: the weights are written but not accepted.
 func (h routeHold) reached(t *testing.T, m *matrix, c *matrixCell) bool {
 	route := m.route(t, c)
 	return !accepted(route) && backends(route) == map[string]string{"traffic": firstStep, "back": "web 1; static 1"}[c.stage]
@@ -156,13 +156,13 @@ func (m *matrix) route(t *testing.T, c *matrixCell) map[string]any {
 	return route.Object
 }
 
-// accepted reports whether the gateway has answered a route as it is.
+// accepted reports whether the gateway has accepted the current version of a route.
 func accepted(route map[string]any) bool {
 	generation, _, _ := unstructured.NestedInt64(route, "metadata", "generation")
 	return strings.Contains(fmt.Sprint(items(route, "status", "parents")), fmt.Sprint("observedGeneration:", generation))
 }
 
-// checkHold keeps what an analysis asks from answering.
+// checkHold keeps the endpoint that an analysis queries from responding.
 type checkHold struct{ noHold }
 
 func (checkHold) reached(_ *testing.T, m *matrix, c *matrixCell) bool {
@@ -170,7 +170,7 @@ func (checkHold) reached(_ *testing.T, m *matrix, c *matrixCell) bool {
 }
 func (checkHold) release(_ *testing.T, m *matrix, c *matrixCell) { m.checked.open(c.app.dir) }
 
-// waitHold is a WAIT that takes too long, until a person skips it.
+// waitHold is a WAIT stage that takes too long, until a user skips it.
 type waitHold struct{ noHold }
 
 func (waitHold) release(t *testing.T, m *matrix, c *matrixCell) {
@@ -196,7 +196,8 @@ func (scriptHold) release(t *testing.T, m *matrix, c *matrixCell) {
 	}
 }
 
-// deleteHold keeps the pods of a variant from ending, until they are ended by force.
+// deleteHold keeps the pods of a variant from terminating, until they are deleted by
+// force.
 type deleteHold struct {
 	noHold
 	variant string
@@ -259,7 +260,7 @@ func newGates(t *testing.T) *gates {
 	return g
 }
 
-// gate returns what is closed when the path is open.
+// gate returns a channel that is closed when the path is open.
 func (g *gates) gate(name string) chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()

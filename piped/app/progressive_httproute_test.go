@@ -25,12 +25,12 @@ const routeSteps = `  trafficRouting: {method: httproute, httpRoute: {verify: {s
       - {id: clean, name: K8S_CANARY_CLEAN}
 `
 
-// TestStepsOfAnHTTPRoute: the share of the canary grows step by step, each analysed. No
-// variant has traffic before it is ready, and none is removed that has some. A canary
-// that turns bad at the second step loses its traffic at once.
+// TestStepsOfAnHTTPRoute: the share of the canary grows step by step, with an analysis of
+// each step. No variant gets traffic before it is ready, and none is removed while it has
+// traffic. A canary that turns bad at the second step loses its traffic at once.
 func TestStepsOfAnHTTPRoute(t *testing.T) {
 	t.Parallel()
-	var good atomic.Int64 // how many more answers are
+	var good atomic.Int64 // number of further successful responses
 	good.Store(1000)
 	checked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if good.Add(-1) < 0 {
@@ -54,7 +54,7 @@ func TestStepsOfAnHTTPRoute(t *testing.T) {
 	last := p.lastGood()
 
 	r.begin()
-	good.Store(3) // two looks at the first step, one at the second
+	good.Store(3) // two checks at the first step, one at the second
 	d = p.end("v3", modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	mustHaveStages(t, d, "canary SUCCESS", "traffic FAILURE", "primary NOT_STARTED_YET", "back NOT_STARTED_YET", "clean NOT_STARTED_YET", "Rollback SUCCESS")
 	mustContain(t, d.GetStatusReason(), "Step 2/3", "500", "rolled back to commit")

@@ -18,9 +18,9 @@ const istioPipeline = `  trafficRouting: {method: istio, istio: {host: web, edit
       - {id: clean-baseline, name: K8S_BASELINE_CLEAN}
 `
 
-// TestIstioWeights: a VirtualService shares the traffic of one of its routes among
-// primary, canary and baseline, and keeps what goes elsewhere. Of a primary whose pods
-// fail the canary keeps its share until the old one is back.
+// TestIstioWeights: a VirtualService splits the traffic of one of its routes among
+// primary, canary and baseline, and keeps its other routes. If the pods of the new
+// primary fail, the canary keeps its share until the old primary is back.
 func TestIstioWeights(t *testing.T) {
 	t.Parallel()
 	p := newProgressive(t, istioPipeline, virtualServiceOfWeb, "")

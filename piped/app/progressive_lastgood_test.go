@@ -24,7 +24,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// lastGood is what an application had after its last success: on the cluster and in
+// lastGood is the state of an application after its last success: on the cluster and in
 // the agent's store.
 type lastGood struct {
 	*clustertest.LastGood
@@ -33,8 +33,8 @@ type lastGood struct {
 	ns      string
 }
 
-// takeLastGood notes it. The application's last deployment has succeeded, and there is
-// nothing else in its namespace.
+// takeLastGood records that state. The application's last deployment has succeeded, and
+// its namespace contains no other objects.
 func takeLastGood(t *testing.T, cluster *clustertest.Cluster, st *store.Store, app progressiveApp) *lastGood {
 	t.Helper()
 	g := &lastGood{
@@ -46,16 +46,16 @@ func takeLastGood(t *testing.T, cluster *clustertest.Cluster, st *store.Store, a
 }
 
 // mustStand fails the test unless the cluster equals the last good commit: every object
-// is as it was, with its replicas, weights and selectors; all that the kept set declares
-// is there and nothing else of the application, no variant and no record of one.
+// is unchanged, with its replicas, weights and selectors. All objects of the kept set
+// exist, and no other objects of the application, no variants and no records of variants.
 func (g *lastGood) mustStand(t *testing.T) {
 	t.Helper()
 	g.Assert(t)
 	g.records.mustMatch(t, g.id, g.ns)
 }
 
-// keptRecords holds the set that an agent has kept of an application's last success
-// against the cluster and against the inventory.
+// keptRecords compares the manifests that an agent stored for an application's last
+// success with the cluster and with the inventory.
 type keptRecords struct {
 	store   *store.Store
 	cluster dynamic.Interface
@@ -64,11 +64,11 @@ type keptRecords struct {
 func (r keptRecords) mustMatch(t *testing.T, app, namespace string) {
 	t.Helper()
 	if problems := r.check(t.Context(), app, namespace); len(problems) > 0 {
-		t.Errorf("application %s is not as its last success declares it:\n%s", app, strings.Join(problems, "\n"))
+		t.Errorf("application %s differs from its last success:\n%s", app, strings.Join(problems, "\n"))
 	}
 }
 
-// check returns in what the cluster and the inventory differ from the kept set.
+// check returns the differences of the cluster and the inventory from the kept set.
 func (r keptRecords) check(ctx context.Context, app, namespace string) (problems []string) {
 	a, err := r.store.Application(ctx, app)
 	if err != nil {
@@ -107,8 +107,8 @@ func (r keptRecords) check(ctx context.Context, app, namespace string) (problems
 	return problems
 }
 
-// lacks returns where live differs from what is wanted. Fields of mappings that are not
-// wanted are somebody's defaults.
+// lacks returns where live differs from want. Fields of mappings that want does not have
+// are defaults of other components.
 func lacks(at string, want, live any) (problems []string) {
 	switch want := want.(type) {
 	case map[string]any:
@@ -136,7 +136,7 @@ func lacks(at string, want, live any) (problems []string) {
 	return problems
 }
 
-// empty reports whether a value may as well not be there.
+// empty reports whether a value is equivalent to a missing one.
 func empty(value any) bool {
 	switch value := value.(type) {
 	case nil:
@@ -149,13 +149,13 @@ func empty(value any) bool {
 	return false
 }
 
-// resourceOf returns the resource of an object, of the kinds that the tests have.
+// resourceOf returns the resource of an object of the tests' kinds.
 func resourceOf(o unstructured.Unstructured) schema.GroupVersionResource {
 	plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
 	return plural
 }
 
-// dynamicClient returns a client of its own, whose connections end with the test.
+// dynamicClient returns a new client, whose connections end with the test.
 func dynamicClient(t *testing.T, cluster *clustertest.Cluster) dynamic.Interface {
 	t.Helper()
 	cfg := cluster.RESTConfig(t)
@@ -171,7 +171,8 @@ func dynamicClient(t *testing.T, cluster *clustertest.Cluster) dynamic.Interface
 	return client
 }
 
-// TestLastGoodSeesEveryDifference: what is changed, missing, or left over.
+// TestLastGoodSeesEveryDifference: the check must find changed, missing and left-over
+// objects.
 func TestLastGoodSeesEveryDifference(t *testing.T) {
 	t.Parallel()
 	p := newProgressive(t, canaryPipeline, httpRouteOfWeb, "")

@@ -19,10 +19,10 @@ import (
 )
 
 // TestEveryStageIsInterrupted has one application for each stage of a long pipeline and
-// each way to be interrupted: cancelled, timed out, and cut off by kill -9 of the agent,
-// also while it rolls back. Each is held in the midst of its stage until then. After a
-// cancel and a timeout the cluster equals the last good commit; after a kill the
-// deployment goes on and ends as it would have.
+// each interruption: cancel, timeout, and kill -9 of the agent, also during the rollback.
+// A hold keeps each application in the middle of its stage until then. After a cancel and
+// a timeout the cluster must equal the last good commit. After a kill the deployment must
+// continue and end as without it.
 func TestEveryStageIsInterrupted(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(t)
@@ -84,8 +84,8 @@ type matrixCell struct {
 	hold       hold
 	good       *lastGood
 
-	deployment *modelv1.Deployment // of the present commit
-	held       bool                // it has been in the midst of the stage
+	deployment *modelv1.Deployment // of the current commit
+	held       bool                // it has been in the middle of the stage
 	released   bool
 	approved   bool
 }
@@ -117,7 +117,7 @@ func newMatrix(t *testing.T) *matrix {
 	return m
 }
 
-// deployGood deploys the version that is gone back to, and notes what there is then.
+// deployGood deploys the version that is the target of rollbacks, and records its state.
 func (m *matrix) deployGood(t *testing.T) {
 	t.Helper()
 	m.commit = m.push("v1")
@@ -142,7 +142,7 @@ func (m *matrix) begin(t *testing.T) {
 	m.commit = m.push("v2")
 }
 
-// drive does what people, gateways and nodes do, until every application is done.
+// drive acts as users, gateways and nodes until every application is done.
 func (m *matrix) drive(t *testing.T, what string, done func(*matrixCell) bool) {
 	t.Helper()
 	err := m.agent.Await(t.Context(), what, 6*time.Minute, func(ctx context.Context) (bool, error) {
@@ -222,7 +222,7 @@ func (m *matrix) release(t *testing.T, c *matrixCell) {
 	}
 }
 
-// verify holds an application against what it has to be in the end.
+// verify checks the final state of an application.
 func (m *matrix) verify(t *testing.T, c *matrixCell) {
 	resp, err := m.agent.API.GetDeployment(t.Context(), &apiservice.GetDeploymentRequest{DeploymentId: c.deployment.GetId()})
 	if err != nil {
@@ -240,7 +240,7 @@ func (m *matrix) verify(t *testing.T, c *matrixCell) {
 	case timedOut:
 		in := stage.GetStatusReason()
 		if c.stage == "wait" && !c.held {
-			in = d.GetStatusReason() // the machine was too slow to come that far before the deployment's limit
+			in = d.GetStatusReason() // the machine was too slow to reach the stage before the deployment's timeout
 		}
 		if d.GetStatus() != modelv1.DeploymentStatus_DEPLOYMENT_FAILURE || !strings.Contains(in, "timed out after") {
 			t.Errorf("it ended as %s, want a failure of the stage, which timed out", ended)

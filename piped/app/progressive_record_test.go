@@ -36,19 +36,19 @@ type record struct {
 	mu     sync.Mutex
 	events []recorded
 	last   map[string]string // by kind and name
-	floor  time.Duration     // the longest that a single write took since begin
+	floor  time.Duration     // the longest time of a single write since begin
 }
 
-// recorded is one change. Resource versions are common to all objects of a cluster, and
-// so show the order of writes.
+// recorded is one change. Resource versions are common to all objects of a cluster, so
+// they show the order of writes.
 type recorded struct {
 	version uint64
 	at      time.Time // when the watch reported it
 	text    string
 }
 
-// recordTraffic begins a record. What routes the traffic is the object "web" of a
-// resource, and describe says how it does.
+// recordTraffic begins a record. The object "web" of the resource routes the traffic;
+// describe returns its routing as text.
 func recordTraffic(t *testing.T, p *progressive, resource schema.GroupVersionResource, describe func(map[string]any) string) *record {
 	t.Helper()
 	r := &record{describe: describe, last: map[string]string{}}
@@ -77,12 +77,12 @@ func recordTraffic(t *testing.T, p *progressive, resource schema.GroupVersionRes
 	return r
 }
 
-// measure notes how long a write takes that changes nothing, again and again: what the
-// cluster can do at that time.
+// measure repeatedly times a write that changes nothing, which shows how fast the cluster
+// is at that time.
 func (r *record) measure(ctx context.Context, client dynamic.ResourceInterface) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		_, _ = client.Patch(ctx, "web", types.MergePatchType, []byte("{}"), metav1.PatchOptions{}) // only its time counts
+		_, _ = client.Patch(ctx, "web", types.MergePatchType, []byte("{}"), metav1.PatchOptions{}) // only its duration counts
 		r.mu.Lock()
 		r.floor = max(r.floor, time.Since(began))
 		r.mu.Unlock()
@@ -102,7 +102,7 @@ func watchAll(ctx context.Context, t *testing.T, client dynamic.ResourceInterfac
 	return events
 }
 
-// route describes what routes.
+// route describes the object that routes the traffic.
 func (r *record) route(_ watch.EventType, o *unstructured.Unstructured) string {
 	if o.GetName() != "web" {
 		return ""
@@ -110,7 +110,8 @@ func (r *record) route(_ watch.EventType, o *unstructured.Unstructured) string {
 	return r.describe(o.Object)
 }
 
-// workload says when a rollout is complete, and when a workload is being removed.
+// workload describes whether a rollout is complete, and whether a workload is being
+// deleted.
 func workload(event watch.EventType, o *unstructured.Unstructured) string {
 	if event == watch.Deleted || o.GetDeletionTimestamp() != nil {
 		return o.GetName() + " removed"
@@ -133,7 +134,7 @@ func workload(event watch.EventType, o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s runs %s", o.GetName(), tag)
 }
 
-// note records a change if it is one.
+// note records the text if it differs from the last one of the object.
 func (r *record) note(t *testing.T, o *unstructured.Unstructured, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,14 +150,15 @@ func (r *record) note(t *testing.T, o *unstructured.Unstructured, text string) {
 	r.events = append(r.events, recorded{version, time.Now(), text})
 }
 
-// begin forgets what was recorded.
+// begin clears the record.
 func (r *record) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events, r.floor = nil, 0
 }
 
-// await waits until the record holds a text, and returns when the watch told it last.
+// await waits until the record contains a text, and returns the time when the watch last
+// reported it.
 func (r *record) await(t *testing.T, text string) time.Time {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -169,12 +171,12 @@ func (r *record) await(t *testing.T, text string) time.Time {
 			}
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%q did not happen; what did: %v", text, events)
+			t.Fatalf("%q did not happen; the record is: %v", text, events)
 		}
 	}
 }
 
-// mustBe fails the test unless these things happened, in this order, and no others.
+// mustBe fails the test unless exactly these events happened, in this order.
 func (r *record) mustBe(t *testing.T, want ...string) {
 	t.Helper()
 	r.await(t, want[len(want)-1])
@@ -186,13 +188,13 @@ func (r *record) mustBe(t *testing.T, want ...string) {
 		got = append(got, e.text)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what happened (-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
-// backInTime is how soon after the verdict the primary must have all traffic again, on a
-// cluster that answers at once. One that does not gets as long as it needs for the writes
-// and reads of a rollback, measured meanwhile.
+// backInTime is the limit from the verdict until the primary must have all traffic again,
+// on a cluster that responds at once. A slower cluster gets the time that it needs for
+// the writes and reads of a rollback, measured meanwhile.
 const (
 	backInTime    = 5 * time.Second
 	writesUntilIn = 20
@@ -211,14 +213,14 @@ func (r *record) mustBeBackInTime(t *testing.T, d *modelv1.Deployment, stage, st
 	t.Errorf("stage %s has not failed: %v", stage, stages(d))
 }
 
-// mustBeBackBy is mustBeBackInTime for a verdict that was passed at a time.
+// mustBeBackBy is mustBeBackInTime for the given time of the verdict.
 func (r *record) mustBeBackBy(t *testing.T, verdict time.Time, stable string) {
 	t.Helper()
 	took := r.await(t, stable).Sub(verdict)
 	r.mu.Lock()
 	limit := backInTime + writesUntilIn*r.floor
 	r.mu.Unlock()
-	t.Logf("%s after the verdict the primary has all traffic", took.Round(time.Millisecond))
+	t.Logf("the primary had all traffic %s after the verdict", took.Round(time.Millisecond))
 	if took < 0 || took > limit {
 		t.Errorf("it took %s from the verdict until the primary had all traffic, want at most %s", took, limit)
 	}

@@ -18,8 +18,8 @@ const scriptPipeline = `  planner: {alwaysUsePipeline: true}
       - {id: clean, name: K8S_CANARY_CLEAN}
 `
 
-// TestScriptFailsBesideACanary: the primary goes back, the canary goes away, and the
-// script undoes what it did.
+// TestScriptFailsBesideACanary: the primary is rolled back, the canary is removed, and
+// the script's rollback command runs.
 func TestScriptFailsBesideACanary(t *testing.T) {
 	t.Parallel()
 	p := newProgressive(t, fmt.Sprintf(scriptPipeline, "echo told"), "", "")
@@ -42,8 +42,8 @@ const customSyncPipeline = `  planner: {alwaysUsePipeline: true}
       - {id: clean, name: K8S_CANARY_CLEAN}
 `
 
-// TestCustomSyncFailsBesideACanary: the script of the last success undoes what the one
-// that failed did, and the objects are as they were.
+// TestCustomSyncFailsBesideACanary: the script of the last success reverts the work of
+// the failed one, and the objects are as before.
 func TestCustomSyncFailsBesideACanary(t *testing.T) {
 	t.Parallel()
 	target := filepath.Join(t.TempDir(), "deployed")

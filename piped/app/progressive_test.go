@@ -17,8 +17,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// progressive is an agent, a cluster that knows the kinds which route traffic, and a
-// repository with one application, "web", in a namespace of its own.
+// progressive is an agent, a cluster with the CRDs of the Gateway API and Istio, and a
+// repository with one application, "web", in its own namespace.
 type progressive struct {
 	*client
 	cluster   *clustertest.Cluster
@@ -28,9 +28,9 @@ type progressive struct {
 	web       progressiveApp
 }
 
-// newProgressive starts an agent and deploys version v1 of an application whose
-// configuration ends in spec, such as its pipeline, and that has more objects beside
-// those of progressiveApp. More are lines of the agent's configuration.
+// newProgressive starts an agent and deploys version v1 of an application. spec ends the
+// application's configuration, for example with its pipeline; objects are manifests in
+// addition to those of progressiveApp; more are lines of the agent's configuration.
 func newProgressive(t *testing.T, spec, objects, more string) *progressive {
 	t.Helper()
 	p := &progressive{cluster: progressiveCluster(t), repo: newRepo(t)}
@@ -49,25 +49,26 @@ func (p *progressive) push(version string) string {
 	return p.repo.Push(p.t, "web "+version, p.web.files(version))
 }
 
-// end commits a version and returns its deployment when it has ended, as it must.
+// end commits a version, waits until its deployment has ended with the wanted status, and
+// returns the deployment.
 func (p *progressive) end(version string, want modelv1.DeploymentStatus) *modelv1.Deployment {
 	p.t.Helper()
 	return p.mustEnd(appID("web"), p.push(version), want)
 }
 
-// lastGood notes what the application has.
+// lastGood records the state of the application after its last success.
 func (p *progressive) lastGood() *lastGood {
 	p.t.Helper()
 	return takeLastGood(p.t, p.cluster, p.store, p.web)
 }
 
-// acceptRoute has the gateway answer the application's HTTPRoute from now on.
+// acceptRoute makes the gateway accept the application's HTTPRoute from now on.
 func (p *progressive) acceptRoute() {
 	p.t.Helper()
 	answerRoute(p.t, dynamicClient(p.t, p.cluster), p.namespace, "accept")
 }
 
-// answerRoute has the gateway answer HTTPRoute web in a way of devcluster's.
+// answerRoute makes the gateway respond to HTTPRoute web in one of devcluster's modes.
 func answerRoute(t *testing.T, client dynamic.Interface, namespace, mode string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"devcluster.piped.dev/route-status":%q}}}`, mode)
@@ -77,8 +78,8 @@ func answerRoute(t *testing.T, client dynamic.Interface, namespace, mode string)
 	}
 }
 
-// progressiveCluster returns the shared cluster, which knows the kinds of the Gateway
-// API and of Istio.
+// progressiveCluster returns the shared cluster with the CRDs of the Gateway API and
+// Istio.
 func progressiveCluster(t *testing.T) *clustertest.Cluster {
 	t.Helper()
 	cluster := clustertest.Shared(t)
@@ -87,7 +88,7 @@ func progressiveCluster(t *testing.T) *clustertest.Cluster {
 	return cluster
 }
 
-// openStore opens the store of an agent, which may run.
+// openStore opens the store of an agent, which may be running.
 func openStore(t *testing.T, dataDir string) *store.Store {
 	t.Helper()
 	key, _, err := storeKey(dataDir)
@@ -112,7 +113,7 @@ type progressiveApp struct {
 	dir, namespace string
 	spec           string // further lines of its configuration
 	objects        string // further manifests
-	podLabels      string // further ones, in flow style
+	podLabels      string // additional labels, in flow style
 }
 
 const progressiveConfig = `apiVersion: pipecd.dev/v1beta1
@@ -148,7 +149,7 @@ spec:
       containers: [{name: web, image: "registry.example/web:%[1]s", envFrom: [{configMapRef: {name: web}}]}]
 %[4]s`
 
-// badVersion has an image that cannot be pulled, and little time for its rollout.
+// badVersion has an image that cannot be pulled, and a short timeout for its rollout.
 const badVersion = "does-not-exist"
 
 // files returns the application's files at a version, which is the tag of its image.
@@ -166,14 +167,14 @@ func (a progressiveApp) files(version string) map[string]string {
 	}
 }
 
-// patchedCanary returns a pipeline whose canary runs an image that starts, whatever the
-// primary does.
+// patchedCanary returns a pipeline whose canary runs an image that starts, regardless of
+// the primary's image.
 func patchedCanary(pipeline string) string {
 	return strings.Replace(pipeline, "name: K8S_CANARY_ROLLOUT}", `name: K8S_CANARY_ROLLOUT, with: {patches: [
         {target: {kind: Deployment, name: web}, ops: [{op: yaml-replace, path: "$.spec.template.spec.containers[0].image", value: "registry.example/web:tried"}]}]}}`, 1)
 }
 
-// filesOf returns those of several applications at a version.
+// filesOf returns the files of several applications at a version.
 func filesOf(apps []progressiveApp, version string) map[string]string {
 	files := map[string]string{}
 	for _, a := range apps {

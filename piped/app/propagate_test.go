@@ -27,8 +27,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// configWorld is an application whose ConfigMap one Deployment mounts and another one
-// reads by its environment, and a proxy that sees what the agent writes.
+// configWorld is an application with one Deployment that mounts its ConfigMap and another
+// that reads it through its environment. A proxy records the agent's writes.
 type configWorld struct {
 	t          *testing.T
 	repo       *gittest.Repo
@@ -38,16 +38,16 @@ type configWorld struct {
 	delay      time.Duration // of the nudge
 
 	mu      sync.Mutex
-	told    map[string][]string // values of the annotation written, by pod
-	patches []string            // of pods and workloads, dry runs as well
-	written func()              // called once, before the agent learns that the ConfigMap was written
+	told    map[string][]string // values of the annotation that were written, by pod
+	patches []string            // of pods and workloads, including dry runs
+	written func()              // called once, before the agent gets the response to the write of the ConfigMap
 }
 
 func newConfigWorld(t *testing.T, delay time.Duration) *configWorld {
 	t.Helper()
 	cluster := clustertest.Shared(t)
 	w := &configWorld{t: t, repo: newRepo(t), kube: cluster.Client(t), ns: cluster.Namespace(t), delay: delay, told: map[string][]string{}}
-	w.app = appID(w.ns) // which no other test's agent has
+	w.app = appID(w.ns) // unique among the agents of all tests
 	proxy, err := agenttest.ServeAPIAnswers(cluster.Kubeconfig(), w.see, w.answered)
 	if err != nil {
 		t.Fatal(err)
@@ -63,10 +63,10 @@ func newConfigWorld(t *testing.T, delay time.Duration) *configWorld {
 	return w
 }
 
-// podOrWorkload is in the paths of what the agent must not write without a reason.
+// podOrWorkload matches paths of objects that the agent must not write without a reason.
 var podOrWorkload = regexp.MustCompile(`/(pods|replicasets|deployments)/([^/]+)`)
 
-// see notes the writes to pods and workloads.
+// see records the writes to pods and workloads.
 func (w *configWorld) see(r *http.Request) {
 	target := podOrWorkload.FindStringSubmatch(r.URL.Path)
 	if r.Method != http.MethodPatch || target == nil {
@@ -90,7 +90,7 @@ func (w *configWorld) see(r *http.Request) {
 	}
 }
 
-// answered calls written when the ConfigMap has been.
+// answered calls written when the ConfigMap has been written.
 func (w *configWorld) answered(resp *http.Response) {
 	r := resp.Request
 	if r.Method != http.MethodPatch || r.URL.Query().Has("dryRun") || path.Base(path.Dir(r.URL.Path)) != "configmaps" {
@@ -105,7 +105,7 @@ func (w *configWorld) answered(resp *http.Response) {
 	}
 }
 
-// taken returns the writes to pods and workloads since the last call, and the values of
+// taken returns the writes to pods and workloads since the last call, and the values with
 // which each pod was notified.
 func (w *configWorld) taken() (patches []string, told map[string][]string) {
 	w.mu.Lock()
@@ -115,7 +115,7 @@ func (w *configWorld) taken() (patches []string, told map[string][]string) {
 	return patches, told
 }
 
-// push commits the application with a content of its ConfigMap.
+// push commits the application with the given content of its ConfigMap.
 func (w *configWorld) push(content string) (commit string) {
 	w.t.Helper()
 	return w.repo.Push(w.t, "greet with "+content, map[string]string{
@@ -157,7 +157,8 @@ spec:
 	})
 }
 
-// pods returns what the annotation says on the running pods of a Deployment, by name.
+// pods returns the value of the annotation on the running pods of a Deployment, by pod
+// name.
 func (w *configWorld) pods(deployment string) map[string]string {
 	w.t.Helper()
 	list, err := w.kube.CoreV1().Pods(w.ns).List(w.t.Context(), metav1.ListOptions{LabelSelector: "app=" + deployment})
@@ -174,8 +175,8 @@ func (w *configWorld) pods(deployment string) map[string]string {
 }
 
 // wantReached waits until the older pods that mount the ConfigMap were notified twice of
-// the change of a deployment. It fails if anything else was written to them, if the log
-// does not say so, or if the other Deployment has not rolled out.
+// the change. It fails if anything else was written to them, if the log lacks the
+// notification, or if the other Deployment has not rolled out.
 func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before map[string]string) {
 	w.t.Helper()
 	eventually(w.t, "the pods are told for the second time", func() bool {
@@ -193,12 +194,12 @@ func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before m
 		value := strings.TrimSuffix(after[pod], ".2")
 		want[pod] = []string{value, value + ".2"}
 		if value == "" || value == strings.TrimSuffix(before[pod], ".2") {
-			w.t.Errorf("pod %s was told %q, and before that %q", pod, after[pod], before[pod])
+			w.t.Errorf("pod %s was notified with %q, and before that with %q", pod, after[pod], before[pod])
 		}
 		mustContain(w.t, log, pod)
 	}
 	if diff := cmp.Diff(want, told); diff != "" || len(after) != len(before) {
-		w.t.Errorf("what pods were told (-want +got):\n%s\nthose that mount it: %v, before: %v", diff, after, before)
+		w.t.Errorf("notifications of pods (-want +got):\n%s\npods that mount the ConfigMap: %v, before: %v", diff, after, before)
 	}
 	mustContain(w.t, log, fmt.Sprintf("ConfigMap %[1]s/files has changed: all 2 running pods of Deployment %[1]s/mounts that mount it were nudged: ", w.ns))
 	resp, err := agent.control.ListRollouts(agent.ctx, &controlv1.ListRolloutsRequest{DeploymentId: d.GetId()})
@@ -226,8 +227,8 @@ func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before m
 	}
 }
 
-// wantSynced waits until the agent says that it has compared the application and found
-// nothing, and fails if it has ever found something.
+// wantSynced waits until the agent reports the application as synced, and fails if it has
+// ever reported drift.
 func (w *configWorld) wantSynced(agent *client) {
 	w.t.Helper()
 	agent.awaitSyncState(w.app, synced)
@@ -241,9 +242,9 @@ func (w *configWorld) wantSynced(agent *client) {
 	}
 }
 
-// TestChangedConfigurationReachesPods: in one sync, the pods that mount a changed
-// ConfigMap are notified, and those with it in their environment are replaced. A
-// restarted agent writes to none of them, nor does a sync without changes.
+// TestChangedConfigurationReachesPods: in one sync, pods that mount a changed ConfigMap
+// must be notified, and pods that read it through their environment must be replaced. A
+// restarted agent and a sync without changes must not write to either.
 func TestChangedConfigurationReachesPods(t *testing.T) {
 	t.Parallel()
 	w := newConfigWorld(t, 100*time.Millisecond)
@@ -253,14 +254,14 @@ func TestChangedConfigurationReachesPods(t *testing.T) {
 	w.wantSynced(agent)
 	before, replaced := w.pods("mounts"), w.pods("reads")
 	if _, told := w.taken(); len(told) > 0 || len(before) != 2 {
-		t.Fatalf("the first deployment has %d pods, and told %v", len(before), told)
+		t.Fatalf("the first deployment has %d pods and notified %v", len(before), told)
 	}
 
 	d := agent.mustEnd(w.app, w.push("good-evening"), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	w.wantReached(agent, d, before)
 	for pod, value := range w.pods("reads") {
 		if _, old := replaced[pod]; old || value != "" {
-			t.Errorf("pod %s of the other Deployment was there before: %t; it was told %q", pod, old, value)
+			t.Errorf("pod %s of the other Deployment existed before: %t; it was notified with %q", pod, old, value)
 		}
 	}
 
@@ -269,7 +270,7 @@ func TestChangedConfigurationReachesPods(t *testing.T) {
 	agent = runAgent(t, s)
 	w.wantSynced(agent)
 	if patches, _ := w.taken(); len(patches) > 0 {
-		t.Errorf("an agent that starts again writes %q", patches)
+		t.Errorf("a restarted agent writes %q", patches)
 	}
 	agent.sync(w.app)
 	agent.await(w.app, "was asked for and succeeds", func(d *modelv1.Deployment) bool {
@@ -277,13 +278,13 @@ func TestChangedConfigurationReachesPods(t *testing.T) {
 	})
 	w.wantSynced(agent)
 	if patches, _ := w.taken(); len(patches) > 0 {
-		t.Errorf("a sync of what is there writes %q", patches)
+		t.Errorf("a sync without changes writes %q", patches)
 	}
 }
 
 // TestKilledBeforePodsAreNotified kills the agent with SIGKILL when it has written the
-// ConfigMap and has notified no pod: before the write is recorded, and during the delay
-// of the nudge. Each pod is notified once of each value nevertheless.
+// ConfigMap but notified no pod: before the write is recorded, and during the delay of
+// the nudge. Each pod must still be notified exactly once with each value.
 func TestKilledBeforePodsAreNotified(t *testing.T) {
 	t.Parallel()
 	binary := buildAgent(t)
@@ -293,7 +294,7 @@ func TestKilledBeforePodsAreNotified(t *testing.T) {
 		kill  func(*configWorld, *client, *agenttest.Agent) (commit string)
 	}{
 		{"the write is not answered", 2 * time.Second, (*configWorld).killUnanswered},
-		{"the nudge waits", 7 * time.Second, (*configWorld).killWaiting}, // by then it has started again
+		{"the nudge waits", 7 * time.Second, (*configWorld).killWaiting}, // the agent has restarted before the delay ends
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -305,11 +306,11 @@ func TestKilledBeforePodsAreNotified(t *testing.T) {
 
 			commit := c.kill(w, agent, p)
 			if _, told := w.taken(); len(told) > 0 || len(before) != 2 {
-				t.Fatalf("of %d pods, some were told before the agent was killed: %v", len(before), told)
+				t.Fatalf("of %d pods, some were notified before the agent was killed: %v", len(before), told)
 			}
 			live, err := w.kube.CoreV1().ConfigMaps(w.ns).Get(t.Context(), "files", metav1.GetOptions{})
 			if err != nil || live.Data["greeting"] != "good-evening" {
-				t.Fatalf("the ConfigMap is not written: %v, %v", live.Data, err)
+				t.Fatalf("the ConfigMap was not written: %v, %v", live.Data, err)
 			}
 			if err := p.Restart(t.Context()); err != nil {
 				t.Fatal(err)
@@ -321,7 +322,7 @@ func TestKilledBeforePodsAreNotified(t *testing.T) {
 	}
 }
 
-// killUnanswered kills the agent before it has the answer to the write.
+// killUnanswered kills the agent before it gets the response to the write.
 func (w *configWorld) killUnanswered(_ *client, p *agenttest.Agent) (commit string) {
 	w.t.Helper()
 	written, killed := make(chan struct{}), make(chan struct{})
@@ -334,15 +335,15 @@ func (w *configWorld) killUnanswered(_ *client, p *agenttest.Agent) (commit stri
 	select {
 	case <-written:
 	case <-time.After(patience):
-		w.t.Fatal("the ConfigMap is not written")
+		w.t.Fatal("the ConfigMap was not written")
 	}
 	p.Kill()
 	release()
 	return commit
 }
 
-// killWaiting kills the agent when it has stored the pending notifications of pods,
-// before the delay of the nudge is over.
+// killWaiting kills the agent when it has stored the pending notifications, before the
+// delay of the nudge is over.
 func (w *configWorld) killWaiting(agent *client, p *agenttest.Agent) (commit string) {
 	w.t.Helper()
 	commit = w.push("good-evening")

@@ -14,8 +14,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestPrune removes objects from Git: they stay while prune is off, go with the
-// first sync that has it on, and a Namespace is held unless it is named.
+// TestPrune removes objects from Git: they stay while prune is off and are deleted by the
+// first sync with prune on. A Namespace is kept unless it is named.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -89,8 +89,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestConfirmedPrune: a commit that loses most of an application changes nothing;
-// repeated with a person's permission it deletes what it named.
+// TestConfirmedPrune: a commit that removes most of an application changes nothing.
+// Repeated with a user's permission, it deletes the named objects.
 func TestConfirmedPrune(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)

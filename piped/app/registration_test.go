@@ -54,7 +54,7 @@ func TestRegistrationThroughTheAPI(t *testing.T) {
 	call(t, agent.api.DeleteApplication, agent.ctx, &apiservice.DeleteApplicationRequest{ApplicationId: web})
 	agent.awaitCandidate("web", controlv1.CandidateReason_CANDIDATE_REASON_DELETED)
 	later := repo.Push(t, "while deleted", webApp(ns, "v3", ""))
-	agent.add("beside") // its file is not there: what tells that the agent has seen the commit
+	agent.add("beside") // its file does not exist; its state shows that the agent has seen the commit
 	state := agent.awaitSyncState(appID("beside"), modelv1.ApplicationSyncStatus_INVALID_CONFIG)
 	if !strings.Contains(state.GetReason(), "beside/app.pipecd.yaml does not exist at commit "+later[:7]) {
 		t.Errorf("an application without a file says: %s", state.GetReason())
@@ -63,14 +63,14 @@ func TestRegistrationThroughTheAPI(t *testing.T) {
 		t.Errorf("a deleted application came back: %v", app)
 	}
 	if _, err := live.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
-		t.Errorf("what the deleted application applied: %v", err)
+		t.Errorf("the object of the deleted application: %v", err)
 	}
 	agent.add("web")
 	agent.mustEnd(web, later, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
 // TestDisabledAgent: nothing is triggered, also after a restart, until the agent is
-// enabled; then what was missed is deployed.
+// enabled. Then the missed commits are deployed.
 func TestDisabledAgent(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)

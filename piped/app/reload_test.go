@@ -20,7 +20,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestBadConfigurationIsRefused: the reason is logged once, the former configuration
+// TestBadConfigurationIsRefused: the reason is logged once, the previous configuration
 // stays in effect, and a fixed file is applied.
 func TestBadConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 			agent.write(bad, append(c.want, "is rejected, the former one stays")...)
 			agent.write(good, "the configuration is the one in effect again")
 			if strings.Contains(agent.log.String(), "is rejected") {
-				t.Errorf("told twice:\n%s", agent.log)
+				t.Errorf("logged twice:\n%s", agent.log)
 			}
 		})
 	}
@@ -75,8 +75,8 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 	}
 }
 
-// TestRepositoriesComeAndGo: the applications of a repository that is added are
-// deployed; those of one that is removed are known and no longer synced.
+// TestRepositoriesComeAndGo: applications of an added repository are deployed; those of a
+// removed one stay known and are no longer synced.
 func TestRepositoriesComeAndGo(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -105,8 +105,8 @@ func TestRepositoriesComeAndGo(t *testing.T) {
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
-// TestRunningStageSurvivesTheReplacementOfItsCluster: while a rollout is waited
-// for, its provider's kubeconfig is replaced and then the provider removed.
+// TestRunningStageSurvivesTheReplacementOfItsCluster: while a stage waits for a rollout,
+// its provider's kubeconfig is replaced and then the provider is removed.
 func TestRunningStageSurvivesTheReplacementOfItsCluster(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -141,16 +141,16 @@ func TestRunningStageSurvivesTheReplacementOfItsCluster(t *testing.T) {
 	mustContain(t, d.GetStatusReason(), "does-not-exist", "rolled back to commit")
 	for end := time.Now().Add(patience); agent.app.live.clusters.anyRemoved(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the removed provider's connection is kept though nothing runs on it")
+			t.Fatal("the removed provider's connection stays open although no stage uses it")
 		}
 	}
 
-	commit = repo.Push(t, "web v3", webApp(ns, "v3", "")) // the only provider is another one now
+	commit = repo.Push(t, "web v3", webApp(ns, "v3", "")) // the only provider is now another one
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
-// TestMirrorsAreTriedAgain: no file of the configuration changes when what stood
-// in the way of a mirror goes.
+// TestMirrorsAreTriedAgain: a mirror is retried once its obstacle is gone, without a
+// change of the configuration.
 func TestMirrorsAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -169,8 +169,8 @@ func TestMirrorsAreTriedAgain(t *testing.T) {
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
-// TestReloadsLeaveNothingBehind: the watches of clusters that were replaced end,
-// and so do the connections to remotes that are no longer followed.
+// TestReloadsLeaveNothingBehind: the watches of replaced clusters end, and so do the
+// connections to removed remotes.
 func TestReloadsLeaveNothingBehind(t *testing.T) {
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
@@ -190,7 +190,7 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 		commit := repo.Push(t, "web", webApp(ns, fmt.Sprintf("v%d", round), ""))
 		agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 		if round == 0 {
-			agent.awaitSyncState(appID("web"), modelv1.ApplicationSyncStatus_SYNCED) // what it has applied is watched
+			agent.awaitSyncState(appID("web"), modelv1.ApplicationSyncStatus_SYNCED) // the applied objects are watched
 			first = runtime.NumGoroutine()
 		}
 		replaceFile(t, kubeconfig, fmt.Sprintf("%s\n# rotation %d\n", data, round))
@@ -207,8 +207,8 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 	t.Errorf("%d goroutines after the first deployment, %d after %d reloads", first, last, 2*rounds)
 }
 
-// TestKeyFileIsRotated exchanges the SSH key the way Kubernetes exchanges the
-// files of a Secret: by a link to another directory.
+// TestKeyFileIsRotated replaces the SSH key in the way Kubernetes updates the files of a
+// Secret: by a symlink to another directory.
 func TestKeyFileIsRotated(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -253,9 +253,9 @@ func TestKeyFileIsRotated(t *testing.T) {
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
-// TestUnusableRepositoriesAreTakenUp: at the start one repository lacks its key
-// and another's mirror cannot be made. The agent runs, says why, and deploys from
-// the one that is sound; the missing key, once there, is taken up.
+// TestUnusableRepositoriesAreTakenUp: at the start one repository lacks its key and the
+// mirror of another cannot be created. The agent must run, log the reasons, deploy from
+// the working repository, and use the missing key once it exists.
 func TestUnusableRepositoriesAreTakenUp(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -267,7 +267,7 @@ func TestUnusableRepositoriesAreTakenUp(t *testing.T) {
 	}
 	server := repo.SSH(t, gittest.SSHOptions{AuthorizedKey: public})
 	key := filepath.Join(t.TempDir(), "key")
-	tooLong := strings.Repeat("x", 300) // for the name of a directory
+	tooLong := strings.Repeat("x", 300) // longer than the name of a directory may be
 	agent := runReloading(t, spec{
 		dataDir:      t.TempDir(),
 		repositories: map[string]string{"apps": server.URL, "sound": sound.Dir, tooLong: sound.Dir},
@@ -285,7 +285,7 @@ func TestUnusableRepositoriesAreTakenUp(t *testing.T) {
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
-// TestCertificateIsRotated: the API shows the new certificate to new connections.
+// TestCertificateIsRotated: the API presents the new certificate to new connections.
 func TestCertificateIsRotated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -305,7 +305,7 @@ func TestCertificateIsRotated(t *testing.T) {
 	mustShow := func(pair tls.Certificate) {
 		t.Helper()
 		if parsed, err := x509.ParseCertificate(pair.Certificate[0]); err != nil || shown() != string(parsed.Raw) {
-			t.Errorf("another certificate is shown: %v", err)
+			t.Errorf("another certificate is presented: %v", err)
 		}
 	}
 	load := func() tls.Certificate {
@@ -332,7 +332,7 @@ func TestSignalReloadsAtOnce(t *testing.T) {
 	agent.signal <- syscall.SIGHUP
 	agent.awaitLog("reloading the configuration after a signal", inEffect, "changed=\"limits, retention\"")
 	if got := agent.app.live.Retention().KeepPerApplication; got != 3 {
-		t.Errorf("%d deployments of each application are kept, want 3", got)
+		t.Errorf("%d deployments of each application are retained, want 3", got)
 	}
 }
 
@@ -345,7 +345,7 @@ func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := &logText{} // of this reloader alone: the agent's own log goes on
+	told := &logText{} // the log of this reloader only: the agent also writes its own
 	r := newReloader(agent.path, cfg, agent.app.live, nil, Options{Logger: slog.New(slog.NewTextHandler(told, nil))}.withDefaults())
 	look := func(text, want string) {
 		t.Helper()
@@ -355,7 +355,7 @@ func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
 		told.Reset()
 		r.poll(t.Context())
 		if log := told.String(); want == "" && log != "" || !strings.Contains(log, want) {
-			t.Errorf("after a look the log tells %q, want %q", log, want)
+			t.Errorf("after a poll the log is %q, want %q", log, want)
 		}
 	}
 	s.more = "  limits: {deployments: 3}\n"
@@ -368,7 +368,8 @@ func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
 	look("", "")
 }
 
-// TestWhatNeedsARestartIsNamed: everything else of the change is in effect.
+// TestWhatNeedsARestartIsNamed: the log names the fields that need a restart; all other
+// changes are in effect.
 func TestWhatNeedsARestartIsNamed(t *testing.T) {
 	t.Parallel()
 	s := spec{dataDir: t.TempDir()}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// spec is the configuration of an agent that follows it, as a test writes it.
+// spec is the configuration of an agent that reloads it, as a test writes it.
 type spec struct {
 	dataDir      string
 	repositories map[string]string // remotes by ID
@@ -42,7 +42,7 @@ func (s spec) text() string {
 	return b.String()
 }
 
-// reloading is an agent that follows its configuration file, and its log.
+// reloading is an agent that watches its configuration file, and its log.
 type reloading struct {
 	*client
 	app    *App
@@ -57,7 +57,7 @@ func runReloading(t *testing.T, s spec, every time.Duration) *reloading {
 	return runReloadingWith(t, s, Options{ReloadEvery: every, Launcher: launcher})
 }
 
-// runReloadingWith is runReloading with further options.
+// runReloadingWith is runReloading with additional options.
 func runReloadingWith(t *testing.T, s spec, o Options) *reloading {
 	t.Helper()
 	r := &reloading{path: filepath.Join(t.TempDir(), "piped.yaml"), signal: make(chan os.Signal), log: &logText{}}
@@ -86,20 +86,20 @@ func runReloadingWith(t *testing.T, s spec, o Options) *reloading {
 	return r
 }
 
-// write changes the configuration, and waits until the log tells of it.
+// write changes the configuration and waits until the log contains the texts.
 func (r *reloading) write(s spec, said ...string) {
 	r.t.Helper()
 	replaceFile(r.t, r.path, s.text())
 	r.awaitLog(said...)
 }
 
-// awaitLog waits until the log holds each text, and forgets it.
+// awaitLog waits until the log contains each text, and clears it.
 func (r *reloading) awaitLog(texts ...string) {
 	r.t.Helper()
 	for _, text := range texts {
 		for end := time.Now().Add(patience); !r.log.contains(text); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
-				r.t.Fatalf("the log does not tell %q:\n%s", text, r.log.String())
+				r.t.Fatalf("the log does not contain %q:\n%s", text, r.log.String())
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func (l *logText) Reset() {
 
 func (l *logText) contains(text string) bool { return strings.Contains(l.String(), text) }
 
-// replaceFile writes a file whole or not at all.
+// replaceFile replaces a file atomically.
 func replaceFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := writeSecret(path, []byte(text)); err != nil {

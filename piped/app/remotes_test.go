@@ -12,8 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/git"
 )
 
-// TestCredentialsOfRemotes: a host that may be asked sees the agent's credentials
-// only if a repository is there, or git.host names it.
+// TestCredentialsOfRemotes: a host gets the agent's credentials only if it has a
+// repository, or git.host names it.
 func TestCredentialsOfRemotes(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
@@ -56,6 +56,6 @@ func TestCredentialsOfRemotes(t *testing.T) {
 		t.Error("the host that git.host names sees no credentials")
 	}
 	if !r.same(planRemotes(cfg(""))) || r.same(planRemotes(cfg("bases.example.com"))) {
-		t.Error("same does not tell the same from others")
+		t.Error("same does not distinguish equal remotes from others")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestSameRepository: a repository is watched anew only if something about it
-// has changed, however often its configuration is read.
+// TestSameRepository: a repository is watched anew only if its configuration has changed,
+// however often it is read.
 func TestSameRepository(t *testing.T) {
 	t.Parallel()
 	read := func(more, git string) repository {
@@ -49,7 +49,8 @@ func TestSameRepository(t *testing.T) {
 	}
 }
 
-// TestSilentRemoteHoldsUpNoReload: what waits for an answer is not waited for.
+// TestSilentRemoteHoldsUpNoReload: a reload does not wait for a remote that does not
+// answer.
 func TestSilentRemoteHoldsUpNoReload(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -69,7 +70,7 @@ func TestSilentRemoteHoldsUpNoReload(t *testing.T) {
 	s.repositories = map[string]string{"apps": repo.Dir}
 	begin := time.Now()
 	agent.write(s, inEffect)
-	if took := time.Since(begin); took > 50*time.Second { // the remote is given a minute
+	if took := time.Since(begin); took > 50*time.Second { // the timeout of the remote is a minute
 		t.Errorf("the reload took %s", took)
 	}
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)

@@ -10,7 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// TestOldDeploymentsGo: an agent removes what its configuration does not keep, and counts it.
+// TestOldDeploymentsGo: an agent removes deployments beyond its configured retention, and
+// counts them.
 func TestOldDeploymentsGo(t *testing.T) {
 	t.Parallel()
 	s := spec{dataDir: t.TempDir(), more: "  retention: {deployments: 168h, keepPerApplication: 2}\n"}
@@ -22,8 +23,8 @@ func TestOldDeploymentsGo(t *testing.T) {
 	}
 }
 
-// fillWithOld makes a store with deployments that ended a month ago, each with a line of
-// log, of which everybody was told.
+// fillWithOld creates a store with deployments that ended a month ago, each with a log
+// line, and whose notifications were all delivered.
 func fillWithOld(t *testing.T, dsn string, n int) {
 	t.Helper()
 	ctx, at := t.Context(), time.Now().Add(-30*24*time.Hour)

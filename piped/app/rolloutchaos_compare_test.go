@@ -44,7 +44,7 @@ func TestRolloutChaosFindsFaults(t *testing.T) {
 	type found struct{ lost, duplicate, wrong int }
 	cases := map[string]struct {
 		records []deploy.Rollout
-		told    int // how often the end of the second is
+		told    int // the number of end events of the second rollout
 		want    found
 	}{
 		"all is well":                           {[]deploy.Rollout{first, second}, 1, found{}},

@@ -16,9 +16,9 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// rolloutOracle watches Deployments and pods past the agent and its proxy, and
-// remembers what was. It reads no ReplicaSet and no condition of a Deployment:
-// what it knows of a rollout it knows from the pods.
+// rolloutOracle watches Deployments and pods without the agent and its proxy, and records
+// their history. It reads no ReplicaSets and no conditions of Deployments: its only
+// evidence for a rollout is the pods.
 type rolloutOracle struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -32,12 +32,12 @@ type rolloutOracle struct {
 type oracleDeployment struct {
 	epochs    []*epoch
 	pods      map[string]*oraclePod // by name
-	revisions map[string]bool       // that were live
+	revisions map[string]bool       // revisions that were live
 	scaled    int                   // how often its replicas changed
 }
 
-// epoch is the time in which a Deployment had one template: a rollout, and what
-// came after it until the next.
+// epoch is the time in which a Deployment had one template: from the start of its rollout
+// until the next one.
 type epoch struct {
 	image      string
 	generation int64 // of the write that brought the template
@@ -51,14 +51,14 @@ type wantedReplicas struct {
 	replicas int32
 }
 
-// oraclePod is the life of one pod, by the cluster's times, whole seconds: what
-// happened did so within the second after. Zero is not yet.
+// oraclePod is the life of one pod by the cluster's times, in whole seconds: an event
+// happened within the second after its time. Zero means not yet.
 type oraclePod struct {
 	image                 string
 	created, ready, ended time.Time
 }
 
-// oracleLag is how much later than the agent the oracle may see a change.
+// oracleLag is the maximum delay of the oracle's observation after the agent's.
 const oracleLag = 5 * time.Second
 
 // watchRollouts begins to watch a namespace.
@@ -110,7 +110,7 @@ func (o *rolloutOracle) see(t *testing.T, event watch.Event) {
 	case *corev1.Pod:
 		o.of(object.Labels["app"]).pod(object, event.Type == watch.Deleted, now)
 	default:
-		t.Errorf("the oracle has lost sight of the cluster: %v", event)
+		t.Errorf("the oracle's watch of the cluster has failed: %v", event)
 	}
 }
 
@@ -121,8 +121,8 @@ func (o *rolloutOracle) of(name string) *oracleDeployment {
 	return o.deployments[name]
 }
 
-// deployment takes in a version of the Deployment and reports whether it has
-// another template than the one before.
+// deployment records a version of the Deployment and reports whether its template differs
+// from the previous one.
 func (d *oracleDeployment) deployment(object *appsv1.Deployment, now time.Time) (began bool) {
 	d.revisions[object.Annotations[chaosRevision]] = true
 	image, replicas := object.Spec.Template.Spec.Containers[0].Image, *object.Spec.Replicas
@@ -145,7 +145,7 @@ func (d *oracleDeployment) deployment(object *appsv1.Deployment, now time.Time) 
 	return began
 }
 
-// replicas returns how many pods were wanted last.
+// replicas returns the last wanted number of pods.
 func (d *oracleDeployment) replicas() int32 {
 	wanted := d.epochs[len(d.epochs)-1].wanted
 	return wanted[len(wanted)-1].replicas
@@ -196,8 +196,8 @@ func (d *oracleDeployment) epochOf(generation int64) int {
 	return after - 1
 }
 
-// leftover returns a pod of another template than the epoch's that was certainly
-// alive at a time, nil if there is none.
+// leftover returns a pod of another template than the epoch's that was certainly alive at
+// a time, nil if there is none.
 func (d *oracleDeployment) leftover(e *epoch, at time.Time) *oraclePod {
 	for _, p := range d.pods {
 		if p.image != e.image && p.created.Add(time.Second).Before(at) && (p.ended.IsZero() || p.ended.After(at)) {
@@ -207,8 +207,8 @@ func (d *oracleDeployment) leftover(e *epoch, at time.Time) *oraclePod {
 	return nil
 }
 
-// ready returns how many pods of the epoch's template can have been ready at a
-// time.
+// ready returns the maximum number of pods of the epoch's template that can have been
+// ready at a time.
 func (d *oracleDeployment) ready(e *epoch, at time.Time) (n int32) {
 	for _, p := range d.pods {
 		if p.image == e.image && !p.ready.IsZero() && !p.ready.After(at) && (p.ended.IsZero() || p.ended.Add(oracleLag).After(at)) {
@@ -218,8 +218,8 @@ func (d *oracleDeployment) ready(e *epoch, at time.Time) (n int32) {
 	return n
 }
 
-// need returns how many pods had to be ready at a time: the fewest that were
-// wanted since the rollout began.
+// need returns how many pods had to be ready at a time: the lowest number of wanted
+// replicas since the rollout began.
 func (e *epoch) need(at time.Time) int32 {
 	least := e.wanted[0].replicas
 	for _, w := range e.wanted {

@@ -49,7 +49,8 @@ func TestRolloutChaos(t *testing.T) {
 	c.verify(t, filepath.Join(c.dir, "piped"))
 }
 
-// rolloutChaos is one run: the world the agent lives in, and those who break it.
+// rolloutChaos is one run: the environment of the agent, and the functions that disturb
+// it.
 type rolloutChaos struct {
 	rolloutChaosSize
 	*rolloutWorld
@@ -58,19 +59,19 @@ type rolloutChaos struct {
 	proxy *agenttest.APIProxy
 	began time.Time
 
-	stop    context.CancelFunc // ends those who act beside the agent
+	stop    context.CancelFunc // ends the background disturbances
 	running sync.WaitGroup
 
 	downs  []downtime
 	cuts   int        // watches that were cut
-	random *rand.Rand // chooses when the agent is killed; the others have their own
+	random *rand.Rand // chooses when the agent is killed; other disturbances have their own source
 
 	mu      sync.Mutex
 	delays  *rand.Rand // chooses the requests that are delayed
 	delayed int
 }
 
-// downtime is from a kill until the control API answers again.
+// downtime is the time from a kill until the control API answers again.
 type downtime struct{ from, to time.Time }
 
 func startRolloutChaos(t *testing.T, size rolloutChaosSize, seed uint64) *rolloutChaos {
@@ -107,7 +108,7 @@ func startRolloutChaos(t *testing.T, size rolloutChaosSize, seed uint64) *rollou
 	return c
 }
 
-// actBeside begins to cut watches and to scale, until rest.
+// actBeside starts to cut watches and to scale in the background, until rest.
 func (c *rolloutChaos) actBeside(t *testing.T, cuts, scales *rand.Rand) {
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
@@ -127,7 +128,7 @@ func (c *rolloutChaos) actBeside(t *testing.T, cuts, scales *rand.Rand) {
 	})
 }
 
-// every calls act again and again until ctx ends.
+// every calls act repeatedly until ctx ends.
 func (c *rolloutChaos) every(ctx context.Context, pause time.Duration, act func()) {
 	c.running.Go(func() {
 		ticker := time.NewTicker(pause)
@@ -143,13 +144,13 @@ func (c *rolloutChaos) every(ctx context.Context, pause time.Duration, act func(
 	})
 }
 
-// rest ends those who act beside the agent.
+// rest ends the background disturbances.
 func (c *rolloutChaos) rest() {
 	c.stop()
 	c.running.Wait()
 }
 
-// delay holds back some requests of the agent.
+// delay delays some requests of the agent.
 func (c *rolloutChaos) delay(r *http.Request) {
 	c.mu.Lock()
 	pause := time.Duration(0)
@@ -175,7 +176,7 @@ func (c *rolloutChaos) torment(t *testing.T) {
 		}
 		select {
 		case <-c.agent.Ended():
-			t.Fatal(c.agent.Failure()) // by itself
+			t.Fatal(c.agent.Failure()) // it ended by itself
 		default:
 		}
 		c.kill(t)
@@ -189,13 +190,13 @@ func (c *rolloutChaos) torment(t *testing.T) {
 	}
 }
 
-// life is how long the agent works before it is killed.
+// life returns how long the agent runs before it is killed.
 func (c *rolloutChaos) life() time.Duration {
 	return time.Second + time.Duration(c.random.Int64N(int64(6*time.Second)))
 }
 
-// kill kills the agent and starts it again, now and then twice: the second time
-// while it starts.
+// kill kills the agent and restarts it, sometimes twice: the second time during its
+// start.
 func (c *rolloutChaos) kill(t *testing.T) {
 	down := downtime{from: time.Now()}
 	c.agent.Kill()
@@ -213,8 +214,8 @@ func (c *rolloutChaos) kill(t *testing.T) {
 	c.downs = append(c.downs, down)
 }
 
-// awaitQuiet lets the agent run until no work is open. Watches are still closed
-// and replicas still flap.
+// awaitQuiet runs the agent until no work is open. Watches are still closed and replicas
+// still flap.
 func (c *rolloutChaos) awaitQuiet(t *testing.T) {
 	err := c.agent.Await(t.Context(), "everything to end", 5*time.Minute, func(ctx context.Context) (bool, error) {
 		apps, err := c.agent.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1000})

@@ -11,9 +11,9 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// rolloutEvidence is what the agent left behind.
+// rolloutEvidence holds the records that the agent left.
 type rolloutEvidence struct {
-	rollouts    []deploy.Rollout // the oldest first
+	rollouts    []deploy.Rollout // oldest first
 	deployments map[string]deploy.Deployment
 	ended       map[string]int // by rollout: the events of its end
 }
@@ -21,7 +21,7 @@ type rolloutEvidence struct {
 // rolloutFaults are the found faults, one line each.
 type rolloutFaults struct{ lost, duplicate, wrong []string }
 
-// verify holds the agent's records against what the oracle saw and prints the
+// verify compares the agent's records with the oracle's observations and prints the
 // figures. The agent has stopped.
 func (c *rolloutChaos) verify(t *testing.T, dataDir string) {
 	e := readRollouts(t, dataDir)
@@ -34,8 +34,7 @@ func (c *rolloutChaos) verify(t *testing.T, dataDir string) {
 	t.Log(c.figures(e, f, byEpoch))
 }
 
-// compare holds the records against what was seen, and returns them by what they
-// are about.
+// compare compares the records with the observations, and returns the records by epoch.
 func (e rolloutEvidence) compare(seen map[string]*oracleDeployment, commits map[string]rolloutCommit) (f rolloutFaults, byEpoch map[*epoch][]deploy.Rollout) {
 	byEpoch = map[*epoch][]deploy.Rollout{}
 	for _, r := range e.rollouts {
@@ -98,7 +97,7 @@ func (f *rolloutFaults) check(r deploy.Rollout, seen *oracleDeployment, d deploy
 		wrong("only the agent changed a template")
 		return nil
 	case r.Phase == deploy.RolloutIntent, r.Generation == 0 && r.Phase.Terminal():
-		return nil // not applied; if it was, that shows in the count
+		return nil // not applied; if it was applied, the count shows that
 	case !r.Phase.Terminal():
 		f.lost = append(f.lost, fmt.Sprintf("%s has not ended, it is %s (%s)", r.ID, r.Phase, r.Reason))
 		return nil
@@ -158,8 +157,8 @@ func changedAfter(d deploy.Deployment, commits map[string]rolloutCommit) bool {
 	return false
 }
 
-// count checks that one of the records of an epoch, and no other, is of the
-// rollout that began it: the others found its template live already.
+// count checks that exactly one record of an epoch is of the rollout that began it. The
+// other records found its template already live.
 func (f *rolloutFaults) count(name string, e *epoch, records []deploy.Rollout) {
 	opening := slices.DeleteFunc(slices.Clone(records), func(r deploy.Rollout) bool { return !changesTemplate(r) })
 	what := fmt.Sprintf("the rollout of %s to %s at generation %d, begun at %s", name, e.image, e.generation, e.begun.Format(time.StampMilli))
@@ -172,11 +171,10 @@ func (f *rolloutFaults) count(name string, e *epoch, records []deploy.Rollout) {
 	}
 }
 
-// changesTemplate reports whether the apply that a record is about brought the
-// template: it was another one, or none, before.
+// changesTemplate reports whether the apply of a record changed the template.
 func changesTemplate(r deploy.Rollout) bool { return r.LiveBefore != r.TemplateDigest }
 
-// figures tells, for people, what was done and what came of it.
+// figures summarizes the run and its results.
 func (c *rolloutChaos) figures(e rolloutEvidence, f rolloutFaults, byEpoch map[*epoch][]deploy.Rollout) string {
 	ends, intents, scaled := map[string]int{}, 0, 0
 	for _, r := range e.rollouts {
@@ -191,7 +189,7 @@ func (c *rolloutChaos) figures(e rolloutEvidence, f rolloutFaults, byEpoch map[*
 	for _, d := range c.oracle.deployments {
 		scaled += d.scaled
 	}
-	var lags, awake []time.Duration // of marks behind the API, of those with the agent alive
+	var lags, awake []time.Duration // delays of marks after the API, and those while the agent ran
 	for epoch, records := range byEpoch {
 		for _, r := range records {
 			if r.Phase != deploy.RolloutComplete || !changesTemplate(r) || epoch.shown.IsZero() {
@@ -212,7 +210,7 @@ func (c *rolloutChaos) figures(e rolloutEvidence, f rolloutFaults, byEpoch map[*
 		len(c.downs), c.cuts, c.proxy.Refused(), c.delayed, scaled, len(f.lost), len(f.duplicate), len(f.wrong), spread(lags), spread(awake))
 }
 
-// downIn reports whether the agent was down for a part of the time.
+// downIn reports whether the agent was down during a part of the time.
 func (c *rolloutChaos) downIn(from, to time.Time) bool {
 	return slices.ContainsFunc(c.downs, func(d downtime) bool { return d.from.Before(to) && d.to.After(from) })
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
-// chaosRevision is the annotation of a Deployment that says its revision.
+// chaosRevision is the annotation of a Deployment that holds its revision.
 const chaosRevision = "chaos/revision"
 
-// rolloutWorld is a repository with applications of one Deployment each, those
-// who commit to it, and an autoscaler.
+// rolloutWorld is a repository with applications of one Deployment each, the functions
+// that commit to it, and an autoscaler.
 type rolloutWorld struct {
 	namespace string
 	repo      *gittest.Repo
@@ -35,15 +35,14 @@ type rolloutWorld struct {
 	commits map[string]rolloutCommit
 }
 
-// rolloutCommit is what a commit brought: the content of each application, by
-// its directory.
+// rolloutCommit is the content of each application in a commit, by its directory.
 type rolloutCommit struct {
 	at       time.Time
 	contents map[string]rolloutContent
 }
 
-// rolloutContent is an application at a commit. One that leaves the workload
-// alone has the image of an earlier revision.
+// rolloutContent is an application at a commit. Content that does not change the workload
+// has the image of an earlier revision.
 type rolloutContent struct {
 	revision int
 	image    string
@@ -60,7 +59,7 @@ type rolloutApp struct {
 	since time.Time // of the last commit
 }
 
-// rolloutShape is what an application is like.
+// rolloutShape is a configuration of an application.
 type rolloutShape struct {
 	replicas string // the field in Git; "" leaves it to the scaler
 	scaled   bool   // by the test's scaler
@@ -70,7 +69,7 @@ type rolloutShape struct {
 	queue    string
 }
 
-// rolloutShapes are what applications are like, in turn.
+// rolloutShapes returns the shapes that applications get in turn.
 func rolloutShapes() []rolloutShape {
 	return []rolloutShape{
 		{replicas: "replicas: 2", strategy: "RollingUpdate", delay: "0s", queue: "newest"},
@@ -128,7 +127,8 @@ spec:
   metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]
 `
 
-// files returns the application as it is now. What is made to fail does so soon.
+// files returns the current files of the application. A rollout that is meant to fail has
+// a short timeout.
 func (a *rolloutApp) files(namespace string) map[string]string {
 	deadline := 120
 	if !a.now.sound() {
@@ -145,7 +145,7 @@ func (a *rolloutApp) files(namespace string) map[string]string {
 	}
 }
 
-// begin adds all applications, all of them sound.
+// begin adds all applications, without any flaw.
 func (w *rolloutWorld) begin() error {
 	for _, a := range w.apps {
 		a.next("ready", true)
@@ -153,7 +153,7 @@ func (w *rolloutWorld) begin() error {
 	return w.commit(w.apps)
 }
 
-// next makes the application's next revision, with another image or without.
+// next creates the application's next revision, with or without a new image.
 func (a *rolloutApp) next(behavior string, rolls bool) {
 	a.now.revision++
 	if rolls {
@@ -162,8 +162,8 @@ func (a *rolloutApp) next(behavior string, rolls bool) {
 	a.since = time.Now()
 }
 
-// act commits a change to applications whose last change is live, and to some
-// that wait still.
+// act commits a change to applications whose last change is live, and to some whose last
+// change is pending.
 func (w *rolloutWorld) act() error {
 	var touched []*rolloutApp
 	for _, a := range w.apps {
@@ -216,7 +216,7 @@ func (w *rolloutWorld) scale(ctx context.Context, random *rand.Rand) error {
 	_, err := w.kube.AppsV1().Deployments(w.namespace).Patch(ctx, a.dir, types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{FieldManager: "scaler"}, "scale")
 	if apierrors.IsNotFound(err) || errors.Is(err, context.Canceled) {
-		return nil // it is not deployed yet, or the test ends
+		return nil // the Deployment does not exist yet, or the test ends
 	}
 	return err
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/c785c783/piped/trigger"
 )
 
-// TestRenderingErrorsAreNotTheClusters: an application whose source cannot be reached
-// does not look like a cluster that does not answer.
+// TestRenderingErrorsAreNotTheClusters: an unreachable source of an application must not
+// be reported as an unreachable cluster.
 func TestRenderingErrorsAreNotTheClusters(t *testing.T) {
 	away := deploy.Errorf(deploy.Unavailable, "repository repo cannot be reached")
 	r := running{sources: &source.Loader{Kinds: Kinds(), Renderers: map[string]render.Renderer{deploy.KindKubernetes: sourcekube.New(sourcekube.Config{})}, Tree: func(string, string) (fs.FS, error) { return nil, away }}}

@@ -10,9 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/source/render"
 )
 
-// TestNothingRunsOfWhatCannotBeLoaded: even a panic on what a commit holds is left
-// to the deployment that follows. Whether something of others is in its place is not
-// known.
+// TestNothingRunsOfWhatCannotBeLoaded: an error in a commit, even a panic, is left to the
+// following deployment. Whether foreign objects exist in its place is then unknown.
 func TestNothingRunsOfWhatCannotBeLoaded(t *testing.T) {
 	t.Parallel()
 	for name, tree := range map[string]source.Tree{

@@ -99,8 +99,9 @@ func TestHoldIsShownEverywhere(t *testing.T) {
 	}
 }
 
-// TestFailureAndApprovalAreShown: an application says why its deployment fails as soon as that is
-// rolled back, and whom the next one waits for, which the status and the metrics do too.
+// TestFailureAndApprovalAreShown: an application shows why its deployment failed as soon
+// as the rollback begins, and whose approval the next one awaits. The status and the
+// metrics show this too.
 func TestFailureAndApprovalAreShown(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)

@@ -43,9 +43,10 @@ func (g *gate) pass(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	}
 }
 
-// TestSlowSourcesHoldTheirApplicationsAlone: a chart and a base of applications do not
-// come. Those say what they wait for; the other one of the repository is deployed, for
-// the first time and with its next commit. They follow when the servers answer.
+// TestSlowSourcesHoldTheirApplicationsAlone: a chart and a remote base cannot be fetched
+// yet. Their applications report what they wait for. The other application of the
+// repository is deployed, for the first time and with its next commit. The waiting ones
+// are deployed when the servers answer.
 func TestSlowSourcesHoldTheirApplicationsAlone(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)

@@ -46,7 +46,7 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 		out.Store.Error = err.Error()
 	}
 	if problem := s.disk.Problem(); problem != nil && out.Store.Error == "" {
-		out.Store.Error = said(problem)
+		out.Store.Error = errorText(problem)
 	}
 	busy, limit := s.phases.planner.Busy()
 	out.Queues = append([]deploy.QueueState{
@@ -74,13 +74,13 @@ func (r *repositories) states(applications map[string]int, follow func(repoID st
 		if c.mirror != nil {
 			known := c.mirror.State()
 			state.Head, state.CheckedAt, state.FetchedAt, state.FailingSince = known.Head, known.CheckedAt, known.FetchedAt, known.FailingSince
-			state.Error = said(known.Err)
+			state.Error = errorText(known.Err)
 		}
 		if c.problem != nil {
-			state.Error = said(c.problem)
+			state.Error = errorText(c.problem)
 		}
 		if p := follow(c.config.RepoID); p != nil && state.Error == "" {
-			state.Error, state.FailingSince = said(p.Err), p.Since
+			state.Error, state.FailingSince = errorText(p.Err), p.Since
 		}
 		out = append(out, state)
 	}
@@ -96,16 +96,16 @@ func (c *clusters) states(versions map[string]string) []deploy.ClusterState {
 	var out []deploy.ClusterState
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		conn := configured[name]
-		state := deploy.ClusterState{Name: name, Version: versions[name], Error: said(conn.problem), FailingSince: conn.problemSince}
+		state := deploy.ClusterState{Name: name, Version: versions[name], Error: errorText(conn.problem), FailingSince: conn.problemSince}
 		if conn.problem == nil {
 			contact := conn.cluster.Contact()
-			state.Reachable, state.Error, state.FailingSince = contact.Answered, said(contact.Err), contact.FailingSince
+			state.Reachable, state.Error, state.FailingSince = contact.Answered, errorText(contact.Err), contact.FailingSince
 			state.WatchedKinds, state.WatchedObjects = conn.controller.Watched()
 			if state.Reachable { // otherwise all of them fail
 				state.WatchProblems = conn.members.Problems()
 			}
 			if err := conn.refused(); err != nil {
-				state.Error = said(err)
+				state.Error = errorText(err)
 			}
 		}
 		out = append(out, state)
@@ -113,7 +113,8 @@ func (c *clusters) states(versions map[string]string) []deploy.ClusterState {
 	return out
 }
 
-func said(err error) string {
+// errorText returns the text of an error, "" for nil.
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}

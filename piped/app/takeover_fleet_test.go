@@ -23,15 +23,16 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// fleet is many applications in one namespace, seen from the cluster's side.
+// fleet is a set of many applications in one namespace, and the requests that change
+// them.
 type fleet struct {
 	ns     string
 	client dynamic.Interface
 	names  []string
 
 	mu        sync.Mutex
-	writes    []string // requests of agents that change something, but for dry runs
-	conflicts int      // of those, how many changed nothing
+	writes    []string // changing requests of agents, without dry runs
+	conflicts int      // how many of them ended in a conflict
 }
 
 func newFleet(t *testing.T, n int) *fleet {
@@ -48,7 +49,7 @@ func newFleet(t *testing.T, n int) *fleet {
 	return f
 }
 
-// kubeconfig returns one whose requests the fleet sees.
+// kubeconfig returns a kubeconfig whose requests the fleet records.
 func (f *fleet) kubeconfig(t *testing.T) string {
 	t.Helper()
 	writes := func(r *http.Request) bool {
@@ -82,8 +83,8 @@ func (f *fleet) kubeconfig(t *testing.T) string {
 	return path
 }
 
-// taken returns the writes since the last call, and how many of them changed
-// nothing because the object had changed since it was read.
+// taken returns the writes since the last call, and how many of them failed with a
+// conflict because the object had changed since it was read.
 func (f *fleet) taken() (writes []string, conflicts int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,8 +93,9 @@ func (f *fleet) taken() (writes []string, conflicts int) {
 	return writes, conflicts
 }
 
-// files are the applications' in Git: each a Deployment that reads a ConfigMap and
-// a Secret, and a Service; every fourth leaves its replicas to an autoscaler.
+// files returns the applications' files in Git: for each a Deployment that reads a
+// ConfigMap and a Secret, and a Service. Every fourth leaves its replicas to an
+// autoscaler.
 func (f *fleet) files(image string) map[string]string {
 	out := map[string]string{}
 	for i, name := range f.names {
@@ -143,7 +145,7 @@ func fleetKinds() map[string]schema.GroupVersionResource {
 	}
 }
 
-// live returns all that is there of the fleet, by kind and name.
+// live returns all live objects of the fleet, by kind and name.
 func (f *fleet) live(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	out := map[string]*unstructured.Unstructured{}
@@ -161,8 +163,8 @@ func (f *fleet) live(t *testing.T) map[string]*unstructured.Unstructured {
 	return out
 }
 
-// substance is what of live objects may not change when they are taken over:
-// everything but ownership, versions and status.
+// substance returns the parts of live objects that a takeover must not change: everything
+// except ownership, versions and status.
 func substance(live map[string]*unstructured.Unstructured) map[string]any {
 	out := map[string]any{}
 	for key, u := range live {
@@ -212,7 +214,7 @@ func (f *fleet) unsettled(t *testing.T) string {
 	return ""
 }
 
-// scaled reports whether an autoscaler decides on the Deployment.
+// scaled reports whether an autoscaler scales the Deployment.
 func (f *fleet) scaled(name string) bool { return slices.Index(f.names, name)%4 == 0 }
 
 // applyAsPipeCD applies files as PipeCD's piped does with kubectl: client-side,
@@ -234,8 +236,8 @@ func (f *fleet) applyAsPipeCD(t *testing.T, files map[string]string, commit stri
 	})
 }
 
-// applyAs applies files as kubectl does, client-side. Mark, if it is not nil,
-// changes each object of a directory before.
+// applyAs applies files client-side, as kubectl does. If mark is not nil, it first
+// changes each object of a directory.
 func (f *fleet) applyAs(t *testing.T, files map[string]string, mark func(dir string, o manifest.Object)) {
 	t.Helper()
 	const manager = "kubectl-client-side-apply"
@@ -266,7 +268,8 @@ func (f *fleet) applyAs(t *testing.T, files map[string]string, mark func(dir str
 	}
 }
 
-// wantTaken fails unless what is live is as before but for whose it is.
+// wantTaken fails the test if the live objects differ from before in anything but
+// ownership.
 func (f *fleet) wantTaken(t *testing.T, before map[string]*unstructured.Unstructured) {
 	t.Helper()
 	after := f.live(t)

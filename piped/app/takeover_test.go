@@ -15,9 +15,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestLostDatabaseIsMadeGood: an agent with an empty data directory takes over
-// what an earlier one deployed without restarting a pod, and then deploys what
-// the branch has brought since by comparing with it.
+// TestLostDatabaseIsMadeGood: an agent with an empty data directory takes over the
+// objects of an earlier one without restarting a pod. Then it deploys the branch's later
+// commits, compared with the live commit.
 func TestLostDatabaseIsMadeGood(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -59,8 +59,8 @@ func TestLostDatabaseIsMadeGood(t *testing.T) {
 	}
 }
 
-// takeOverFleet runs an agent that has never seen the fleet, whose head is the
-// commit that is live: it takes it over and changes nothing. Then it deploys.
+// takeOverFleet runs an agent without any record of the fleet, whose live commit is the
+// head. It takes over the fleet and changes nothing. Then it deploys.
 func takeOverFleet(t *testing.T, f *fleet, repo *gittest.Repo, commit string, wantWrites int) {
 	f.awaitQuiet(t)
 	before := f.live(t)
@@ -85,7 +85,7 @@ func takeOverFleet(t *testing.T, f *fleet, repo *gittest.Repo, commit string, wa
 		t.Errorf("%d writes, %d of them refused for a conflict, for %d objects: %v", len(writes), conflicts, objects, writes)
 	}
 
-	// What comes next is deployed and pruned as ever.
+	// Later commits are deployed and pruned as usual.
 	files := f.files("v1")
 	next := f.names[1]
 	for path, text := range files {

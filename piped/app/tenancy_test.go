@@ -16,9 +16,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestOnlySignedCommitsAreDeployed: an agent that wants commits signed deploys
-// those that are, says of the others why not, and takes up a head that a key added
-// later makes good.
+// TestOnlySignedCommitsAreDeployed: an agent that requires signed commits deploys only
+// those, reports why it refuses the others, and deploys a head commit once the key that
+// verifies it is added.
 func TestOnlySignedCommitsAreDeployed(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -56,8 +56,8 @@ func TestOnlySignedCommitsAreDeployed(t *testing.T) {
 	}
 }
 
-// TestTenancyFollowsTheConfiguration: rules that come while the agent runs refuse
-// the next deployment with their name.
+// TestTenancyFollowsTheConfiguration: rules that are added while the agent runs refuse
+// the next deployment, and the refusal names the rule.
 func TestTenancyFollowsTheConfiguration(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -90,9 +90,8 @@ func TestTenancyOfUnreadableKeysEndsTheStart(t *testing.T) {
 	}
 }
 
-// TestVerdictsAreRemembered: each commit is read and verified once for each rule,
-// and only for applications that a rule is for; what could not be read is read
-// again.
+// TestVerdictsAreRemembered: each commit is read and verified once per rule, and only for
+// applications that have a rule. A failed read is repeated.
 func TestVerdictsAreRemembered(t *testing.T) {
 	t.Parallel()
 	ann := gittest.NewSSHSigner(t, "ann")
@@ -143,6 +142,6 @@ func TestVerdictsAreRemembered(t *testing.T) {
 	}
 	again, err := planTenancy(rules)
 	if err != nil || !again.same(plan) || again.same(&tenancy{}) {
-		t.Errorf("the same rules differ, or others do not: %v", err)
+		t.Errorf("equal rules compare as different, or different ones as equal: %v", err)
 	}
 }

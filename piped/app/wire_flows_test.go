@@ -18,12 +18,12 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
-// peer plays an unmodified pipectl against a whole agent. It knows nothing of our
-// generated types: it writes and reads messages by the field numbers of PipeCD's
-// contract, typed in here by hand. Of the client it uses connection and key alone.
+// peer plays an unmodified pipectl against a whole agent, without our generated types: it
+// encodes and decodes messages by the field numbers of PipeCD's contract, written here by
+// hand. From the client it uses only the connection and the key.
 type peer struct{ *client }
 
-// bytesCodec hands bytes through.
+// bytesCodec passes bytes through unchanged.
 type bytesCodec struct{}
 
 func (bytesCodec) Name() string { return "proto" }
@@ -35,7 +35,7 @@ func (bytesCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// try calls a method of PipeCD's service with a request of fields.
+// try calls a method of PipeCD's service with a request made of fields.
 func (p peer) try(method string, fields ...[]byte) ([]byte, error) {
 	var resp []byte
 	err := p.conn.Invoke(p.ctx, "/grpc.service.apiservice.APIService/"+method, slices.Concat(fields...), &resp, grpc.ForceCodec(bytesCodec{}))
@@ -55,7 +55,7 @@ func (p peer) call(method string, fields ...[]byte) []byte {
 	return resp
 }
 
-// poll calls a method until done says yes, and returns that answer.
+// poll calls a method until done accepts its response, and returns that response.
 func (p peer) poll(what string, done func([]byte) bool, method string, fields ...[]byte) []byte {
 	p.t.Helper()
 	var last []byte
@@ -64,11 +64,11 @@ func (p peer) poll(what string, done func([]byte) bool, method string, fields ..
 			return last
 		}
 	}
-	p.t.Fatalf("%s does not tell %s; last it was %q", method, what, last)
+	p.t.Fatalf("%s does not return %s; the last response was %q", method, what, last)
 	return nil
 }
 
-// text encodes a field of bytes, number one of a varint.
+// text encodes a length-delimited field, number a varint field.
 func text(field protowire.Number, value string) []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, field, protowire.BytesType), value)
 }
@@ -77,8 +77,8 @@ func number(field protowire.Number, value uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.VarintType), value)
 }
 
-// values returns what is at a path of field numbers, numbers in decimal; of repeated
-// fields it collects from all elements.
+// values returns the values at a path of field numbers, numbers in decimal. It collects
+// the values from all elements of repeated fields.
 func (p peer) values(message []byte, path ...protowire.Number) []string {
 	p.t.Helper()
 	at := []string{string(message)}
@@ -117,19 +117,19 @@ func (p peer) field(message []byte, want protowire.Number) (out []string) {
 	return out
 }
 
-// value is values joined by commas.
+// value returns values joined by commas.
 func (p peer) value(message []byte, path ...protowire.Number) string {
 	p.t.Helper()
 	return strings.Join(p.values(message, path...), ",")
 }
 
-// is reports that the value at a path is so.
+// is returns a condition that the value at a path equals want.
 func (p peer) is(want string, path ...protowire.Number) func([]byte) bool {
 	return func(message []byte) bool { return p.value(message, path...) == want }
 }
 
-// TestFlowsOfPipectl plays what pipectl's commands do on the wire: sync with
-// wait-status, logs, event register, encrypt, plan-preview.
+// TestFlowsOfPipectl plays the requests of pipectl's commands: sync with wait-status,
+// logs, event register, encrypt, plan-preview.
 func TestFlowsOfPipectl(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -147,9 +147,9 @@ func TestFlowsOfPipectl(t *testing.T) {
 	t.Run("sync with wait-status, then logs", func(t *testing.T) {
 		p := p.in(t)
 		command := p.value(p.call("SyncApplication", text(1, web)), 1)
-		now := p.call("GetCommand", text(1, command)) // known at once: NotFound ends pipectl
+		now := p.call("GetCommand", text(1, command)) // known at once: NotFound would end pipectl
 		if p.value(now, 1, 1) != command || p.value(now, 1, 30) != "" || p.value(now, 1, 31, 1) != web {
-			t.Fatalf("the command at once is %q", now)
+			t.Fatalf("the command right after its creation is %q", now)
 		}
 		answered := p.poll("that the command succeeded", p.is("1", 1, 20), "GetCommand", text(1, command))
 		if p.value(answered, 1, 21, 1) != "TriggeredDeploymentID" {
@@ -216,13 +216,13 @@ func TestFlowsOfPipectl(t *testing.T) {
 		mustContain(t, p.value(result, 1, 4, 31), "0 added manifests, 1 changed manifests, 0 deleted manifests")
 		mustContain(t, p.value(result, 1, 4, 32), "+      - image: registry.example/web:v9")
 		if none := p.call("RequestPlanPreview", text(1, server.URL), text(2, "pr"), text(3, commit), text(4, "unwatched"), number(5, 60)); len(none) != 0 {
-			t.Errorf("of a branch that nobody watches: %q, want an empty message", none)
+			t.Errorf("the response for an unwatched branch is %q, want an empty message", none)
 		}
 	})
 }
 
-// awaitPreview polls as pipectl does: NotFound means not ready, with a message that
-// it prints; all else ends it.
+// awaitPreview polls as pipectl does: NotFound with a message, which it prints, means not
+// ready; any other error ends it.
 func (p peer) awaitPreview(command string) []byte {
 	p.t.Helper()
 	var err error
@@ -240,7 +240,8 @@ func (p peer) awaitPreview(command string) []byte {
 }
 
 // TestListsOfAThousandApplications follows cursors through 1,000 applications, as
-// transfer backup does: first the enabled, then the disabled ones, then their agents.
+// transfer backup does: first the enabled applications, then the disabled ones, then
+// their agents.
 func TestListsOfAThousandApplications(t *testing.T) {
 	t.Parallel()
 	const count, disabled = 1000, 7
@@ -315,8 +316,8 @@ func (p peer) sweep(disabled uint64, conditions ...[]byte) (ids []string) {
 	}
 }
 
-// deployed waits until the newest deployment of an application is of a commit and
-// has succeeded.
+// deployed waits until the newest deployment of an application is for a commit and has
+// succeeded.
 func (p peer) deployed(app, commit string) {
 	p.t.Helper()
 	p.poll("the success of commit "+commit, func(resp []byte) bool {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestWritable: what cannot be written is a problem until it can, and each is logged
-// once.
+// TestWritable: a path that is not writable is a problem until it is writable again, and
+// each problem is logged once.
 func TestWritable(t *testing.T) {
 	var log bytes.Buffer
 	var broken error

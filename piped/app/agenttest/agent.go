@@ -1,6 +1,6 @@
-// Package agenttest runs the agent as a program of its own, the way a user
-// does, for tests, the demo and benchmarks. It owns the child process, which
-// ends with the process that started it. It never builds anything.
+// Package agenttest runs the agent as a separate process, as a user does, for tests, the
+// demo and benchmarks. It owns the child process, which ends with the process that
+// started it. It never builds anything.
 package agenttest
 
 import (
@@ -29,16 +29,16 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// Options say how an agent runs.
+// Options configure an agent.
 type Options struct {
 	Binary     string // the piped program
 	Dir        string // for configuration, log and data
 	Remote     string // the Git repository to follow, on branch main
 	Kubeconfig string
 	Interval   time.Duration // between two looks at the repository
-	DSN        string        // "" is SQLite in the data directory
+	DSN        string        // between two polls of the repository
 	Limit      int           // of deployments that run at once; 0 is none
-	More       string        // further lines of the configuration's spec, indented
+	More       string        // of concurrent deployments; 0 means no limit
 }
 
 // Agent is an agent process and a client of its control API, authorised by the
@@ -75,11 +75,11 @@ spec:
       config: {kubeConfigPath: %q}
 `
 
-// soon is how a client comes back to an agent that was restarted.
+// soon is the backoff of a client that reconnects to a restarted agent.
 var soon = backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 200 * time.Millisecond}
 
-// Start writes the agent's configuration below o.Dir and starts it there. It
-// returns once the control API answers. Whoever starts an agent must Close it.
+// Start writes the agent's configuration below o.Dir and starts it there. It returns once
+// the control API answers. The caller must Close the agent.
 func Start(ctx context.Context, o Options) (*Agent, error) {
 	data := filepath.Join(o.Dir, "piped")
 	a := &Agent{
@@ -113,15 +113,14 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 	return a, nil
 }
 
-// pipedID returns an ID that no agent of another store has: those of one ID would keep one
-// another from a cluster that tests share.
+// pipedID returns a unique ID for the agent's store. Two agents with the same ID would
+// lock each other out of a cluster that tests share.
 func pipedID(o Options) string {
 	sum := sha256.Sum256([]byte(cmp.Or(o.DSN, o.Dir)))
 	return "local-" + hex.EncodeToString(sum[:4])
 }
 
-// startTimeout bounds how long an agent may take to answer, on a machine that has far more to
-// do than it can.
+// startTimeout bounds the start of an agent, also on an overloaded machine.
 const startTimeout = 3 * time.Minute
 
 // Restart starts the agent again after Kill or Stop, on the same data and
@@ -149,9 +148,9 @@ func (a *Agent) Launch() (err error) {
 // Close ends the agent and its client.
 func (a *Agent) Close() error { return errors.Join(a.conn.Close(), a.Stop()) }
 
-// Await asks again and again until done says yes, the agent ends or the time is
-// over. An error of done counts as a no. The error returned says what was waited
-// for, what stood in the way last, and where the log is.
+// Await polls until done returns true, the agent ends or the timeout expires. An error of
+// done counts as false. The returned error names the awaited condition, the last
+// obstacle, and the path of the log.
 func (a *Agent) Await(ctx context.Context, what string, timeout time.Duration, done func(context.Context) (bool, error)) error {
 	limit, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -161,7 +160,7 @@ func (a *Agent) Await(ctx context.Context, what string, timeout time.Duration, d
 		if ok {
 			return nil
 		}
-		if err != nil && (last == nil || !timedOut(err)) { // at the limit, the reason is the one before
+		if err != nil && (last == nil || !timedOut(err)) { // at the timeout, the previous error is the reason
 			last = err
 		}
 		select {
@@ -176,7 +175,7 @@ func (a *Agent) Await(ctx context.Context, what string, timeout time.Duration, d
 	}
 }
 
-// timedOut reports whether err is of a call whose time was over, here or at the agent.
+// timedOut reports whether err is a deadline error, of the client or of the agent.
 func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
 }
@@ -191,8 +190,8 @@ func (a *Agent) authorize(ctx context.Context, method string, req, reply any, co
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// Ports of agents lie below those of devcluster, and of outgoing connections: those would
-// take the port of an agent that is not running for a moment.
+// Ports of agents lie below those of devcluster and of outgoing connections, which could
+// otherwise take the port of an agent that is restarting.
 const firstPort, ports = 16384, 20000 - 16384
 
 // reserved keeps FreeAddresses' listeners from the garbage collector, which closes them.
@@ -201,9 +200,9 @@ var reserved struct {
 	listeners []net.Listener
 }
 
-// FreeAddresses returns two addresses on which nothing listens. Until this process ends, no
-// other call returns them, in no process: an agent that is stopped for a while gets its own
-// back. What reserves a port is a listener on it at another loopback address.
+// FreeAddresses returns two addresses on which nothing listens. Until this process ends,
+// no other call in any process returns them, so a stopped agent can use its addresses
+// again. A listener on the same port of another loopback address reserves them.
 func FreeAddresses() (first, second string, err error) {
 	reserved.Lock()
 	defer reserved.Unlock()
@@ -217,7 +216,7 @@ func FreeAddresses() (first, second string, err error) {
 		address := fmt.Sprintf("127.0.0.1:%d", port)
 		probe, err := net.Listen("tcp", address)
 		if err != nil {
-			_ = reservation.Close() // nothing was ever sent to it
+			_ = reservation.Close() // nothing was ever sent to this listener
 			continue
 		}
 		_ = probe.Close()

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// APIProxy stands before a cluster's API server, on plain HTTP at loopback, and
-// shows every request. It can fall silent, as a network that drops packets does,
-// and break the watches that go through it.
+// APIProxy is a proxy for a cluster's API server, on plain HTTP at loopback, and reports
+// every request. It can stop forwarding, as a network that drops packets, and break the
+// watches that go through it.
 type APIProxy struct {
 	URL string
 
@@ -29,20 +29,20 @@ type APIProxy struct {
 	handlers  sync.WaitGroup
 
 	mu   sync.Mutex
-	open chan struct{} // closed while the proxy speaks
+	open chan struct{} // closed unless the proxy is silent
 
 	watches watches
 }
 
-// ServeAPI starts a proxy before the cluster of a kubeconfig, with that file's
-// rights. Seen is called with each request before it is passed on, by several
-// goroutines; nil is allowed. The caller closes the proxy.
+// ServeAPI starts a proxy for the cluster of a kubeconfig, with that file's rights. seen
+// is called with each request before it is forwarded, by several goroutines; nil is
+// allowed. The caller closes the proxy.
 func ServeAPI(kubeconfig string, seen func(*http.Request)) (*APIProxy, error) {
 	return ServeAPIAnswers(kubeconfig, seen, nil)
 }
 
-// ServeAPIAnswers is ServeAPI, with answered called with each answer before it is
-// passed back; nil is allowed.
+// ServeAPIAnswers is ServeAPI, with answered called with each response before it is
+// returned; nil is allowed.
 func ServeAPIAnswers(kubeconfig string, seen func(*http.Request), answered func(*http.Response)) (*APIProxy, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -103,15 +103,15 @@ current-context: proxy
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
-// Silence makes the proxy hold back every byte on every connection, old and
-// new, until Speak: nothing is refused and nothing is answered.
+// Silence makes the proxy hold back every byte on all current and new connections until
+// Speak: connections are neither refused nor answered.
 func (p *APIProxy) Silence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open = make(chan struct{})
 }
 
-// Speak ends a Silence; what was held back is delivered.
+// Speak ends a Silence and delivers the held bytes.
 func (p *APIProxy) Speak() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *APIProxy) Speak() {
 	}
 }
 
-// Close cuts all connections and waits until the proxy is gone.
+// Close cuts all connections and waits until the proxy has stopped.
 func (p *APIProxy) Close() error {
 	p.Speak()
 	err := p.server.Close()
@@ -132,7 +132,7 @@ func (p *APIProxy) Close() error {
 	return err
 }
 
-// wait returns when the proxy speaks.
+// wait returns when the proxy is not silent.
 func (p *APIProxy) wait() {
 	p.mu.Lock()
 	open := p.open
@@ -140,7 +140,7 @@ func (p *APIProxy) wait() {
 	<-open
 }
 
-// gatedListener makes connections that are silent with their proxy.
+// gatedListener returns connections that pause while their proxy is silent.
 type gatedListener struct {
 	net.Listener
 	proxy *APIProxy

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// stopTimeout is how long a program may take to end before it is killed.
+// stopTimeout is the time that a program gets to end before it is killed.
 const stopTimeout = 15 * time.Second
 
-// Process is a program that runs beside this one and ends with it.
+// Process is a child process that ends with this one.
 type Process struct {
 	name, log string
 	cmd       *exec.Cmd
@@ -58,8 +58,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Ended is closed when the program has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Failure describes a program that has ended and should not have, with the end
-// of its log.
+// Failure describes an unexpected end of the program, with the end of its log.
 func (p *Process) Failure() error {
 	return fmt.Errorf("%s ended unexpectedly (%s); the end of %s:\n%s", p.name, p.cmd.ProcessState, p.log, p.Tail())
 }
@@ -74,14 +73,14 @@ func (p *Process) Tail() string {
 	return "  " + strings.Join(lines[max(0, len(lines)-15):], "\n  ")
 }
 
-// Kill ends the program as a power failure would, and waits for it.
+// Kill ends the program with SIGKILL and waits for it.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.ended
 }
 
-// Stop ends the program, by force after a while, and waits for it. It returns
-// an error if the program did not end by itself and well.
+// Stop ends the program, by force after a timeout, and waits for it. It returns an error
+// if the program did not exit by itself with status 0.
 func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {

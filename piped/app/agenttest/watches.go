@@ -7,30 +7,29 @@ import (
 	"sync"
 )
 
-// watches are the watch requests that go through an APIProxy.
+// watches holds the watch requests that go through an APIProxy.
 type watches struct {
 	mu      sync.Mutex
 	open    map[*watched]bool
-	expired map[string]bool // what is watched from a version that is to be refused, once
+	expired map[string]bool // watched resources whose next watch is refused as too old, once
 	refused int
 }
 
-// watched is one watch request that is being answered.
+// watched is one open watch request.
 type watched struct {
 	what string
 	end  context.CancelFunc
 }
 
-// CutWatches ends all watches, as a load balancer does that is restarted, and
-// returns how many there were. Clients go on from the last version they saw.
+// CutWatches ends all watches, as a restarted load balancer does, and returns their
+// number. Clients resume from the last version they saw.
 func (p *APIProxy) CutWatches() int { return p.watches.cut(false) }
 
-// ExpireWatches is CutWatches after which each client is told once that the
-// version it goes on from is too old (410 Gone), as after a compaction of etcd:
-// it has to read everything again.
+// ExpireWatches is CutWatches, after which each client gets one 410 Gone for the version
+// from which it resumes, as after a compaction of etcd: it has to list again.
 func (p *APIProxy) ExpireWatches() int { return p.watches.cut(true) }
 
-// Refused returns how many watches were told that their version is too old.
+// Refused returns how many watches were refused because their version was too old.
 func (p *APIProxy) Refused() int {
 	p.watches.mu.Lock()
 	defer p.watches.mu.Unlock()
@@ -49,8 +48,7 @@ func (w *watches) cut(expire bool) int {
 	return len(w.open)
 }
 
-// serve has next answer the request, and ends the answer when it is a watch that
-// is cut.
+// serve passes the request to next, and ends the response of a watch that is cut.
 func (w *watches) serve(rw http.ResponseWriter, r *http.Request, next http.Handler) {
 	query := r.URL.Query()
 	if query.Get("watch") != "true" && query.Get("watch") != "1" {
@@ -72,11 +70,11 @@ func (w *watches) serve(rw http.ResponseWriter, r *http.Request, next http.Handl
 	next.ServeHTTP(rw, r.WithContext(ctx))
 }
 
-// tooOld is what an API server answers who asks for versions it has forgotten.
+// tooOld is an API server's response to a watch from a compacted version.
 const tooOld = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}`
 
-// refuse reports whether a watch is to be told that its version is too old. One
-// that asks for the initial state is not.
+// refuse reports whether to refuse a watch because its version is too old. A watch that
+// requests the initial state is never refused.
 func (w *watches) refuse(what string, query url.Values) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
