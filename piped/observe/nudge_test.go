@@ -27,9 +27,9 @@ func TestNudgesWaitForTheLease(t *testing.T) {
 	if _, err := kube.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	clustertest.Eventually(t, "the pod runs", func() bool {
-		pod, err := kube.CoreV1().Pods(ns).Get(t.Context(), "web", metav1.GetOptions{})
-		return err == nil && pod.Status.Phase == corev1.PodRunning
+	clustertest.Eventually(t, "the API server's cache has the running pod", func() bool {
+		pods, err := kube.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase=Running", ResourceVersion: "0"})
+		return err == nil && len(pods.Items) == 1
 	})
 	var asked atomic.Int32
 	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig(), Permit: func(context.Context) error {
