@@ -145,11 +145,13 @@ func TestWritesEndBeforeTheLease(t *testing.T) {
 	e.noLeases.Store(true)
 	e.run("our-store", e.cluster)
 	e.mustHold("could not be renewed yet", "host node-1", "store our-store")
+	failures := func() int { return strings.Count(e.log.String(), "cannot renew Lease") }
+	e.eventually("the first attempt fails", func() bool { return failures() == 1 })
 	e.noLeases.Store(false)
 	e.eventually("the Lease is held", func() bool { return e.write("first") == nil })
 
 	e.noLeases.Store(true)
-	e.eventually("a renewal fails", func() bool { return strings.Count(e.log.String(), "cannot renew Lease") == 2 })
+	e.eventually("a renewal fails", func() bool { return failures() == 2 })
 	if err := e.write("soon"); err != nil {
 		t.Errorf("a write soon after a renewal: %v", err)
 	}
