@@ -93,7 +93,8 @@ func (w *work) unproven(ctx context.Context, objs []manifest.Object) (out []mani
 }
 
 // awaitRollouts waits until the rollouts of objects have ended, and returns their records.
-// A text received from abandon, the name of an unhealthy object, ends the wait.
+// A text received from abandon, the name of an unhealthy object, ends the wait: records that
+// have not ended are stored as Superseded, and the error is nil.
 func (w *work) awaitRollouts(ctx context.Context, objs []manifest.Object, abandon <-chan string) ([]deploy.Rollout, error) {
 	records := w.records(objs)
 	if len(records) == 0 {

@@ -199,8 +199,8 @@ func (j *Jobs[K, V]) run(ctx context.Context, own *job[V], work func(context.Con
 	}
 }
 
-// note records what a job waits for outside from now on, "" for nothing any more, and
-// reports whether more of them do than may.
+// note records the server or file outside of the agent that a job waits for from now on, ""
+// for none. It reports whether more than AtOnce jobs wait for something outside.
 func (j *Jobs[K, V]) note(own *job[V], on string) (tooMany bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -76,6 +76,7 @@ type Replacement struct {
 	Regex string `yaml:"regex"`
 }
 
+// complete reports the missing and malformed fields of the rule to d; at is its path.
 func (w EventRule) complete(d *strict.Document, at string) {
 	if w.Matcher.Name == "" {
 		d.Problemf(at+".matcher.name", "required; expected an event's name")

@@ -46,7 +46,9 @@ type pluginConfig struct {
 	AnalysisProviders []AnalysisProvider
 }
 
-// decode reads what the plugin's name decides; at is its path.
+// decode reads the parts of a plugin that depend on its name into p.settings: charts and deploy
+// targets of a platform, providers of analysis. It reports problems to d; at is the path of
+// the plugin.
 func (p *pluginSpec) decode(d *strict.Document, at string, kinds Kinds) {
 	required(d, at+".name", p.Name)
 	kind, platform := kinds.byPlugin(p.Name)

@@ -77,7 +77,8 @@ func (e *evaluation) recordOutages() {
 	e.outageSince = e.outageStart()
 }
 
-// retainUnknown copies the open report's findings about unknown objects.
+// retainUnknown copies, from the report of the current period of drift, the findings about
+// objects that could not be compared this time.
 func (e *evaluation) retainUnknown() {
 	if e.open == nil {
 		return

@@ -183,7 +183,8 @@ func (o *objects) blob(h plumbing.Hash, limit int64) ([]byte, error) {
 	return o.content(plumbing.BlobObject, "the file", h, limit)
 }
 
-// content returns the content of an object of the given type; errors contain what.
+// content returns the content of an object of the given type. An object of more than limit
+// bytes is an error, and is not read. Errors begin with what.
 func (o *objects) content(of plumbing.ObjectType, what string, h plumbing.Hash, limit int64) ([]byte, error) {
 	o = o.holder(h)
 	o.mu.Lock()

@@ -123,7 +123,8 @@ func (c Config) Check() error {
 	return t.dial.close()
 }
 
-// target checks c and returns its target.
+// target checks the required fields of c and returns what the repository is fetched from: the
+// parsed address, the branch and a dialer with the credentials. Errors are of kind Invalid.
 func (c Config) target() (target, error) {
 	if c.ID == "" || c.Remote == "" || c.Branch == "" || c.Dir == "" {
 		return target{}, deploy.Errorf(deploy.Invalid, "open git repository %q: id, remote, branch and directory are required", c.ID)

@@ -135,6 +135,8 @@ func (h gitHubAPI) pullRequest(ctx context.Context, path string, number int) (ou
 	return out, err
 }
 
+// pullRequestsOf returns the pull requests, open or not, that contain the commit; path is the
+// owner and name of the repository.
 func (h gitHubAPI) pullRequestsOf(ctx context.Context, path, commit string) (out []Proposed, err error) {
 	err = h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		found, _, err := c.PullRequests.ListPullRequestsWithCommit(ctx, owner, name, commit, &github.ListOptions{PerPage: perPage})

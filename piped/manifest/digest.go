@@ -42,6 +42,8 @@ func declared(u *unstructured.Unstructured) map[string]any {
 	return object
 }
 
+// declaredMetadata returns a copy of an object's metadata without the fields that the API
+// server sets, the commit annotation, and empty labels and annotations.
 func declaredMetadata(metadata map[string]any) map[string]any {
 	out := make(map[string]any, len(metadata))
 	for k, v := range metadata {

@@ -78,7 +78,8 @@ func get(ctx context.Context, client *http.Client, req *http.Request, out any, e
 	return nil
 }
 
-// unreachable returns the error of a failed request.
+// unreachable returns the error, of kind Unavailable, of a request without a response. It
+// names the cause of ctx if that has ended, such as the query timeout.
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

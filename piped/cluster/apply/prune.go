@@ -41,7 +41,7 @@ func (e *TooMany) Error() string {
 // deletion if nothing was applied, of items without a UID, of objects in another cluster, and
 // of objects that were applied in another API group. The error is of kind Invalid, a *TooMany,
 // if more than 10 objects and more than a fifth of the inventory would be deleted, not
-// counting permitted ones.
+// counting PruneRequest.Permitted.
 func PlanPrune(r PruneRequest) (deletes, held []deploy.InventoryItem, err error) {
 	deletes, held = Leftovers(r)
 	if err := r.check(deletes); err != nil {

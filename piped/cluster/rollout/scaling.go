@@ -147,8 +147,9 @@ func (s Scale) end(phase deploy.RolloutPhase, now time.Time, why string) *deploy
 	return &rec
 }
 
-// Settled returns the Complete record of an open scaling whose pods are ready, for a caller
-// that does not wait until Quiet has passed. It returns nil if there is none.
+// Settled returns the Complete record of a scaling that is still observed but whose pods are
+// all ready, for a caller that does not wait for ScalePolicy.Quiet without further changes. It
+// returns nil if there is none.
 func (s Scale) Settled() *deploy.Rollout {
 	if s.SettledAt.IsZero() {
 		return nil

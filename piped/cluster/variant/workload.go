@@ -44,10 +44,14 @@ func orDeployments(refs []kubernetes.Reference) []kubernetes.Reference {
 	return refs
 }
 
+// names reports whether the reference selects the workload: without a name, it selects all
+// of its kind.
 func names(r kubernetes.Reference, o manifest.Object) bool {
 	return isWorkload(o) && r.Kind == o.GetKind() && (r.Name == "" || r.Name == o.GetName())
 }
 
+// named returns " named " and the name, for error messages about an object that a reference
+// may leave without a name; "" without one.
 func named(name string) string {
 	if name == "" {
 		return ""

@@ -51,8 +51,8 @@ func (w *walker) lastOfEach(pairs []pair, path string) []pair {
 	return out
 }
 
-// unknown refuses a key that is a typing error of a known one, and keeps every other
-// out.
+// unknown reports an error for a key that is a typing error of a known one. It removes any
+// other unknown key and reports a warning.
 func (w *walker) unknown(key *yaml.Node, path string, known []string) {
 	at := join(path, key.Value)
 	if near := slipOf(key.Value, known); near != "" {

@@ -26,7 +26,8 @@ const (
 	firstPause   = 200 * time.Millisecond // before the first retry; doubles with each
 )
 
-// newClient returns a client that uses transport, or the network if transport is nil.
+// newClient returns a client that uses transport, or the network if transport is nil. Then h
+// decides which addresses it may connect to.
 func newClient(limits Limits, transport http.RoundTripper, h hosts) *client {
 	c := &client{secure: httpClient(false, h), insecure: httpClient(true, h), timeout: limits.Download}
 	if transport != nil {
@@ -70,7 +71,8 @@ func redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// retrying retries requests without a body after transient failures.
+// retrying retries requests without a body, up to three attempts with growing pauses, if there
+// is no response, or one of status 429 or 5xx.
 type retrying struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
