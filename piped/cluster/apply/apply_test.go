@@ -16,32 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-const web = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: settings}
-data: {color: blue}
----
-apiVersion: v1
-kind: Service
-metadata: {name: web}
-spec: {selector: {app: web}, ports: [{port: 80}]}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: web, image: "web:1", resources: {requests: {cpu: 1000m}}}]}
-`
+const web = applytest.Web
 
 func TestFirstApplyCreatesAndASecondSendsNothing(t *testing.T) {
 	l := newLab(t)
@@ -630,7 +611,7 @@ func TestAWorkloadWhoseIntentIsNotStoredIsNotWritten(t *testing.T) {
 }
 
 func TestApplyToAnUnreachableCluster(t *testing.T) {
-	c := unreachable(t)
+	c := New(applytest.Unreachable(t))
 	_, err := c.Apply(context.Background(), Request{
 		ApplicationID: "app-1", PipedID: "piped-1", Log: newTestLog(),
 		Objects: parse(t, "app.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n"),

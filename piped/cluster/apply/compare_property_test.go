@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -31,7 +32,7 @@ const mutationsPerKind = 5
 func TestEveryChangeOfOurFieldsIsFound(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	manifests := l.everyKind(t)
+	manifests := applytest.EveryKind(t, l.Cluster, l.ns, l.items)
 	l.apply(t, manifests)
 	random := rand.New(rand.NewPCG(1, 2))
 	kinds := map[string]int{}

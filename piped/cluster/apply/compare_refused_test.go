@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -111,7 +112,7 @@ func TestWhatCannotBeJudged(t *testing.T) {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
 
-	down := unreachable(t)
+	down := New(applytest.Unreachable(t))
 	_, err := down.Compare(t.Context(), CompareRequest{ApplicationID: "app-1", PipedID: "piped-1", Objects: parse(t, "app.yaml", shop)})
 	if !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("got %v", err)

@@ -209,29 +209,3 @@ func images(u *unstructured.Unstructured) []string {
 	}
 	return out
 }
-
-// everyKind returns objects of more kinds than most applications have. Cluster-scoped
-// objects get unique names and are deleted when the test ends.
-func (l *lab) everyKind(t *testing.T) string {
-	t.Helper()
-	t.Cleanup(func() {
-		for _, item := range l.items() {
-			if item.Object.Namespace == "" {
-				l.delete(t, item.Object)
-			}
-		}
-	})
-	return clustertest.EveryKind(l.ns)
-}
-
-// delete deletes an object of any kind.
-func (l *lab) delete(t *testing.T, ref deploy.ObjectRef) {
-	t.Helper()
-	resource, err := l.Resource(context.Background(), manifest.GVK(ref))
-	if err == nil {
-		err = l.ResourceClient(resource, ref.Namespace).Delete(context.Background(), ref.Name, metav1.DeleteOptions{})
-	}
-	if err != nil {
-		t.Errorf("delete %s: %v", ref, err)
-	}
-}

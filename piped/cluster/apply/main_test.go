@@ -3,9 +3,7 @@ package apply
 import (
 	"fmt"
 	"testing"
-	"time"
 
-	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -42,17 +40,4 @@ func (l *testLog) take() []string {
 			return out
 		}
 	}
-}
-
-// unreachable returns a cluster that answers which kinds it serves, and nothing else.
-func unreachable(t *testing.T) *Client {
-	t.Helper()
-	c, err := cluster.NewCluster(cluster.ClusterConfig{
-		Name: "test", MasterURL: "https://127.0.0.1:1", RetryFor: time.Nanosecond, WrapTransport: clustertest.DiscoveryOnly,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return New(c)
 }

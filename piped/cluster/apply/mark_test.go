@@ -15,27 +15,19 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 )
-
-// written returns an entry of managed fields.
-func written(manager string, op metav1.ManagedFieldsOperationType, subresource, fields string, at time.Time) metav1.ManagedFieldsEntry {
-	f := &metav1.FieldsV1{}
-	f.SetRawBytes([]byte(fields))
-	return metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: op, Subresource: subresource, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: f, Time: &metav1.Time{Time: at},
-	}
-}
 
 func TestMark(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
-	ours := written("piped", apply, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at)
+	ours := applytest.Written("piped", apply, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at)
 	entries := func(e ...metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry { return e }
 	counted := metav1.ObjectMeta{Generation: 3, ResourceVersion: "10", ManagedFields: entries(ours)}
 	plain := metav1.ObjectMeta{ResourceVersion: "10", ManagedFields: entries(ours)}
 	bare := metav1.ObjectMeta{ResourceVersion: "10"}
 	scaled := func(generation int64, at time.Time, more ...metav1.ManagedFieldsEntry) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Generation: generation, ManagedFields: append(entries(ours, written("hpa", update, "scale", `{"f:spec":{"f:replicas":{}}}`, at)), more...)}
+		return metav1.ObjectMeta{Generation: generation, ManagedFields: append(entries(ours, applytest.Written("hpa", update, "scale", `{"f:spec":{"f:replicas":{}}}`, at)), more...)}
 	}
 	cases := map[string]struct {
 		before, after metav1.ObjectMeta
@@ -45,17 +37,17 @@ func TestMark(t *testing.T) {
 		"the generation has moved":    {counted, metav1.ObjectMeta{Generation: 4, ResourceVersion: "11", ManagedFields: entries(ours)}, false},
 		"a generation and none":       {counted, plain, false},
 		"read again":                  {plain, metav1.ObjectMeta{ResourceVersion: "10", ManagedFields: entries(ours)}, true},
-		"keys in another order":       {plain, metav1.ObjectMeta{ManagedFields: entries(written("piped", apply, "", `{"f:data":{"f:b":{},"f:a":{}}}`, at))}, true},
-		"in another time zone":        {plain, metav1.ObjectMeta{ManagedFields: entries(written("piped", apply, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at.In(time.FixedZone("", 3600))))}, true},
-		"the status was written":      {plain, metav1.ObjectMeta{ResourceVersion: "11", ManagedFields: entries(ours, written("c", update, "status", `{"f:status":{}}`, at))}, true},
-		"another subresource":         {plain, metav1.ObjectMeta{ManagedFields: entries(ours, written("c", update, "resize", `{"f:spec":{}}`, at))}, false},
+		"keys in another order":       {plain, metav1.ObjectMeta{ManagedFields: entries(applytest.Written("piped", apply, "", `{"f:data":{"f:b":{},"f:a":{}}}`, at))}, true},
+		"in another time zone":        {plain, metav1.ObjectMeta{ManagedFields: entries(applytest.Written("piped", apply, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at.In(time.FixedZone("", 3600))))}, true},
+		"the status was written":      {plain, metav1.ObjectMeta{ResourceVersion: "11", ManagedFields: entries(ours, applytest.Written("c", update, "status", `{"f:status":{}}`, at))}, true},
+		"another subresource":         {plain, metav1.ObjectMeta{ManagedFields: entries(ours, applytest.Written("c", update, "resize", `{"f:spec":{}}`, at))}, false},
 		"scaled for the first time":   {counted, scaled(4, at), false},
 		"scaled again":                {scaled(4, at), scaled(5, at.Add(time.Second)), true},
-		"scaled by a person":          {scaled(4, at), metav1.ObjectMeta{Generation: 5, ManagedFields: entries(ours, written("kubectl", update, "scale", `{"f:spec":{"f:replicas":{}}}`, at))}, false},
-		"scaled, and written":         {scaled(4, at), scaled(5, at, written("kubectl", update, "", `{"f:spec":{}}`, at)), false},
-		"someone wrote beside us":     {plain, metav1.ObjectMeta{ManagedFields: entries(ours, written("kubectl", update, "", `{"f:data":{"f:c":{}}}`, at))}, false},
-		"the same fields, later":      {plain, metav1.ObjectMeta{ManagedFields: entries(written("piped", apply, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at.Add(time.Second)))}, false},
-		"other fields, by update":     {plain, metav1.ObjectMeta{ManagedFields: entries(written("piped", update, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at))}, false},
+		"scaled by a person":          {scaled(4, at), metav1.ObjectMeta{Generation: 5, ManagedFields: entries(ours, applytest.Written("kubectl", update, "scale", `{"f:spec":{"f:replicas":{}}}`, at))}, false},
+		"scaled, and written":         {scaled(4, at), scaled(5, at, applytest.Written("kubectl", update, "", `{"f:spec":{}}`, at)), false},
+		"someone wrote beside us":     {plain, metav1.ObjectMeta{ManagedFields: entries(ours, applytest.Written("kubectl", update, "", `{"f:data":{"f:c":{}}}`, at))}, false},
+		"the same fields, later":      {plain, metav1.ObjectMeta{ManagedFields: entries(applytest.Written("piped", apply, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at.Add(time.Second)))}, false},
+		"other fields, by update":     {plain, metav1.ObjectMeta{ManagedFields: entries(applytest.Written("piped", update, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at))}, false},
 		"no managed fields, the same": {bare, bare, true},
 		"no managed fields, written":  {bare, metav1.ObjectMeta{ResourceVersion: "11"}, false},
 	}
@@ -73,7 +65,7 @@ func TestMark(t *testing.T) {
 func ownedObject(t testing.TB, object map[string]any, fields string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: object}
-	u.SetManagedFields([]metav1.ManagedFieldsEntry{written(cluster.FieldManager, metav1.ManagedFieldsOperationApply, "", fields, time.Time{})})
+	u.SetManagedFields([]metav1.ManagedFieldsEntry{applytest.Written(cluster.FieldManager, metav1.ManagedFieldsOperationApply, "", fields, time.Time{})})
 	return u
 }
 
@@ -269,8 +261,8 @@ func (s *sample) digest(t *rapid.T) string {
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": s.object}}
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{
-		written(cluster.FieldManager, metav1.ManagedFieldsOperationApply, "", `{"f:spec":`+fields.String()+`}`, time.Time{}),
-		written("kubectl", metav1.ManagedFieldsOperationUpdate, "", `{"f:spec":{"f:theirs":{}}}`, time.Time{}),
+		applytest.Written(cluster.FieldManager, metav1.ManagedFieldsOperationApply, "", `{"f:spec":`+fields.String()+`}`, time.Time{}),
+		applytest.Written("kubectl", metav1.ManagedFieldsOperationUpdate, "", `{"f:spec":{"f:theirs":{}}}`, time.Time{}),
 	})
 	return ValuesDigest(u)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -73,7 +74,7 @@ func TestRemovalPlannedWithAnObjectThatCannotBeRead(t *testing.T) {
 // TestRemovalPlannedOfAClusterThatDoesNotAnswer: if nothing can be read, nothing is
 // planned.
 func TestRemovalPlannedOfAClusterThatDoesNotAnswer(t *testing.T) {
-	c := unreachable(t)
+	c := New(applytest.Unreachable(t))
 	items := []deploy.InventoryItem{{UID: "u", Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "n", Name: "web"}}}
 	if plan, err := c.PlanRemoval(t.Context(), "piped-1", items, nil); !deploy.IsKind(err, deploy.Unavailable) {
 		t.Errorf("planned %+v, %v; want an error of kind Unavailable", plan, err)

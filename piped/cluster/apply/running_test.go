@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -55,7 +56,7 @@ func TestRunningCommits(t *testing.T) {
 }
 
 func TestRunningCommitsOfAClusterThatDoesNotAnswer(t *testing.T) {
-	c := unreachable(t)
+	c := New(applytest.Unreachable(t))
 	objs := parse(t, "app.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}")
 	if _, err := c.RunningCommits(context.Background(), objs, ""); !deploy.IsKind(err, deploy.Unavailable) {
 		t.Errorf("error %v, want one of kind Unavailable", err)

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/apply"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/deploy/deploytest"
 	"github.com/c785c783/piped/piped/manifest"
 )
 
@@ -57,7 +56,7 @@ func (l *env) apply(t *testing.T, manifests string, change ...func(*apply.Reques
 	req := apply.Request{
 		ApplicationID: l.app, PipedID: "piped-1", DeploymentID: "deployment-1", Commit: "commit-1",
 		VariantKey: "pipecd.dev/variant", VariantValue: "primary", Variant: "primary",
-		Objects: objects, Inventory: l.items(), Log: quiet{},
+		Objects: objects, Inventory: l.items(), Log: &deploytest.Log{},
 	}
 	for _, f := range change {
 		f(&req)
@@ -92,45 +91,6 @@ func (l *env) items() []deploy.InventoryItem {
 // anonymous replaces the namespace's name in a text.
 func (l *env) anonymous(text string) string { return strings.ReplaceAll(text, l.ns, "NS") }
 
-// everyKind returns objects of more kinds than most applications have. Cluster-scoped
-// objects get unique names and are deleted when the test ends.
-func (l *env) everyKind(t *testing.T) string {
-	t.Helper()
-	t.Cleanup(func() {
-		for _, item := range l.items() {
-			if item.Object.Namespace == "" {
-				l.delete(t, item.Object)
-			}
-		}
-	})
-	return clustertest.EveryKind(l.ns)
-}
-
-// delete deletes an object of any kind.
-func (l *env) delete(t *testing.T, ref deploy.ObjectRef) {
-	t.Helper()
-	resource, err := l.Resource(context.Background(), manifest.GVK(ref))
-	if err == nil {
-		err = l.ResourceClient(resource, ref.Namespace).Delete(context.Background(), ref.Name, metav1.DeleteOptions{})
-	}
-	if err != nil {
-		t.Errorf("delete %s: %v", ref, err)
-	}
-}
-
-// unreachable returns a cluster that answers only discovery requests.
-func unreachable(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	c, err := cluster.NewCluster(cluster.ClusterConfig{
-		Name: "test", MasterURL: "https://127.0.0.1:1", RetryFor: time.Nanosecond, WrapTransport: clustertest.DiscoveryOnly,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
-}
-
 // parse reads manifests written in a test.
 func parse(t testing.TB, text string) []manifest.Object {
 	t.Helper()
@@ -140,42 +100,3 @@ func parse(t testing.TB, text string) []manifest.Object {
 	}
 	return objects
 }
-
-// quiet discards a stage log.
-type quiet struct{}
-
-func (quiet) Infof(string, ...any)    {}
-func (quiet) Successf(string, ...any) {}
-func (quiet) Errorf(string, ...any)   {}
-
-// written returns an entry of managed fields.
-func written(manager string, op metav1.ManagedFieldsOperationType, subresource, fields string, at time.Time) metav1.ManagedFieldsEntry {
-	f := &metav1.FieldsV1{}
-	f.SetRawBytes([]byte(fields))
-	return metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: op, Subresource: subresource, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: f, Time: &metav1.Time{Time: at},
-	}
-}
-
-// web is an application of three objects.
-const web = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: settings}
-data: {color: blue}
----
-apiVersion: v1
-kind: Service
-metadata: {name: web}
-spec: {selector: {app: web}, ports: [{port: 80}]}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: web, image: "web:1", resources: {requests: {cpu: 1000m}}}]}
-`

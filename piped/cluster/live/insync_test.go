@@ -13,6 +13,7 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/apply"
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
@@ -79,7 +80,7 @@ func (l *env) wantInSync(t *testing.T, m *Members, items []deploy.InventoryItem)
 // read of the object must give the recorded values.
 func TestWhatIsAppliedIsInSyncByItsMetadataAlone(t *testing.T) {
 	l := newEnv(t)
-	manifests := l.everyKind(t)
+	manifests := applytest.EveryKind(t, l.Cluster, l.ns, l.items)
 	items := l.apply(t, manifests).Items
 	kinds := map[string]bool{}
 	for _, item := range items {
@@ -179,13 +180,13 @@ func TestWhatIsTakenOverIsInSync(t *testing.T) {
 	if _, err := client.Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
 		t.Fatal(err)
 	}
-	items := l.apply(t, web, func(r *apply.Request) { r.Adopt = true }).Items
+	items := l.apply(t, applytest.Web, func(r *apply.Request) { r.Adopt = true }).Items
 	m, _ := l.members(t, l.Cluster)
 	ready(t, m, refsOf(items))
 	l.wantInSync(t, m, items)
 	l.wantSameValues(t, items)
 
-	changed := l.apply(t, strings.ReplaceAll(strings.ReplaceAll(web, "blue", "green"), "web:1", "web:2")).Items
+	changed := l.apply(t, strings.ReplaceAll(strings.ReplaceAll(applytest.Web, "blue", "green"), "web:1", "web:2")).Items
 	l.wantInSync(t, m, changed)
 	l.wantSameValues(t, changed)
 	for i, item := range changed {

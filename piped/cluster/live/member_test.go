@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -18,8 +19,8 @@ func TestWhatAMemberCallsAChange(t *testing.T) {
 		o := metadataOfMember(1)
 		o.ResourceVersion, o.Generation = version, generation
 		o.ManagedFields = append(o.ManagedFields,
-			written("hpa", metav1.ManagedFieldsOperationUpdate, "scale", `{"f:spec":{"f:replicas":{}}}`, scaledAt),
-			written("controller", metav1.ManagedFieldsOperationUpdate, "status", `{"f:status":{}}`, statusAt))
+			applytest.Written("hpa", metav1.ManagedFieldsOperationUpdate, "scale", `{"f:spec":{"f:replicas":{}}}`, scaledAt),
+			applytest.Written("controller", metav1.ManagedFieldsOperationUpdate, "status", `{"f:status":{}}`, statusAt))
 		return o
 	}
 	cases := map[string]struct {

@@ -15,9 +15,11 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/apply"
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/deploy/deploytest"
 	"github.com/c785c783/piped/piped/manifest"
 )
 
@@ -43,7 +45,7 @@ func metadataOfMember(i int) *metav1.PartialObjectMetadata {
 			manifest.AnnotationOriginalAPIVersion: "v1", manifest.AnnotationResourceKey: "v1:ConfigMap:shop:" + name, annotationVariant: "primary",
 			manifest.AnnotationCommitHash: strings.Repeat("c", 40),
 		},
-		ManagedFields: []metav1.ManagedFieldsEntry{written(cluster.FieldManager, metav1.ManagedFieldsOperationApply, "",
+		ManagedFields: []metav1.ManagedFieldsEntry{applytest.Written(cluster.FieldManager, metav1.ManagedFieldsOperationApply, "",
 			`{"f:data":{"f:color":{}},"f:metadata":{"f:annotations":{"f:pipecd.dev/application":{},"f:pipecd.dev/commit-hash":{}},"f:labels":{"f:pipecd.dev/application":{}}}}`, time.Unix(0, 0))},
 	}}
 }
@@ -105,7 +107,7 @@ func BenchmarkStartWith10000Members(b *testing.B) {
 			}
 			result, err := apply.New(c).Apply(context.Background(), apply.Request{
 				ApplicationID: fmt.Sprintf("app-%d", app), PipedID: "piped-1", DeploymentID: "d", Commit: "c", Variant: "primary",
-				Objects: parse(b, text.String()), Log: quiet{},
+				Objects: parse(b, text.String()), Log: &deploytest.Log{},
 			})
 			copy(items[app*perApplication:], result.Items)
 			return err

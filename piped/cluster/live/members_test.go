@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
@@ -102,7 +103,7 @@ func (l *env) patch(t *testing.T, ref deploy.ObjectRef, patch string, subresourc
 func TestMembersTellWhatHappensToObjects(t *testing.T) {
 	l := newEnv(t)
 	items := l.apply(t, l.things()+l.thing("a")+l.thing("b")).Items
-	t.Cleanup(func() { l.delete(t, items[0].Object) })
+	t.Cleanup(func() { applytest.Delete(t, l.Cluster, items[0].Object) })
 	a, b := l.thingRef("a"), l.thingRef("b")
 	m, take := l.members(t, l.Cluster)
 	ready(t, m, []deploy.ObjectRef{a})
@@ -173,7 +174,7 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 		{"it loses its label", label("null"), map[string]int{"third": 1}, func() bool { _, ok := m.Get(a); return !ok && len(m.Of("third")) == 0 }},
 		{"it gets its label", label(`"` + l.app + `"`), map[string]int{l.app: 1}, func() bool { return member().UID == base.UID }},
 		{"it gets a finalizer", func() { l.patch(t, a, `{"metadata":{"finalizers":["example.com/hold"]}}`) }, map[string]int{l.app: 1}, func() bool { return !member().Deleting }},
-		{"it is being deleted", func() { l.delete(t, a) }, map[string]int{l.app: 1}, func() bool { return member().Deleting }},
+		{"it is being deleted", func() { applytest.Delete(t, l.Cluster, a) }, map[string]int{l.app: 1}, func() bool { return member().Deleting }},
 		{"it is gone", func() { l.patch(t, a, `{"metadata":{"finalizers":null}}`) }, map[string]int{l.app: 1}, func() bool { _, ok := m.Get(a); return !ok }},
 	}
 	for _, s := range steps {
@@ -217,7 +218,7 @@ func TestKindsComeAndGo(t *testing.T) {
 			}
 			return woken[""] > 0 && woken[l.app] > 0
 		})
-		l.delete(t, items[0].Object)
+		applytest.Delete(t, l.Cluster, items[0].Object)
 		clustertest.Eventually(t, "the kind is no more", notServed)
 		if got, found := m.Get(thing); found {
 			t.Errorf("left: %+v", got)
@@ -318,7 +319,7 @@ metadata: {name: deleted}
 			through.Set(func() { through.Down = true })
 			through.Cut()
 			l.patch(t, ref("changed"), `{"data":{"a":"b"}}`)
-			l.delete(t, ref("deleted"))
+			applytest.Delete(t, l.Cluster, ref("deleted"))
 			clustertest.Eventually(t, "the failure is known", func() bool {
 				_, err := m.kinds[manifest.GroupKind(ref("same"))].watches[""].State()
 				return err != nil && !errors.Is(err, watch.ErrDisconnected)
@@ -408,7 +409,7 @@ func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
 // TestAGroupWhoseServerIsAwayHidesOnlyItsKinds: while an API group's server, or the whole
 // cluster, does not answer, nothing may be reported about the existence of its kinds.
 func TestAGroupWhoseServerIsAwayHidesOnlyItsKinds(t *testing.T) {
-	c := unreachable(t)
+	c := applytest.Unreachable(t)
 	controller := watch.New(c)
 	woken := newWoken()
 	m := NewMembers(c, controller, woken.wake)
@@ -439,7 +440,7 @@ func TestAGroupWhoseServerIsAwayHidesOnlyItsKinds(t *testing.T) {
 // once the cluster answers.
 func TestKindsAreAskedForAgainWhileTheClusterCannotBeAsked(t *testing.T) {
 	l, through := newEnv(t), &clustertest.Link{}
-	items := l.apply(t, web).Items
+	items := l.apply(t, applytest.Web).Items
 	c := throughLink(t, through)
 	through.Set(func() { through.Down = true })
 	m, _ := l.members(t, c)

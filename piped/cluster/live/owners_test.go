@@ -23,23 +23,23 @@ func TestOwnersInACircle(t *testing.T) {
 			r.created[owner] = append(r.created[owner], job(child))
 			r.nodes = append(r.nodes, job(child))
 		}
-		told := 0
+		returned := 0
 		for _, n := range r.nodes {
 			r.adopt(n)
 		}
 		for _, n := range r.nodes {
-			told += countTold(n.object(true)) - 1
+			returned += countReturned(n.object(true)) - 1
 		}
-		if told != len(owners) {
-			t.Errorf("%s: %d children were returned, want each once", name, told)
+		if returned != len(owners) {
+			t.Errorf("%s: %d children were returned, want each once", name, returned)
 		}
 	}
 }
 
-func countTold(o deploy.LiveObject) int {
+func countReturned(o deploy.LiveObject) int {
 	n := 1
 	for _, child := range o.Children {
-		n += countTold(child)
+		n += countReturned(child)
 	}
 	return n
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster/apply/applytest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -124,8 +125,8 @@ StatefulSet db PROGRESSING 0/1 example.com/db:v1: 0 of 1 pod is available; pod d
 `
 	req := Request{ApplicationID: l.app, Items: l.items(), Children: true}
 	objects := l.awaitLive(t, req, want)
-	if told, err := json.Marshal(objects); err != nil || strings.Contains(string(told), "hidden") || strings.Contains(string(told), "aGlkZGVu") {
-		t.Errorf("the content of a Secret is returned (%v): %s", err, told)
+	if text, err := json.Marshal(objects); err != nil || strings.Contains(string(text), "hidden") || strings.Contains(string(text), "aGlkZGVu") {
+		t.Errorf("the content of a Secret is returned (%v): %s", err, text)
 	}
 
 	l.requests.Take()
@@ -262,7 +263,7 @@ func TestLiveStateWithoutTheLabel(t *testing.T) {
 func TestLiveStateOfAClusterThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	item := deploy.InventoryItem{Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "web"}}
-	down := unreachable(t)
+	down := applytest.Unreachable(t)
 	if _, _, err := Read(t.Context(), down, Request{Items: []deploy.InventoryItem{item}}); !deploy.IsKind(err, deploy.Unavailable) {
 		t.Errorf("error %v, want one of kind Unavailable", err)
 	}
@@ -347,9 +348,9 @@ func TestLiveStateOfManyPods(t *testing.T) {
 	if err != nil || len(problems) > 0 || len(objects) != 1 {
 		t.Fatalf("%d objects, %v, %v", len(objects), problems, err)
 	}
-	told := objects[0].Children
-	if len(told) != maxChildren || objects[0].LeftOut != pods-maxChildren || told[0].Object.Name != "agent-0000" || told[maxChildren-1].Object.Name != "agent-0999" {
-		t.Errorf("%d children from %s to %s, %d left out", len(told), told[0].Object.Name, told[len(told)-1].Object.Name, objects[0].LeftOut)
+	children := objects[0].Children
+	if len(children) != maxChildren || objects[0].LeftOut != pods-maxChildren || children[0].Object.Name != "agent-0000" || children[maxChildren-1].Object.Name != "agent-0999" {
+		t.Errorf("%d children from %s to %s, %d left out", len(children), children[0].Object.Name, children[len(children)-1].Object.Name, objects[0].LeftOut)
 	}
 	if n := len(l.requests.Take()); n != 1+3 {
 		t.Errorf("%d requests, want the list and three pages", n)
