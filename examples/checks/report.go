@@ -118,7 +118,7 @@ func writeSlow(path string, steps []*step) {
 	var b strings.Builder
 	for _, d := range all {
 		if d.took >= slow {
-			fmt.Fprintf(&b, "%8.1f s  %s %s\n", d.took.Seconds(), strings.TrimPrefix(d.Package, module), d.Test)
+			fmt.Fprintf(&b, "%8.1f s  %s\n", d.took.Seconds(), d.name())
 		}
 	}
 	_ = os.WriteFile(path, []byte(b.String()), 0o644) // a table for people, without which nothing fails

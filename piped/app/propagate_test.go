@@ -37,16 +37,16 @@ type configWorld struct {
 	ns, app    string
 	delay      time.Duration // of the nudge
 
-	mu      sync.Mutex
-	told    map[string][]string // values of the annotation that were written, by pod
-	patches []string            // of pods and workloads, including dry runs
-	written func()              // called once, before the agent gets the response to the write of the ConfigMap
+	mu       sync.Mutex
+	notified map[string][]string // values of the annotation that were written, by pod
+	patches  []string            // of pods and workloads, including dry runs
+	written  func()              // called once, before the agent gets the response to the write of the ConfigMap
 }
 
 func newConfigWorld(t *testing.T, delay time.Duration) *configWorld {
 	t.Helper()
 	cluster := clustertest.Shared(t)
-	w := &configWorld{t: t, repo: newRepo(t), kube: cluster.Client(t), ns: cluster.Namespace(t), delay: delay, told: map[string][]string{}}
+	w := &configWorld{t: t, repo: newRepo(t), kube: cluster.Client(t), ns: cluster.Namespace(t), delay: delay, notified: map[string][]string{}}
 	w.app = appID(w.ns) // unique among the agents of all tests
 	proxy, err := agenttest.ServeAPIAnswers(cluster.Kubeconfig(), w.see, w.answered)
 	if err != nil {
@@ -86,7 +86,7 @@ func (w *configWorld) see(r *http.Request) {
 	defer w.mu.Unlock()
 	w.patches = append(w.patches, r.URL.RequestURI())
 	if kind == "pods" {
-		w.told[name] = append(w.told[name], object.Annotations[manifest.AnnotationConfigSync])
+		w.notified[name] = append(w.notified[name], object.Annotations[manifest.AnnotationConfigSync])
 	}
 }
 
@@ -107,12 +107,12 @@ func (w *configWorld) answered(resp *http.Response) {
 
 // taken returns the writes to pods and workloads since the last call, and the values with
 // which each pod was notified.
-func (w *configWorld) taken() (patches []string, told map[string][]string) {
+func (w *configWorld) taken() (patches []string, notified map[string][]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	patches, told = w.patches, w.told
-	w.patches, w.told = nil, map[string][]string{}
-	return patches, told
+	patches, notified = w.patches, w.notified
+	w.patches, w.notified = nil, map[string][]string{}
+	return patches, notified
 }
 
 // push commits the application with the given content of its ConfigMap.
@@ -179,7 +179,7 @@ func (w *configWorld) pods(deployment string) map[string]string {
 // notification, or if the other Deployment has not rolled out.
 func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before map[string]string) {
 	w.t.Helper()
-	eventually(w.t, "the pods are told for the second time", func() bool {
+	eventually(w.t, "the pods are notified for the second time", func() bool {
 		for _, value := range w.pods("mounts") {
 			if !strings.HasSuffix(value, ".2") {
 				return false
@@ -188,7 +188,7 @@ func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before m
 		return true
 	})
 	w.wantSynced(agent)
-	_, told := w.taken()
+	_, notified := w.taken()
 	want, log, after := map[string][]string{}, agent.logs(d.GetId()), w.pods("mounts")
 	for pod := range before {
 		value := strings.TrimSuffix(after[pod], ".2")
@@ -198,7 +198,7 @@ func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before m
 		}
 		mustContain(w.t, log, pod)
 	}
-	if diff := cmp.Diff(want, told); diff != "" || len(after) != len(before) {
+	if diff := cmp.Diff(want, notified); diff != "" || len(after) != len(before) {
 		w.t.Errorf("notifications of pods (-want +got):\n%s\npods that mount the ConfigMap: %v, before: %v", diff, after, before)
 	}
 	mustContain(w.t, log, fmt.Sprintf("ConfigMap %[1]s/files has changed: all 2 running pods of Deployment %[1]s/mounts that mount it were nudged: ", w.ns))
@@ -253,8 +253,8 @@ func TestChangedConfigurationReachesPods(t *testing.T) {
 	agent.mustEnd(w.app, w.push("hello"), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	w.wantSynced(agent)
 	before, replaced := w.pods("mounts"), w.pods("reads")
-	if _, told := w.taken(); len(told) > 0 || len(before) != 2 {
-		t.Fatalf("the first deployment has %d pods and notified %v", len(before), told)
+	if _, notified := w.taken(); len(notified) > 0 || len(before) != 2 {
+		t.Fatalf("the first deployment has %d pods and notified %v", len(before), notified)
 	}
 
 	d := agent.mustEnd(w.app, w.push("good-evening"), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
@@ -305,8 +305,8 @@ func TestKilledBeforePodsAreNotified(t *testing.T) {
 			before := w.pods("mounts")
 
 			commit := c.kill(w, agent, p)
-			if _, told := w.taken(); len(told) > 0 || len(before) != 2 {
-				t.Fatalf("of %d pods, some were notified before the agent was killed: %v", len(before), told)
+			if _, notified := w.taken(); len(notified) > 0 || len(before) != 2 {
+				t.Fatalf("of %d pods, some were notified before the agent was killed: %v", len(before), notified)
 			}
 			live, err := w.kube.CoreV1().ConfigMaps(w.ns).Get(t.Context(), "files", metav1.GetOptions{})
 			if err != nil || live.Data["greeting"] != "good-evening" {

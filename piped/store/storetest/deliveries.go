@@ -93,7 +93,7 @@ func testDeliveries(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	if _, keys = e.due(t, "hook"); !slices.Equal(keys, []string{"c"}) {
-		t.Errorf("what waits for a failed one, or is not due, may be told: %v", keys)
+		t.Errorf("what waits for a failed one, or is not due, may be delivered: %v", keys)
 	}
 	if _, at, err := e.store.PendingDeliveries(ctx, "hook", 1); err != nil || !at.Equal(next.Truncate(time.Millisecond)) {
 		t.Errorf("next at %s, %v; want %s", at, err, next)
@@ -192,7 +192,7 @@ func testEventsByKey(t *testing.T, e *env) {
 func testForgetEvents(t *testing.T, e *env) {
 	ctx := t.Context()
 	e.registerReceivers(t, "hook")
-	for _, key := range []string{"told", "waits", "dead"} {
+	for _, key := range []string{"delivered", "waits", "dead"} {
 		e.announce(t, key)
 		e.route(t, key, "hook")
 	}
@@ -227,7 +227,7 @@ func testForgetEvents(t *testing.T, e *env) {
 	if note, err := e.store.ReceiverNote(ctx, "hook", "thread"); err != nil || note != "" {
 		t.Errorf("the note is %q, %v", note, err)
 	}
-	if left := e.announce(t, "told"); len(left) != 1 { // the earlier event is deleted
+	if left := e.announce(t, "delivered"); len(left) != 1 { // the earlier event is deleted
 		t.Errorf("the event is still there: %v", left)
 	}
 
@@ -374,20 +374,20 @@ func (w *deliveryWorld) finish(rt *rapid.T, receivers []string) {
 			}
 		}
 		got := slices.Clone(w.ended[r])
-		toldInOrder := map[string][]string{}
+		deliveredInOrder := map[string][]string{}
 		for _, key := range got {
 			o := orderOf(slices.Index(w.keys, key))
-			toldInOrder[o] = append(toldInOrder[o], key)
+			deliveredInOrder[o] = append(deliveredInOrder[o], key)
 		}
 		slices.Sort(want)
 		slices.Sort(got)
 		slices.Sort(inOrder[""])
-		slices.Sort(toldInOrder[""])
+		slices.Sort(deliveredInOrder[""])
 		if diff := cmp.Diff(want, got); diff != "" {
-			rt.Fatalf("%s was told (-want +got):\n%s", r, diff)
+			rt.Fatalf("%s received (-want +got):\n%s", r, diff)
 		}
-		if diff := cmp.Diff(inOrder, toldInOrder); diff != "" {
-			rt.Fatalf("%s was told in the order (-want +got):\n%s", r, diff)
+		if diff := cmp.Diff(inOrder, deliveredInOrder); diff != "" {
+			rt.Fatalf("%s received in the order (-want +got):\n%s", r, diff)
 		}
 	}
 }
