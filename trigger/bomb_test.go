@@ -40,8 +40,8 @@ func TestAHeadThatIsTooLargeLeavesTheLastGoodOneInEffect(t *testing.T) {
 
 	server := gittest.ServePacks(t, packs)
 	server.Set(gittest.Branch, good)
-	l := newLab(t, func(l *lab, _ *Config) { l.config.Remote = server.URL })
-	l.look()
+	l := newEnv(t, func(l *env, _ *Config) { l.config.Remote = server.URL })
+	l.poll()
 	first := l.deployments("web")
 	if diff := cmp.Diff([]string{"commit PENDING"}, first); diff != "" {
 		t.Fatalf("-want +got:\n%s", diff)
@@ -52,14 +52,14 @@ func TestAHeadThatIsTooLargeLeavesTheLastGoodOneInEffect(t *testing.T) {
 	} {
 		server.Set(gittest.Branch, commit)
 		for range 2 {
-			l.look()
+			l.poll()
 		}
 		problem := l.trigger.Problem("apps")
 		if problem == nil || !strings.Contains(problem.Err.Error(), want) || !strings.Contains(problem.Err.Error(), "stays in effect") {
 			t.Errorf("%s: the problem is %v, want it to name %s", want, problem, want)
 		}
 		id := l.askSync("web")
-		l.look()
+		l.poll()
 		l.wantNoneOpen()
 		if got := l.command(id); got.Status != deploy.CommandSucceeded {
 			t.Errorf("%s: a sync of the last good commit is answered with %s %v", want, got.Status, got.Metadata)
@@ -73,7 +73,7 @@ func TestAHeadThatIsTooLargeLeavesTheLastGoodOneInEffect(t *testing.T) {
 		}
 	}
 	server.Set(gittest.Branch, after)
-	l.look()
+	l.poll()
 	if problem := l.trigger.Problem("apps"); problem != nil {
 		t.Errorf("the branch holds a good commit again, and the problem is %v", problem.Err)
 	}

@@ -37,7 +37,7 @@ func (w *watcher) asCandidate(e entry, deleted bool) deploy.Candidate {
 	case deleted:
 		c.State, c.Reason = deploy.CandidateDeleted, "The application was deleted: add it again to have it deployed"
 	case replaced(e, w.catalog.found):
-		c.Reason = fmt.Sprintf("%s stands beside it and replaces it: remove it, or add it as an application", config.DefaultName)
+		c.Reason = fmt.Sprintf("%s is next to it and replaces it: remove it, or add it as an application", config.DefaultName)
 	case e.refused != nil:
 		c.Reason = "It is not read, because the head does not count for it: " + e.refused.Error()
 		return c

@@ -15,7 +15,7 @@ import (
 )
 
 // candidates returns the stored candidates, by directory.
-func (l *lab) candidates() map[string]deploy.Candidate {
+func (l *env) candidates() map[string]deploy.Candidate {
 	l.t.Helper()
 	cs, err := l.store.Candidates(l.t.Context())
 	must(l.t, err)
@@ -29,7 +29,7 @@ func (l *lab) candidates() map[string]deploy.Candidate {
 // TestCandidates: what is no application is listed with the reason, and left
 // alone.
 func TestCandidates(t *testing.T) {
-	l := newLab(t, func(l *lab, _ *Config) { l.config.Discover = &config.Discover{Paths: patterns(t, "mine")} })
+	l := newEnv(t, func(l *env, _ *Config) { l.config.Discover = &config.Discover{Paths: patterns(t, "mine")} })
 	l.push("begin", map[string]string{
 		"mine/app.pipecd.yaml":   appFile("mine"),
 		"theirs/app.pipecd.yaml": appFile("theirs", "  labels: {team: b}"),
@@ -65,7 +65,7 @@ func TestCandidates(t *testing.T) {
 
 // TestCandidatesComeAndGo follows one list through what changes it.
 func TestCandidatesComeAndGo(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	want := func(when string, dirs ...string) {
 		t.Helper()
@@ -79,15 +79,15 @@ func TestCandidatesComeAndGo(t *testing.T) {
 	}
 	want("all are applications")
 	must(t, l.store.DeleteApplication(t.Context(), appID("web")))
-	l.look()
+	l.poll()
 	want("deleted", "web")
 	if c := l.candidates()["web"]; c.State != deploy.CandidateDeleted || !strings.Contains(c.Reason, "add it again") {
 		t.Errorf("it is listed as %s: %s", c.State, c.Reason)
 	}
 	must(t, l.store.AddApplication(t.Context(), l.app("web")))
-	l.look()
+	l.poll()
 	want("added again")
-	l.restart(func(l *lab, _ *Config) { l.config.Discover = nil })
+	l.restart(func(l *env, _ *Config) { l.config.Discover = nil })
 	l.push("another", map[string]string{"db/app.pipecd.yaml": appFile("db")})
 	want("not selected", "db")
 	l.remove("db")
@@ -95,7 +95,7 @@ func TestCandidatesComeAndGo(t *testing.T) {
 
 	l.push("db", map[string]string{"db/app.pipecd.yaml": appFile("db")})
 	l.config.RepoID = "others"
-	l.restart(func(_ *lab, c *Config) { c.Unwatched = map[string]error{"apps": errors.New("no space left on device")} })
+	l.restart(func(_ *env, c *Config) { c.Unwatched = map[string]error{"apps": errors.New("no space left on device")} })
 	must(t, l.trigger.forgetCandidates(t.Context()))
 	want("still configured", "db")
 	l.restart()
@@ -107,17 +107,17 @@ func TestCandidatesComeAndGo(t *testing.T) {
 // again when it says something else.
 func TestWarnings(t *testing.T) {
 	var log bytes.Buffer
-	l := newLab(t, func(_ *lab, c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	l := newEnv(t, func(_ *env, c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	warnings := func() int { return strings.Count(log.String(), "has no effect in part") }
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  input: {kubectlVersion: 1.30.0}")})
 	for range 2 {
 		l.push("change", map[string]string{"web/d.yaml": string(rune('a' + warnings()))})
-		l.look()
+		l.poll()
 	}
 	if warnings() != 1 || !strings.Contains(log.String(), "spec.input.kubectlVersion") {
 		t.Errorf("%d warnings:\n%s", warnings(), log.String())
 	}
-	l.push("mend", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	l.push("fix", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	l.push("again", map[string]string{"web/app.pipecd.yaml": appFile("web", "  input: {kubectlVersion: 1.30.0}")})
 	if warnings() != 2 {
 		t.Errorf("%d warnings:\n%s", warnings(), log.String())

@@ -48,11 +48,11 @@ func TestMatchers(t *testing.T) {
 
 const chained = "  trigger: {onChain: {disabled: false}, onCommit: {disabled: true}}"
 
-// newChainLab begins with an application whose deployments begin a chain of two
+// newChainEnv begins with an application whose deployments begin a chain of two
 // blocks: db by its name, then those of team a by their label.
-func newChainLab(t *testing.T) *lab {
+func newChainEnv(t *testing.T) *env {
 	t.Helper()
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{
 		"db/app.pipecd.yaml":    appFile("db", chained),
 		"one/app.pipecd.yaml":   appFile("one", "  labels: {team: a, tier: front}", chained),
@@ -70,7 +70,7 @@ func newChainLab(t *testing.T) *lab {
 
 // chain returns the chain of the newest deployment of an application, its nodes
 // block by block as "name STATUS".
-func (l *lab) chain(dir string) (deploy.Chain, []string) {
+func (l *env) chain(dir string) (deploy.Chain, []string) {
 	l.t.Helper()
 	ds := l.all(dir)
 	c, err := l.store.Chain(l.t.Context(), ds[len(ds)-1].ChainID)
@@ -89,7 +89,7 @@ func (l *lab) chain(dir string) (deploy.Chain, []string) {
 // TestChain: the deployment of an application asks for those of the blocks after
 // it, with all the labels a matcher names, and they are answered once.
 func TestChain(t *testing.T) {
-	l := newChainLab(t)
+	l := newChainEnv(t)
 	chain, blocks := l.chain("web")
 	want := []string{"web PENDING", "db PENDING", "one PENDING, two PENDING"}
 	if diff := cmp.Diff(want, blocks); diff != "" {
@@ -99,8 +99,8 @@ func TestChain(t *testing.T) {
 		t.Errorf("open commands: %v %v", open, err)
 	}
 	head := l.upstream.Push(t, "later", map[string]string{"x": "1"})
-	l.look()
-	l.look()
+	l.poll()
+	l.poll()
 	l.wantNoneOpen()
 	for dir, block := range map[string]int{"db": 1, "one": 2, "two": 2} {
 		ds := l.all(dir)
@@ -129,26 +129,26 @@ func TestChain(t *testing.T) {
 
 // TestChainsBegin states which deployments begin a chain.
 func TestChainsBegin(t *testing.T) {
-	begins := func(l *lab) bool {
+	begins := func(l *env) bool {
 		ds := l.all("web")
 		d := ds[len(ds)-1]
 		return d.ChainID != "" && d.ChainBlock == 0
 	}
 	t.Run("one that a commit asks for", func(t *testing.T) {
-		if l := newChainLab(t); !begins(l) {
+		if l := newChainEnv(t); !begins(l) {
 			t.Error("no chain")
 		}
 	})
 	t.Run("one that a person asks for", func(t *testing.T) {
-		l := newChainLab(t)
+		l := newChainEnv(t)
 		l.askSync("web")
-		l.look()
+		l.poll()
 		if ds := l.all("web"); len(ds) != 2 || !begins(l) || ds[0].ChainID == ds[1].ChainID {
 			t.Errorf("deployments %v", l.deployments("web"))
 		}
 	})
 	t.Run("one that heals", func(t *testing.T) {
-		l := newChainLab(t)
+		l := newChainEnv(t)
 		l.push("heal", map[string]string{"web/app.pipecd.yaml": appFile("web", healing, "  postSync: {chain: {applications: [{name: db}]}}")})
 		l.finish("web", deploy.Success)
 		l.drift("web")
@@ -157,11 +157,11 @@ func TestChainsBegin(t *testing.T) {
 		}
 	})
 	t.Run("not one that a chain asks for", func(t *testing.T) {
-		l := newLab(t)
+		l := newEnv(t)
 		next := func(name string) string { return "  postSync: {chain: {applications: [{name: " + name + "}]}}" }
 		l.push("begin", map[string]string{"a/app.pipecd.yaml": appFile("a", next("b")), "b/app.pipecd.yaml": appFile("b", chained, next("a"))})
-		l.look()
-		l.look()
+		l.poll()
+		l.poll()
 		if got := l.deployments("a"); len(got) != 1 {
 			t.Errorf("the chain came back to where it began: %v", got)
 		}
@@ -176,23 +176,23 @@ func TestChainsBegin(t *testing.T) {
 // with the reason.
 func TestRefusedChainSync(t *testing.T) {
 	cases := map[string]struct {
-		do   func(t *testing.T, l *lab)
+		do   func(t *testing.T, l *env)
 		want string
 	}{
-		"onChain is disabled, the default": {func(t *testing.T, l *lab) {
+		"onChain is disabled, the default": {func(t *testing.T, l *env) {
 			l.upstream.Push(t, "default", map[string]string{"db/app.pipecd.yaml": appFile("db", "  trigger: {onCommit: {disabled: true}}")})
 		}, "db/app.pipecd.yaml forbids syncs by a deployment chain (spec.trigger.onChain.disabled)"},
-		"disabled": {func(t *testing.T, l *lab) { must(t, l.store.SetDisabled(t.Context(), appID("db"), true)) }, "application db is disabled: enable it first"},
-		"deleted":  {func(t *testing.T, l *lab) { must(t, l.store.DeleteApplication(t.Context(), appID("db"))) }, "does not exist"},
-		"invalid configuration": {func(t *testing.T, l *lab) {
+		"disabled": {func(t *testing.T, l *env) { must(t, l.store.SetDisabled(t.Context(), appID("db"), true)) }, "application db is disabled: enable it first"},
+		"deleted":  {func(t *testing.T, l *env) { must(t, l.store.DeleteApplication(t.Context(), appID("db"))) }, "does not exist"},
+		"invalid configuration": {func(t *testing.T, l *env) {
 			l.upstream.Push(t, "break", map[string]string{"db/app.pipecd.yaml": appFile("db", "  timeout: nonsense")})
 		}, "db/app.pipecd.yaml:5"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := newChainLab(t)
+			l := newChainEnv(t)
 			c.do(t, l)
-			l.look()
+			l.poll()
 			l.finish("web", deploy.Success)
 			chain, blocks := l.chain("web")
 			if want := "db FAILURE"; !slices.Contains(blocks, want) {
@@ -212,18 +212,18 @@ func TestRefusedChainSync(t *testing.T) {
 // TestChainOutlastsAnOutage: a repository that cannot be read for a while fails
 // no chain.
 func TestChainOutlastsAnOutage(t *testing.T) {
-	l := newChainLab(t)
+	l := newChainEnv(t)
 	right := l.config
 	l.config.Branch = "elsewhere"
 	l.restart()
-	l.look()
-	l.look()
+	l.poll()
+	l.poll()
 	if _, blocks := l.chain("web"); blocks[1] != "db PENDING" {
 		t.Errorf("chain: %v", blocks)
 	}
 	l.config = right
 	l.restart()
-	l.look()
+	l.poll()
 	l.wantNoneOpen()
 	if got := len(l.all("db")); got != 1 {
 		t.Errorf("%d deployments of db", got)
@@ -233,8 +233,8 @@ func TestChainOutlastsAnOutage(t *testing.T) {
 // TestCommitsAndChains: a newer commit supersedes the deployment that begins a
 // chain, which cancels the chain, and none that a chain asked for.
 func TestCommitsAndChains(t *testing.T) {
-	l := newChainLab(t)
-	l.look()
+	l := newChainEnv(t)
+	l.poll()
 	first, _ := l.chain("web")
 	l.push("on", map[string]string{
 		"web/d.yaml": "1", "db/app.pipecd.yaml": appFile("db", "  trigger: {onChain: {disabled: false}, queue: replace}"),

@@ -19,11 +19,11 @@ import (
 
 // TestSyncByHand: a sync command is answered with a deployment of the head.
 func TestSyncByHand(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
-	head := l.upstream.Push(t, "elsewhere", map[string]string{"x": "1"}) // not looked at yet
+	head := l.upstream.Push(t, "elsewhere", map[string]string{"x": "1"}) // not polled yet
 	id := l.askSync("web")
-	l.look()
+	l.poll()
 	ds := l.all("web")
 	if len(ds) != 2 {
 		t.Fatalf("deployments: %v", l.deployments("web"))
@@ -47,7 +47,7 @@ func TestSyncByHand(t *testing.T) {
 // TestSyncToAnEarlierCommit: a command may name a commit of the branch's history;
 // the head, decided about before, is not deployed again because of it.
 func TestSyncToAnEarlierCommit(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	first := l.upstream.Head()
 	l.push("rename", map[string]string{"web/app.pipecd.yaml": appFile("renamed")})
@@ -57,7 +57,7 @@ func TestSyncToAnEarlierCommit(t *testing.T) {
 			ID: l.newID(), Type: deploy.CommandSync, ApplicationID: appID("web"), Commander: "ann", Commit: commit, OverrideWindows: true,
 		})
 		must(t, err)
-		l.look()
+		l.poll()
 		return l.command(c.ID)
 	}
 
@@ -70,9 +70,9 @@ func TestSyncToAnEarlierCommit(t *testing.T) {
 		}
 	}
 	before := len(l.all("web"))
-	l.look()
+	l.poll()
 	if got := len(l.all("web")); got != before {
-		t.Errorf("the next look made %d deployments more", got-before)
+		t.Errorf("the next poll made %d deployments more", got-before)
 	}
 
 	for _, name := range []string{"0123456789012345678901234567890123456789", "0123456", first[:6], "main"} {
@@ -85,14 +85,14 @@ func TestSyncToAnEarlierCommit(t *testing.T) {
 	l.push("other", map[string]string{"other/app.pipecd.yaml": appFile("other")})
 	c, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: "early", Type: deploy.CommandSync, ApplicationID: appID("other"), Commit: unnamed})
 	must(t, err)
-	l.look()
+	l.poll()
 	l.wantRefused(c.ID, "other/app.pipecd.yaml does not exist at commit "+unnamed[:7])
 }
 
 // TestRollbackSaysSo: the reason of a deployment that goes back names where to and
 // which deployment ran there, not a sync.
 func TestRollbackSaysSo(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	first := l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	l.push("change", map[string]string{"web/d.yaml": "2"})
 	before := l.all("web")[0].ID
@@ -101,7 +101,7 @@ func TestRollbackSaysSo(t *testing.T) {
 		Metadata: map[string]string{deploy.MetaRollbackTo: before},
 	})
 	must(t, err)
-	l.look()
+	l.poll()
 	ds := l.all("web")
 	want := "Rollback to commit " + deploy.ShortHash(first) + " of deployment " + before + ", asked for by ann"
 	if got := ds[len(ds)-1].Trigger.StrategySummary; got != want {
@@ -112,7 +112,7 @@ func TestRollbackSaysSo(t *testing.T) {
 // TestSyncIsAnsweredOnce: a command that is handed over again, as after a crash
 // between the deployment and its announcement, makes no second deployment.
 func TestSyncIsAnsweredOnce(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	c := l.command(l.askSync("web"))
 	w := l.trigger.watchers["apps"]
@@ -130,31 +130,31 @@ func TestSyncIsAnsweredOnce(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	cases := []struct {
 		name string
-		do   func(t *testing.T, l *lab)
+		do   func(t *testing.T, l *env)
 		want string
 	}{
-		{"deleted", func(t *testing.T, l *lab) { must(t, l.store.DeleteApplication(t.Context(), appID("web"))) }, "does not exist"},
-		{"disabled", func(t *testing.T, l *lab) { must(t, l.store.SetDisabled(t.Context(), appID("web"), true)) }, "application web is disabled: enable it first"},
-		{"configuration gone", func(t *testing.T, l *lab) { l.remove("web/app.pipecd.yaml") }, "web/app.pipecd.yaml does not exist at commit"},
-		{"configuration broken", func(t *testing.T, l *lab) {
+		{"deleted", func(t *testing.T, l *env) { must(t, l.store.DeleteApplication(t.Context(), appID("web"))) }, "does not exist"},
+		{"disabled", func(t *testing.T, l *env) { must(t, l.store.SetDisabled(t.Context(), appID("web"), true)) }, "application web is disabled: enable it first"},
+		{"configuration gone", func(t *testing.T, l *env) { l.remove("web/app.pipecd.yaml") }, "web/app.pipecd.yaml does not exist at commit"},
+		{"configuration broken", func(t *testing.T, l *env) {
 			l.upstream.Push(t, "break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  timeout: nonsense")})
 		}, "web/app.pipecd.yaml:5"},
-		{"no provider", func(t *testing.T, l *lab) { l.restart(func(_ *lab, c *Config) { c.Providers = nil }) }, "the agent has no platform provider"},
-		{"forbidden by the application", func(t *testing.T, l *lab) {
+		{"no provider", func(t *testing.T, l *env) { l.restart(func(_ *env, c *Config) { c.Providers = nil }) }, "the agent has no platform provider"},
+		{"forbidden by the application", func(t *testing.T, l *env) {
 			l.upstream.Push(t, "forbid", map[string]string{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommand: {disabled: true}}")})
 		}, "web/app.pipecd.yaml forbids syncs by command (spec.trigger.onCommand.disabled)"},
-		{"branch gone", func(t *testing.T, l *lab) {
+		{"branch gone", func(t *testing.T, l *env) {
 			l.config.Branch = "elsewhere"
 			l.restart()
 		}, "the repository cannot be read: "},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"})
 			c.do(t, l)
 			id := l.askSync("web")
-			l.look()
+			l.poll()
 			l.wantRefused(id, c.want)
 			l.wantNoneOpen()
 			for _, d := range l.all("web") {
@@ -168,10 +168,10 @@ func TestRefusals(t *testing.T) {
 
 // TestRefusedWithoutARepository: commands that no watcher can answer.
 func TestRefusedWithoutARepository(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	unknown := l.askSync("nowhere")
-	l.look()
+	l.poll()
 	l.wantRefused(unknown, "does not exist")
 
 	l.config.RepoID = "others"
@@ -180,7 +180,7 @@ func TestRefusedWithoutARepository(t *testing.T) {
 	must(t, l.trigger.dispatch(t.Context()))
 	l.wantRefused(known, `repository "apps" of application web is not in the agent's configuration`)
 
-	l.restart(func(_ *lab, c *Config) { c.Unwatched = map[string]error{"apps": errors.New("no space left on device")} })
+	l.restart(func(_ *env, c *Config) { c.Unwatched = map[string]error{"apps": errors.New("no space left on device")} })
 	known = l.askSync("web")
 	must(t, l.trigger.dispatch(t.Context()))
 	l.wantRefused(known, `repository "apps" of application web cannot be watched: no space left on device`)
@@ -194,7 +194,7 @@ func TestDeadRepository(t *testing.T) {
 	dead.Push(t, "begin", map[string]string{"old/app.pipecd.yaml": appFile("old")})
 	server := dead.HTTP(t, gittest.HTTPOptions{})
 	deadConfig := config.Repository{RepoID: "dead", Remote: server.URL, Branch: gittest.Branch, Discover: &config.Discover{}}
-	l := newLab(t, func(l *lab, c *Config) {
+	l := newEnv(t, func(l *env, c *Config) {
 		c.Now, c.Store = time.Now, l.store
 		c.Repositories = append(c.Repositories, Repository{Config: deadConfig, Git: openRepo(t, deadConfig, t.TempDir())})
 	})
@@ -247,7 +247,7 @@ func TestStopsWhileARepositoryHangs(t *testing.T) {
 	dead := gittest.New(t)
 	server := dead.HTTP(t, gittest.HTTPOptions{})
 	server.SetFault(gittest.Hang())
-	l := newLab(t, func(l *lab, c *Config) { l.config.Remote = server.URL })
+	l := newEnv(t, func(l *env, c *Config) { l.config.Remote = server.URL })
 	if _, err := l.store.PutApplication(t.Context(), deploy.Application{ID: appID("web"), Name: "web", Git: deploy.GitPath{RepoID: "apps"}}); err != nil {
 		t.Fatal(err)
 	}

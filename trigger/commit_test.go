@@ -17,68 +17,68 @@ func TestCommits(t *testing.T) {
 	web := files{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"}
 	cases := []struct {
 		name string
-		play func(t *testing.T, l *lab)
+		play func(t *testing.T, l *env)
 		want []string // of the application in web
 	}{
-		{"the first deployment", func(t *testing.T, l *lab) {}, []string{"begin PENDING"}},
-		{"a commit that touches it", func(t *testing.T, l *lab) {
+		{"the first deployment", func(t *testing.T, l *env) {}, []string{"begin PENDING"}},
+		{"a commit that touches it", func(t *testing.T, l *env) {
 			l.push("change", files{"web/d.yaml": "2"})
 		}, []string{"begin CANCELLED", "change PENDING"}},
-		{"a commit elsewhere", func(t *testing.T, l *lab) {
+		{"a commit elsewhere", func(t *testing.T, l *env) {
 			l.push("elsewhere", files{"website/d.yaml": "2"})
 		}, []string{"begin PENDING"}},
-		{"several commits between two looks", func(t *testing.T, l *lab) {
+		{"several commits between two polls", func(t *testing.T, l *env) {
 			l.upstream.Push(t, "change", files{"web/d.yaml": "2"})
 			l.push("elsewhere", files{"x": "1"})
 		}, []string{"begin CANCELLED", "elsewhere PENDING"}},
-		{"a change that was taken back between two looks", func(t *testing.T, l *lab) {
+		{"a change that was taken back between two polls", func(t *testing.T, l *env) {
 			l.upstream.Push(t, "change", files{"web/d.yaml": "2"})
 			l.push("revert", files{"web/d.yaml": "1"})
 		}, []string{"begin PENDING"}},
-		{"looking again finds nothing new", func(t *testing.T, l *lab) {
-			l.look()
-			l.look()
+		{"another poll finds nothing new", func(t *testing.T, l *env) {
+			l.poll()
+			l.poll()
 		}, []string{"begin PENDING"}},
-		{"a file moved out of it", func(t *testing.T, l *lab) {
+		{"a file moved out of it", func(t *testing.T, l *env) {
 			l.remove("web/d.yaml")
 		}, []string{"begin CANCELLED", "remove PENDING"}},
-		{"a file moved into it", func(t *testing.T, l *lab) {
+		{"a file moved into it", func(t *testing.T, l *env) {
 			l.push("elsewhere", files{"old/e.yaml": "3"})
 			if err := l.upstream.Remove("old/e.yaml"); err != nil {
 				t.Fatal(err)
 			}
 			l.push("move", files{"web/e.yaml": "3"})
 		}, []string{"begin CANCELLED", "move PENDING"}},
-		{"a file renamed within it", func(t *testing.T, l *lab) {
+		{"a file renamed within it", func(t *testing.T, l *env) {
 			rename(t, l, "web/d.yaml", "web/e.yaml")
 		}, []string{"begin CANCELLED", "rename PENDING"}},
-		{"a file renamed out of it", func(t *testing.T, l *lab) {
+		{"a file renamed out of it", func(t *testing.T, l *env) {
 			rename(t, l, "web/d.yaml", "old/d.yaml")
 		}, []string{"begin CANCELLED", "rename PENDING"}},
-		{"a file renamed into it", func(t *testing.T, l *lab) {
+		{"a file renamed into it", func(t *testing.T, l *env) {
 			l.push("elsewhere", files{"old/e.yaml": "3"})
 			rename(t, l, "old/e.yaml", "web/e.yaml")
 		}, []string{"begin CANCELLED", "rename PENDING"}},
-		{"a file renamed from one that is ignored", func(t *testing.T, l *lab) {
+		{"a file renamed from one that is ignored", func(t *testing.T, l *env) {
 			l.push("conf", files{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {ignores: ['*/*.md']}}"), "web/a.md": "4"})
 			rename(t, l, "web/a.md", "web/a.yaml")
 		}, []string{"begin CANCELLED", "conf CANCELLED", "rename PENDING"}},
-		{"a file renamed elsewhere", func(t *testing.T, l *lab) {
+		{"a file renamed elsewhere", func(t *testing.T, l *env) {
 			l.push("elsewhere", files{"old/e.yaml": "3"})
 			rename(t, l, "old/e.yaml", "older/e.yaml")
 		}, []string{"begin PENDING"}},
-		{"an ignored file and one that is not", func(t *testing.T, l *lab) {
+		{"an ignored file and one that is not", func(t *testing.T, l *env) {
 			l.push("conf", files{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {ignores: ['*/hello.txt']}}")})
 			l.push("both", files{"web/hello.txt": "x", "web/d.yaml": "2"})
 			l.push("ignored", files{"web/hello.txt": "y"})
 		}, []string{"begin CANCELLED", "conf CANCELLED", "both PENDING"}},
-		{"a mode that changed", func(t *testing.T, l *lab) {
+		{"a mode that changed", func(t *testing.T, l *env) {
 			if err := l.upstream.SetExecutable("web/d.yaml", true); err != nil {
 				t.Fatal(err)
 			}
 			l.push("mode", nil)
 		}, []string{"begin CANCELLED", "mode PENDING"}},
-		{"a force-push that takes the last change back", func(t *testing.T, l *lab) {
+		{"a force-push that takes the last change back", func(t *testing.T, l *env) {
 			base := l.upstream.Head()
 			l.push("change", files{"web/d.yaml": "2"})
 			if err := l.upstream.Reset(base); err != nil {
@@ -86,7 +86,7 @@ func TestCommits(t *testing.T) {
 			}
 			l.push("rewritten", files{"x": "2"})
 		}, []string{"begin CANCELLED", "change CANCELLED", "rewritten PENDING"}},
-		{"a force-push whose base is in the mirror", func(t *testing.T, l *lab) {
+		{"a force-push whose base is in the mirror", func(t *testing.T, l *env) {
 			base := l.upstream.Head()
 			l.push("elsewhere", files{"x": "1"})
 			if err := l.upstream.Reset(base); err != nil {
@@ -94,7 +94,7 @@ func TestCommits(t *testing.T) {
 			}
 			l.push("rewritten", files{"x": "2"})
 		}, []string{"begin PENDING"}},
-		{"a force-push whose base is gone", func(t *testing.T, l *lab) {
+		{"a force-push whose base is gone", func(t *testing.T, l *env) {
 			base := l.upstream.Head()
 			l.push("change", files{"web/d.yaml": "2"})
 			if err := l.upstream.Reset(base); err != nil {
@@ -102,23 +102,23 @@ func TestCommits(t *testing.T) {
 			}
 			l.upstream.Push(t, "rewritten", files{"x": "2"})
 			l.restart() // with a mirror that never saw the base
-			l.look()
+			l.poll()
 		}, []string{"begin CANCELLED", "change CANCELLED", "rewritten PENDING"}},
-		{"onCommit disabled", func(t *testing.T, l *lab) {
+		{"onCommit disabled", func(t *testing.T, l *env) {
 			l.push("off", files{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {disabled: true}}")})
 			l.push("change", files{"web/d.yaml": "2"})
 		}, []string{"begin PENDING"}},
-		{"onCommit enabled again deploys what enables it", func(t *testing.T, l *lab) {
+		{"onCommit enabled again deploys what enables it", func(t *testing.T, l *env) {
 			l.push("off", files{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {disabled: true}}")})
 			l.push("change", files{"web/d.yaml": "2"})
 			l.push("on", files{"web/app.pipecd.yaml": appFile("web")})
 		}, []string{"begin CANCELLED", "on PENDING"}},
-		{"paths and ignores", func(t *testing.T, l *lab) {
+		{"paths and ignores", func(t *testing.T, l *env) {
 			l.push("conf", files{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {paths: [lib], ignores: ['web/*.md']}}")})
 			l.push("docs", files{"web/a.md": "x"})
 			l.push("lib", files{"lib/a": "x"})
 		}, []string{"begin CANCELLED", "conf CANCELLED", "lib PENDING"}},
-		{"a disabled application deploys after it is enabled again", func(t *testing.T, l *lab) {
+		{"a disabled application deploys after it is enabled again", func(t *testing.T, l *env) {
 			if err := l.store.SetDisabled(t.Context(), appID("web"), true); err != nil {
 				t.Fatal(err)
 			}
@@ -129,29 +129,29 @@ func TestCommits(t *testing.T) {
 			if err := l.store.SetDisabled(t.Context(), appID("web"), false); err != nil {
 				t.Fatal(err)
 			}
-			l.look()
+			l.poll()
 		}, []string{"begin FAILURE", "change PENDING"}},
-		{"what waited when an application was disabled is deployed after it is enabled again", func(t *testing.T, l *lab) {
+		{"what waited when an application was disabled is deployed after it is enabled again", func(t *testing.T, l *env) {
 			l.finish("web", deploy.Success)
 			l.push("change", files{"web/d.yaml": "2"})
 			must(t, l.store.SetDisabled(t.Context(), appID("web"), true))
-			l.look()
+			l.poll()
 			must(t, l.store.SetDisabled(t.Context(), appID("web"), false))
-			l.look()
+			l.poll()
 		}, []string{"begin SUCCESS", "change FAILURE", "change PENDING"}},
-		{"a restart deploys nothing twice", func(t *testing.T, l *lab) {
+		{"a restart deploys nothing twice", func(t *testing.T, l *env) {
 			l.restart()
-			l.look()
+			l.poll()
 		}, []string{"begin PENDING"}},
-		{"a commit made while the agent was away", func(t *testing.T, l *lab) {
+		{"a commit made while the agent was away", func(t *testing.T, l *env) {
 			l.upstream.Push(t, "change", files{"web/d.yaml": "2"})
 			l.restart()
-			l.look()
+			l.poll()
 		}, []string{"begin CANCELLED", "change PENDING"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			l.push("begin", web)
 			c.play(t, l)
 			if diff := cmp.Diff(c.want, l.deployments("web")); diff != "" {
@@ -164,8 +164,8 @@ func TestCommits(t *testing.T) {
 	}
 }
 
-// rename commits that a file has another name and looks.
-func rename(t *testing.T, l *lab, from, to string) {
+// rename commits that a file has another name and polls.
+func rename(t *testing.T, l *env, from, to string) {
 	t.Helper()
 	if err := l.upstream.Remove(from); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func rename(t *testing.T, l *lab, from, to string) {
 
 // TestPlaces: applications may be anywhere, under any name.
 func TestPlaces(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{
 		"app.pipecd.yaml": appFile("root"), "apps/größe デモ/app.pipecd.yaml": appFile("unicode"), "apps/two/app.pipecd.yaml": appFile("two"),
 	})
@@ -198,7 +198,7 @@ func TestPlaces(t *testing.T) {
 // TestRenamedApplication: in a new place, under another name, it is a new application,
 // and the old one says what is the matter.
 func TestRenamedApplication(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"})
 	if err := l.upstream.Remove("web"); err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestRenamedApplication(t *testing.T) {
 
 // TestWhatADeploymentIsMadeWith states what a commit's deployment says of itself.
 func TestWhatADeploymentIsMadeWith(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	hash := l.push("add web\n\nwith a body", map[string]string{"web/app.pipecd.yaml": appFile("web", "  labels: {team: a}")})
 	d := l.all("web")[0]
 	got := deploy.Deployment{
@@ -250,7 +250,7 @@ func TestQueues(t *testing.T) {
 	config := func(queue string) string { return appFile("web", "  trigger: {queue: "+queue+"}") }
 	for _, c := range cases {
 		t.Run(c.queue+" while one waits", func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			l.push("one", map[string]string{"web/app.pipecd.yaml": config(c.queue)})
 			l.push("two", map[string]string{"web/d.yaml": "1"})
 			if diff := cmp.Diff(c.waiting, l.deployments("web")); diff != "" {
@@ -261,7 +261,7 @@ func TestQueues(t *testing.T) {
 			}
 		})
 		t.Run(c.queue+" while one runs", func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			l.push("running", map[string]string{"web/app.pipecd.yaml": config(c.queue)})
 			running := l.run("web")
 			l.push("newer", map[string]string{"web/d.yaml": "1"})
@@ -288,7 +288,7 @@ func TestQueues(t *testing.T) {
 // TestManualSyncIsLeftAlone: no commit supersedes or replaces what a person
 // asked for.
 func TestManualSyncIsLeftAlone(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  trigger: {queue: replace}")})
 	cancelled := l.all("web")[0].ID
 	if _, err := l.store.UpdateDeployment(t.Context(), cancelled, func(d *deploy.Deployment) error {
@@ -298,7 +298,7 @@ func TestManualSyncIsLeftAlone(t *testing.T) {
 	}
 	for _, run := range []bool{true, false} {
 		l.askSync("web")
-		l.look()
+		l.poll()
 		if run {
 			l.run("web")
 		}
@@ -317,7 +317,7 @@ func TestManualSyncIsLeftAlone(t *testing.T) {
 func TestOneFailureKeepsNoOther(t *testing.T) {
 	var log bytes.Buffer
 	taken := 3
-	l := newLab(t, func(l *lab, c *Config) {
+	l := newEnv(t, func(l *env, c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		c.NewID = func() string {
 			if taken > 0 {
@@ -343,7 +343,7 @@ func TestOneFailureKeepsNoOther(t *testing.T) {
 	if p := l.trigger.Problem("apps"); p == nil || p.Err == nil || p.Since.IsZero() {
 		t.Errorf("while it fails the problem is %v", p)
 	}
-	l.look()
+	l.poll()
 	if p := l.trigger.Problem("apps"); p != nil {
 		t.Errorf("afterwards the problem is still %v", p)
 	}

@@ -121,14 +121,14 @@ func (w *watcher) desired(ctx context.Context, app deploy.Application, e entry, 
 	return commit, e, provider, problem, nil
 }
 
-// judgedWithin is how long after the end of a deployment the application's sync status may
+// syncStateLag is how long after the end of a deployment the application's sync status may
 // still report drift that the deployment has fixed.
-const judgedWithin = 5 * time.Second
+const syncStateLag = 5 * time.Second
 
 // healDue returns the time from which an application may be healed, which may be in the
 // past. ok is false if it must not be healed at all. The conditions are PipeCD's: the
 // application is out of sync, the trigger is enabled, no deployment is active, and the last
-// one ended at least minWindow ago, or judgedWithin if that is longer. Drift that healing
+// one ended at least minWindow ago, or syncStateLag if that is longer. Drift that healing
 // cannot fix is ignored (deploy.SyncState.LeftOver). last is the deployment triggered
 // last, nil if there is none.
 func healDue(app deploy.Application, on config.OnOutOfSync, last *deploy.Deployment, now time.Time) (due time.Time, ok bool) {
@@ -140,7 +140,7 @@ func healDue(app deploy.Application, on config.OnOutOfSync, last *deploy.Deploym
 	case !last.Status.Completed():
 		return time.Time{}, false
 	}
-	return last.CompletedAt.Add(max(on.MinWindow, judgedWithin)), true
+	return last.CompletedAt.Add(max(on.MinWindow, syncStateLag)), true
 }
 
 // lastTriggered returns the deployment of the application that was triggered last, nil if

@@ -43,14 +43,14 @@ func TestHealDue(t *testing.T) {
 		{"long ago", drifted, on, ended(deploy.Success, time.Hour), -55 * time.Minute, true},
 		{"a failed one counts like any other", drifted, on, ended(deploy.Failure, 4*time.Minute), time.Minute, true},
 		{"a cancelled one too", drifted, on, ended(deploy.Cancelled, 6*time.Minute), -time.Minute, true},
-		{"no minWindow", drifted, config.OnOutOfSync{}, ended(deploy.Success, time.Minute), judgedWithin - time.Minute, true},
-		{"no minWindow, before what the last one did is judged", drifted, config.OnOutOfSync{}, ended(deploy.Success, time.Second), judgedWithin - time.Second, true},
+		{"no minWindow", drifted, config.OnOutOfSync{}, ended(deploy.Success, time.Minute), syncStateLag - time.Minute, true},
+		{"no minWindow, before the result of the last one is known", drifted, config.OnOutOfSync{}, ended(deploy.Success, time.Second), syncStateLag - time.Second, true},
 		{"never deployed", drifted, on, nil, 0, true},
 		{"the last one waits", drifted, on, ended(deploy.Pending, 0), 0, false},
 		{"the last one runs", drifted, on, ended(deploy.Running, 0), 0, false},
 		{"the last one rolls back", drifted, on, ended(deploy.RollingBack, 0), 0, false},
 		{"an earlier one runs", with(func(a *deploy.Application) { a.Deploying = true }), on, ended(deploy.Cancelled, time.Hour), 0, false},
-		{"only what healing does not mend", deploy.Application{Sync: deploy.SyncState{Status: deploy.OutOfSync, LeftOver: true}}, on, ended(deploy.Success, time.Hour), 0, false},
+		{"only drift that healing does not fix", deploy.Application{Sync: deploy.SyncState{Status: deploy.OutOfSync, LeftOver: true}}, on, ended(deploy.Success, time.Hour), 0, false},
 		{"the trigger is disabled", drifted, config.OnOutOfSync{Disabled: true, MinWindow: time.Minute}, ended(deploy.Success, time.Hour), 0, false},
 		{"synced", with(func(a *deploy.Application) { a.Sync.Status = deploy.Synced }), on, ended(deploy.Success, time.Hour), 0, false},
 		{"unknown", with(func(a *deploy.Application) { a.Sync.Status = deploy.SyncUnknown }), on, nil, 0, false},
@@ -69,24 +69,24 @@ func TestHealDue(t *testing.T) {
 
 const healing = "  trigger: {onOutOfSync: {disabled: false, minWindow: 5m}}"
 
-// newDriftLab begins with one application that heals itself and was deployed.
-func newDriftLab(t *testing.T, edit ...func(*lab, *Config)) *lab {
+// newDriftEnv begins with one application that heals itself and was deployed.
+func newDriftEnv(t *testing.T, edit ...func(*env, *Config)) *env {
 	t.Helper()
-	l := newLab(t, edit...)
+	l := newEnv(t, edit...)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", healing)})
 	l.finish("web", deploy.Success)
 	return l
 }
 
 // state is what drift detection writes.
-func (l *lab) state(dir string, status deploy.SyncStatus) {
+func (l *env) state(dir string, status deploy.SyncStatus) {
 	l.t.Helper()
 	_, err := l.store.SetSyncState(l.t.Context(), appID(dir), deploy.SyncState{Status: status, ShortReason: "web differs", At: l.clock()})
 	must(l.t, err)
 }
 
 // finish runs the newest deployment of an application to its end.
-func (l *lab) finish(dir string, status deploy.Status) {
+func (l *env) finish(dir string, status deploy.Status) {
 	l.t.Helper()
 	d := l.run(dir)
 	_, err := l.store.UpdateDeployment(l.t.Context(), d.ID, func(d *deploy.Deployment) error {
@@ -95,23 +95,23 @@ func (l *lab) finish(dir string, status deploy.Status) {
 	must(l.t, err)
 }
 
-func (l *lab) pass(d time.Duration) {
+func (l *env) pass(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.now.Add(d)
 }
 
-// drift lets minWindow pass and the application drift, and looks.
-func (l *lab) drift(dir string) {
+// drift lets minWindow pass and the application drift, and polls.
+func (l *env) drift(dir string) {
 	l.t.Helper()
 	l.state(dir, deploy.Synced)
 	l.state(dir, deploy.OutOfSync)
 	l.pass(5 * time.Minute)
-	l.look()
+	l.poll()
 }
 
 // heals counts the self-heals of an application.
-func (l *lab) heals(dir string) (n int) {
+func (l *env) heals(dir string) (n int) {
 	l.t.Helper()
 	for _, d := range l.all(dir) {
 		if d.Trigger.Kind == deploy.OnOutOfSync {
@@ -125,65 +125,65 @@ func TestSelfHeal(t *testing.T) {
 	type files = map[string]string
 	cases := []struct {
 		name string
-		play func(t *testing.T, l *lab)
+		play func(t *testing.T, l *env)
 		want []string
 	}{
-		{"drift is healed when minWindow has passed", func(t *testing.T, l *lab) {
+		{"drift is healed when minWindow has passed", func(t *testing.T, l *env) {
 			l.state("web", deploy.OutOfSync)
-			l.look()
+			l.poll()
 			l.pass(4 * time.Minute)
-			l.look()
+			l.poll()
 			if l.heals("web") > 0 {
 				t.Error("healed too early")
 			}
 			l.pass(time.Minute)
-			l.look()
-			l.look()
+			l.poll()
+			l.poll()
 		}, []string{"ON_COMMIT begin SUCCESS", "ON_OUT_OF_SYNC begin PENDING"}},
-		{"no drift, no healing", func(t *testing.T, l *lab) {
+		{"no drift, no healing", func(t *testing.T, l *env) {
 			l.pass(time.Hour)
-			l.look()
+			l.poll()
 		}, []string{"ON_COMMIT begin SUCCESS"}},
-		{"a commit goes before drift", func(t *testing.T, l *lab) {
+		{"a commit goes before drift", func(t *testing.T, l *env) {
 			l.state("web", deploy.OutOfSync)
 			l.pass(time.Hour)
 			l.push("change", files{"web/d.yaml": "2"})
-			l.look()
+			l.poll()
 		}, []string{"ON_COMMIT begin SUCCESS", "ON_COMMIT change PENDING"}},
-		{"a commit elsewhere is what heals", func(t *testing.T, l *lab) {
+		{"a commit elsewhere is what heals", func(t *testing.T, l *env) {
 			l.state("web", deploy.OutOfSync)
 			l.pass(time.Hour)
 			l.push("elsewhere", files{"x": "1"})
 		}, []string{"ON_COMMIT begin SUCCESS", "ON_OUT_OF_SYNC elsewhere PENDING"}},
-		{"a disabled application is left alone", func(t *testing.T, l *lab) {
+		{"a disabled application is left alone", func(t *testing.T, l *env) {
 			must(t, l.store.SetDisabled(t.Context(), appID("web"), true))
 			l.drift("web")
 		}, []string{"ON_COMMIT begin SUCCESS"}},
-		{"a deleted application is left alone", func(t *testing.T, l *lab) {
+		{"a deleted application is left alone", func(t *testing.T, l *env) {
 			must(t, l.store.DeleteApplication(t.Context(), appID("web")))
 			l.drift("web")
 		}, []string{"ON_COMMIT begin SUCCESS"}},
-		{"an invalid configuration is not deployed", func(t *testing.T, l *lab) {
+		{"an invalid configuration is not deployed", func(t *testing.T, l *env) {
 			l.push("break", files{"web/app.pipecd.yaml": appFile("web", "  timeout: nonsense")})
 			l.drift("web")
 		}, []string{"ON_COMMIT begin SUCCESS"}},
-		{"disabled is the default", func(t *testing.T, l *lab) {
+		{"disabled is the default", func(t *testing.T, l *env) {
 			l.push("default", files{"web/app.pipecd.yaml": appFile("web")})
 			l.finish("web", deploy.Success)
 			l.drift("web")
 		}, []string{"ON_COMMIT begin SUCCESS", "ON_COMMIT default SUCCESS"}},
-		{"a running deployment comes first", func(t *testing.T, l *lab) {
+		{"a running deployment comes first", func(t *testing.T, l *env) {
 			l.push("change", files{"web/d.yaml": "2"})
 			l.run("web")
 			l.drift("web")
 		}, []string{"ON_COMMIT begin SUCCESS", "ON_COMMIT change RUNNING"}},
-		{"a failed heal is repeated", func(t *testing.T, l *lab) {
+		{"a failed heal is repeated", func(t *testing.T, l *env) {
 			l.drift("web")
 			l.finish("web", deploy.Failure)
 			l.pass(5 * time.Minute)
-			l.look()
+			l.poll()
 		}, []string{"ON_COMMIT begin SUCCESS", "ON_OUT_OF_SYNC begin FAILURE", "ON_OUT_OF_SYNC begin PENDING"}},
-		{"nothing is healed while the branch cannot be read", func(t *testing.T, l *lab) {
+		{"nothing is healed while the branch cannot be read", func(t *testing.T, l *env) {
 			l.config.Branch = "elsewhere"
 			l.restart()
 			l.drift("web")
@@ -191,7 +191,7 @@ func TestSelfHeal(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l := newDriftLab(t)
+			l := newDriftEnv(t)
 			c.play(t, l)
 			var got []string
 			for _, d := range l.all("web") {
@@ -205,7 +205,7 @@ func TestSelfHeal(t *testing.T) {
 }
 
 func TestWhatAHealIsMadeWith(t *testing.T) {
-	l := newDriftLab(t)
+	l := newDriftEnv(t)
 	l.drift("web")
 	ds := l.all("web")
 	got := ds[len(ds)-1].Trigger
@@ -221,9 +221,9 @@ func TestWhatAHealIsMadeWith(t *testing.T) {
 // TestHealsWithoutPolling: the end of minWindow is what wakes the watcher, and
 // neither drift nor its waiting asks the remote anything.
 func TestHealsWithoutPolling(t *testing.T) {
-	const window = judgedWithin + 200*time.Millisecond
+	const window = syncStateLag + 200*time.Millisecond
 	server := (*gittest.HTTPServer)(nil)
-	l := newLab(t, func(l *lab, c *Config) {
+	l := newEnv(t, func(l *env, c *Config) {
 		server = l.upstream.HTTP(t, gittest.HTTPOptions{})
 		l.config.Remote, c.Interval, c.Now = server.URL, time.Hour, time.Now
 	})

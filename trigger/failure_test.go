@@ -11,7 +11,7 @@ import (
 
 // failures returns the commits of which it was told that an application cannot be
 // deployed from them, with the reasons checked.
-func (l *lab) failures(dir, reason string) (commits []string) {
+func (l *env) failures(dir, reason string) (commits []string) {
 	l.t.Helper()
 	events, err := l.store.Events(l.t.Context(), 0, 0)
 	if err != nil {
@@ -24,7 +24,7 @@ func (l *lab) failures(dir, reason string) (commits []string) {
 		d := e.Details()
 		commits = append(commits, d.Commit.Message)
 		if d.Application != dir || !strings.Contains(d.Reason, reason) {
-			l.t.Errorf("told of %q: %q, want %q", d.Application, d.Reason, reason)
+			l.t.Errorf("event of %q: %q, want %q", d.Application, d.Reason, reason)
 		}
 	}
 	return commits
@@ -34,27 +34,27 @@ func (l *lab) failures(dir, reason string) (commits []string) {
 // that changes the application's directory and leaves it so, also when it is the same
 // that is wrong, and of an application that is new; not for other commits.
 func TestTriggerFailed(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "new/app.pipecd.yaml": appFile("new", "  timeout: nonsense")})
 	l.push("break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  timeout: nonsense")})
 	l.push("elsewhere", map[string]string{"readme.md": "hello"})
 	l.push("worse", map[string]string{"web/app.pipecd.yaml": appFile("web", "  more: true", "  timeout: nonsense")})
-	l.push("mend", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	l.push("fix", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	l.push("break again", map[string]string{"web/app.pipecd.yaml": appFile("web", "  timeout: nonsense")})
-	l.push("change beside it", map[string]string{"web/service.yaml": "# nothing yet"})
+	l.push("change next to it", map[string]string{"web/service.yaml": "# nothing yet"})
 	l.push("elsewhere again", map[string]string{"readme.md": "hello again"})
-	if diff := cmp.Diff([]string{"break", "worse", "break again", "change beside it"}, l.failures("web", "nonsense")); diff != "" {
-		t.Errorf("told of web (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"break", "worse", "break again", "change next to it"}, l.failures("web", "nonsense")); diff != "" {
+		t.Errorf("events of web (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"begin"}, l.failures("new", "nonsense")); diff != "" {
-		t.Errorf("told of a new application (-want +got):\n%s", diff)
+		t.Errorf("events of a new application (-want +got):\n%s", diff)
 	}
 }
 
 // TestDeploymentsNameWhomToMention: whom the configuration has mentioned is on the
 // deployment, as in PipeCD, and nothing where nobody is.
 func TestDeploymentsNameWhomToMention(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{
 		"web/app.pipecd.yaml": appFile("web", "  notification: {mentions: [{event: DEPLOYMENT_FAILED, slackusers: [U1], slackgroups: [S1]}]}"),
 		"db/app.pipecd.yaml":  appFile("db"),

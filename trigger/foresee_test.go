@@ -12,7 +12,7 @@ import (
 
 // TestForesee states which applications a merge concerns, and how.
 func TestForesee(t *testing.T) {
-	l := newLab(t, func(l *lab, _ *Config) {
+	l := newEnv(t, func(l *env, _ *Config) {
 		l.config.Discover = &config.Discover{Paths: patterns(t, "apps", "late")}
 	})
 	l.push("begin", map[string]string{

@@ -10,10 +10,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// stoppedLab heals three times and finds the application drifted once more.
-func stoppedLab(t *testing.T, edit ...func(*lab, *Config)) *lab {
+// newStoppedEnv heals three times and finds the application drifted once more.
+func newStoppedEnv(t *testing.T, edit ...func(*env, *Config)) *env {
 	t.Helper()
-	l := newDriftLab(t, edit...)
+	l := newDriftEnv(t, edit...)
 	for range maxHeals {
 		l.drift("web")
 		l.finish("web", deploy.Success)
@@ -26,13 +26,13 @@ func stoppedLab(t *testing.T, edit ...func(*lab, *Config)) *lab {
 // and that is said once.
 func TestLoopGuard(t *testing.T) {
 	var log bytes.Buffer
-	l := stoppedLab(t, func(_ *lab, c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	l := newStoppedEnv(t, func(_ *env, c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	for range 3 {
 		l.pass(2 * time.Hour) // time alone heals nothing
-		l.look()
+		l.poll()
 	}
 	l.restart() // nor does another start
-	l.look()
+	l.poll()
 	if n := l.heals("web"); n != maxHeals {
 		t.Errorf("%d self-heals", n)
 	}
@@ -49,7 +49,7 @@ func TestLoopGuard(t *testing.T) {
 }
 
 // wantStops fails unless so many notifications tell that healing stopped.
-func (l *lab) wantStops(want int) {
+func (l *env) wantStops(want int) {
 	l.t.Helper()
 	events, err := l.store.Events(l.t.Context(), 0, 0)
 	must(l.t, err)
@@ -69,8 +69,8 @@ func (l *lab) wantStops(want int) {
 
 // TestHealsThatAreNotALoop: what the guard lets pass.
 func TestHealsThatAreNotALoop(t *testing.T) {
-	cases := map[string]func(l *lab){
-		"a fourth, when the first was more than an hour ago": func(l *lab) {
+	cases := map[string]func(l *env){
+		"a fourth, when the first was more than an hour ago": func(l *env) {
 			l.drift("web")
 			l.finish("web", deploy.Success)
 			l.pass(time.Hour)
@@ -79,7 +79,7 @@ func TestHealsThatAreNotALoop(t *testing.T) {
 				l.finish("web", deploy.Success)
 			}
 		},
-		"those of the commit before": func(l *lab) {
+		"those of the commit before": func(l *env) {
 			for range 2 {
 				l.drift("web")
 				l.finish("web", deploy.Success)
@@ -92,7 +92,7 @@ func TestHealsThatAreNotALoop(t *testing.T) {
 	}
 	for name, play := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := newDriftLab(t)
+			l := newDriftEnv(t)
 			play(l)
 			l.drift("web")
 			if n, notice := l.heals("web"), l.app("web").Notice; n != 4 || notice != "" {
@@ -105,7 +105,7 @@ func TestHealsThatAreNotALoop(t *testing.T) {
 // TestCommitsElsewhereResetNothing: in a busy repository every head is another
 // commit, and the guard must hold nevertheless.
 func TestCommitsElsewhereResetNothing(t *testing.T) {
-	l := newDriftLab(t)
+	l := newDriftEnv(t)
 	for i := range 5 {
 		l.upstream.Push(t, "elsewhere", map[string]string{"x": strings.Repeat("x", i+1)})
 		l.drift("web")
@@ -123,44 +123,44 @@ func TestHealingResumes(t *testing.T) {
 	type files = map[string]string
 	cases := []struct {
 		name   string
-		play   func(t *testing.T, l *lab)
+		play   func(t *testing.T, l *env)
 		resume bool
 	}{
-		{"a commit to the application", func(t *testing.T, l *lab) {
+		{"a commit to the application", func(t *testing.T, l *env) {
 			l.push("change", files{"web/d.yaml": "2"})
 			l.finish("web", deploy.Success)
 		}, true},
-		{"a commit elsewhere", func(t *testing.T, l *lab) { l.push("elsewhere", files{"x": "2"}) }, false},
-		{"a sync by hand that succeeds", func(t *testing.T, l *lab) {
+		{"a commit elsewhere", func(t *testing.T, l *env) { l.push("elsewhere", files{"x": "2"}) }, false},
+		{"a sync by hand that succeeds", func(t *testing.T, l *env) {
 			l.askSync("web")
-			l.look()
+			l.poll()
 			l.finish("web", deploy.Success)
 		}, true},
-		{"a sync by hand that fails", func(t *testing.T, l *lab) {
+		{"a sync by hand that fails", func(t *testing.T, l *env) {
 			l.askSync("web")
-			l.look()
+			l.poll()
 			l.finish("web", deploy.Failure)
 		}, false},
-		{"the live state is as in Git", func(t *testing.T, l *lab) {
+		{"the live state is as in Git", func(t *testing.T, l *env) {
 			l.state("web", deploy.Synced)
-			l.look()
+			l.poll()
 		}, true},
-		{"the live state is not known", func(t *testing.T, l *lab) {
+		{"the live state is not known", func(t *testing.T, l *env) {
 			l.state("web", deploy.SyncUnknown)
-			l.look()
+			l.poll()
 		}, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l := stoppedLab(t)
+			l := newStoppedEnv(t)
 			c.play(t, l)
-			l.look()
+			l.poll()
 			if app := l.app("web"); (app.Notice == "") != c.resume {
 				t.Errorf("the application says %q", app.Notice)
 			}
 			l.state("web", deploy.OutOfSync)
 			l.pass(5 * time.Minute)
-			l.look()
+			l.poll()
 			want := maxHeals
 			if c.resume {
 				want++
@@ -175,7 +175,7 @@ func TestHealingResumes(t *testing.T) {
 
 // TestHealingWithoutOnCommit: where drift is what deploys, each commit is its own.
 func TestHealingWithoutOnCommit(t *testing.T) {
-	l := newDriftLab(t)
+	l := newDriftEnv(t)
 	l.push("off", map[string]string{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {disabled: true}, onOutOfSync: {disabled: false, minWindow: 1m}}")})
 	for i := range 5 {
 		l.push("change", map[string]string{"web/d.yaml": strings.Repeat("x", i+1)})

@@ -10,19 +10,19 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// newHoldLab begins with an application that heals itself and has deployed two commits,
+// newHoldEnv begins with an application that heals itself and has deployed two commits,
 // and returns the first of them.
-func newHoldLab(t *testing.T, edit ...func(*lab, *Config)) (*lab, string) {
+func newHoldEnv(t *testing.T, edit ...func(*env, *Config)) (*env, string) {
 	t.Helper()
-	l := newDriftLab(t, edit...)
+	l := newDriftEnv(t, edit...)
 	first := l.upstream.Head()
 	l.push("bad", map[string]string{"web/d.yaml": "2"})
 	l.finish("web", deploy.Success)
 	return l, first
 }
 
-// ask asks for a sync of the application web and looks.
-func (l *lab) ask(edit func(*deploy.Command)) deploy.Command {
+// ask asks for a sync of the application web and polls.
+func (l *env) ask(edit func(*deploy.Command)) deploy.Command {
 	l.t.Helper()
 	c := deploy.Command{ID: l.newID(), Type: deploy.CommandSync, ApplicationID: appID("web"), Commander: "jane", Strategy: deploy.StrategyQuickSync}
 	if edit != nil {
@@ -30,12 +30,12 @@ func (l *lab) ask(edit func(*deploy.Command)) deploy.Command {
 	}
 	_, err := l.store.CreateCommand(l.t.Context(), c)
 	must(l.t, err)
-	l.look()
+	l.poll()
 	return l.command(c.ID)
 }
 
 // rollBack asks for a rollback of the application web to a commit.
-func (l *lab) rollBack(commit string, edit ...func(*deploy.Command)) deploy.Command {
+func (l *env) rollBack(commit string, edit ...func(*deploy.Command)) deploy.Command {
 	l.t.Helper()
 	return l.ask(func(c *deploy.Command) {
 		c.Commit, c.Reason, c.Metadata = commit, "the page is broken", map[string]string{deploy.MetaRollbackTo: "earlier"}
@@ -51,42 +51,42 @@ func TestRollbackHolds(t *testing.T) {
 	type files = map[string]string
 	cases := []struct {
 		name string
-		play func(l *lab, first string)
+		play func(l *env, first string)
 		want []string // deployments after the two commits
 		held bool     // at the end
 	}{
-		{"drift is healed with the commit that it is held at", func(l *lab, first string) {
+		{"drift is healed with the commit that it is held at", func(l *env, first string) {
 			l.drift("web")
 		}, []string{"ON_COMMAND begin SUCCESS", "ON_OUT_OF_SYNC begin PENDING"}, true},
-		{"a healed application stays held", func(l *lab, first string) {
+		{"a healed application stays held", func(l *env, first string) {
 			l.drift("web")
 			l.finish("web", deploy.Success)
 			l.drift("web")
 		}, []string{"ON_COMMAND begin SUCCESS", "ON_OUT_OF_SYNC begin SUCCESS", "ON_OUT_OF_SYNC begin PENDING"}, true},
-		{"a restart changes nothing", func(l *lab, first string) {
+		{"a restart changes nothing", func(l *env, first string) {
 			l.restart()
 			l.drift("web")
 		}, []string{"ON_COMMAND begin SUCCESS", "ON_OUT_OF_SYNC begin PENDING"}, true},
-		{"a commit elsewhere does not end it", func(l *lab, first string) {
+		{"a commit elsewhere does not end it", func(l *env, first string) {
 			l.push("elsewhere", files{"x": "1"})
 			l.drift("web")
 		}, []string{"ON_COMMAND begin SUCCESS", "ON_OUT_OF_SYNC begin PENDING"}, true},
-		{"a commit to the application ends it", func(l *lab, first string) {
+		{"a commit to the application ends it", func(l *env, first string) {
 			l.push("repair", files{"web/d.yaml": "3"})
 		}, []string{"ON_COMMAND begin SUCCESS", "ON_COMMIT repair PENDING"}, false},
-		{"a sync ends it", func(l *lab, first string) {
+		{"a sync ends it", func(l *env, first string) {
 			l.ask(nil)
 		}, []string{"ON_COMMAND begin SUCCESS", "ON_COMMAND bad PENDING"}, false},
-		{"a chain does not end it", func(l *lab, first string) {
+		{"a chain does not end it", func(l *env, first string) {
 			l.ask(func(c *deploy.Command) { c.Type, c.ChainID = deploy.CommandChainSync, "chain" })
 		}, []string{"ON_COMMAND begin SUCCESS"}, true}, // this application allows no chain
-		{"a deleted application that is added again is not held", func(l *lab, first string) {
+		{"a deleted application that is added again is not held", func(l *env, first string) {
 			must(l.t, l.store.DeleteApplication(l.t.Context(), appID("web")))
 		}, []string{"ON_COMMAND begin SUCCESS"}, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l, first := newHoldLab(t)
+			l, first := newHoldEnv(t)
 			asked := l.rollBack(first)
 			l.finish("web", deploy.Success)
 			hold := l.app("web").Hold
@@ -112,7 +112,7 @@ func TestRollbackHolds(t *testing.T) {
 // TestChainDeploysTheHeldCommit: a block of a chain deploys the commit that the
 // application is held at, for that is what should run.
 func TestChainDeploysTheHeldCommit(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	on := "  trigger: {onChain: {disabled: false}}"
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", on)})
 	l.finish("web", deploy.Success)
@@ -134,7 +134,7 @@ func TestChainDeploysTheHeldCommit(t *testing.T) {
 // is one to the head.
 func TestSyncToAnEarlierCommitHolds(t *testing.T) {
 	for _, kind := range []deploy.CommandType{deploy.CommandSync, deploy.CommandRetry} {
-		l, first := newHoldLab(t)
+		l, first := newHoldEnv(t)
 		bad := l.upstream.Head()
 		l.push("elsewhere", map[string]string{"x": "1"})
 		l.ask(func(c *deploy.Command) { c.Type, c.Commit = kind, first })
@@ -152,7 +152,7 @@ func TestSyncToAnEarlierCommitHolds(t *testing.T) {
 // TestCancelledRollback: the hold goes with a rollback that was cancelled, and the one
 // before it returns. One that failed stays: nothing else may be deployed by itself.
 func TestCancelledRollback(t *testing.T) {
-	l, first := newHoldLab(t)
+	l, first := newHoldEnv(t)
 	l.rollBack(first)
 	l.finish("web", deploy.Cancelled)
 	if hold := l.app("web").Hold; hold != nil {
@@ -187,12 +187,12 @@ func TestBaseOfAHold(t *testing.T) {
 // TestRollbackGoesFirst: what waits or runs for the application is cancelled, for that
 // reason; a running deployment that would roll back to the same commit does not.
 func TestRollbackGoesFirst(t *testing.T) {
-	cancels := func(l *lab) (out []deploy.Command) {
+	cancels := func(l *env) (out []deploy.Command) {
 		open, err := l.store.OpenCommands(l.t.Context(), deploy.CommandCancel)
 		must(l.t, err)
 		return open
 	}
-	runs := func(l *lab, plan deploy.Plan) {
+	runs := func(l *env, plan deploy.Plan) {
 		l.t.Helper()
 		ds := l.all("web")
 		for _, move := range []func(*deploy.Deployment) error{
@@ -206,7 +206,7 @@ func TestRollbackGoesFirst(t *testing.T) {
 	back := deploy.Stage{ID: deploy.RollbackID, Name: deploy.StageRollback, Rollback: true}
 	script := deploy.Stage{ID: deploy.ScriptRollbackID + "-x", Name: deploy.StageScriptRunRollback, Rollback: true}
 	t.Run("what waits", func(t *testing.T) {
-		l, first := newHoldLab(t)
+		l, first := newHoldEnv(t)
 		l.ask(nil)
 		id := l.rollBack(first).Metadata[deploy.MetaTriggeredDeployment]
 		waited := l.all("web")[2]
@@ -224,7 +224,7 @@ func TestRollbackGoesFirst(t *testing.T) {
 		"what runs, to another commit than it would roll back to": {func(first, bad string) string { return bad }, []deploy.Stage{back}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, first := newHoldLab(t)
+			l, first := newHoldEnv(t)
 			bad := l.upstream.Head()
 			l.push("worse", map[string]string{"web/d.yaml": "3"})
 			runs(l, deploy.Plan{RunningCommit: first, Stages: c.stages})
@@ -236,7 +236,7 @@ func TestRollbackGoesFirst(t *testing.T) {
 		})
 	}
 	t.Run("not with wait-for-running", func(t *testing.T) {
-		l, first := newHoldLab(t)
+		l, first := newHoldEnv(t)
 		l.push("worse", map[string]string{"web/d.yaml": "3"})
 		runs(l, deploy.Plan{RunningCommit: first, Stages: []deploy.Stage{back}})
 		l.ask(nil)
@@ -250,7 +250,7 @@ func TestRollbackGoesFirst(t *testing.T) {
 // TestHealIsDecidedWithTheHold: a self-heal that was decided before a rollback, or before
 // the end of a hold, is not made.
 func TestHealIsDecidedWithTheHold(t *testing.T) {
-	l, first := newHoldLab(t)
+	l, first := newHoldEnv(t)
 	none := ""
 	heal := func(held *string) error {
 		d := l.all("web")[0].Clone()

@@ -8,8 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// mv moves files in one commit and looks.
-func (l *lab) mv(message string, moved map[string]string, more map[string]string) {
+// mv moves files in one commit and polls.
+func (l *env) mv(message string, moved map[string]string, more map[string]string) {
 	l.t.Helper()
 	files := map[string]string{}
 	for from, to := range moved {
@@ -26,7 +26,7 @@ func (l *lab) mv(message string, moved map[string]string, more map[string]string
 
 // at returns the application whose configuration is in a directory, and whether there is
 // one.
-func (l *lab) at(dir string) (deploy.Application, bool) {
+func (l *env) at(dir string) (deploy.Application, bool) {
 	l.t.Helper()
 	app, err := l.store.ApplicationAt(l.t.Context(), deploy.GitPath{RepoID: "apps", Dir: dir, ConfigFile: "app.pipecd.yaml"})
 	if deploy.IsKind(err, deploy.NotFound) {
@@ -38,10 +38,10 @@ func (l *lab) at(dir string) (deploy.Application, bool) {
 
 const moving = "  trigger: {onOutOfSync: {disabled: false, minWindow: 5m}}"
 
-// newMoveLab begins with an application in web that was deployed.
-func newMoveLab(t *testing.T) *lab {
+// newMoveEnv begins with an application in web that was deployed.
+func newMoveEnv(t *testing.T) *env {
 	t.Helper()
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", moving), "web/d.yaml": "1"})
 	l.finish("web", deploy.Success)
 	return l
@@ -50,7 +50,7 @@ func newMoveLab(t *testing.T) *lab {
 // TestMovedApplication: a commit that removes an application's configuration and brings
 // it elsewhere leaves it the same application, in a new place.
 func TestMovedApplication(t *testing.T) {
-	l := newMoveLab(t)
+	l := newMoveEnv(t)
 	first := l.upstream.Head()
 	must(t, l.store.SetDisabled(t.Context(), appID("web"), false))
 	l.mv("move", map[string]string{"web/app.pipecd.yaml": "store/app.pipecd.yaml", "web/d.yaml": "store/d.yaml"},
@@ -87,7 +87,7 @@ func TestMovedApplication(t *testing.T) {
 	if !ok || other.ID == app.ID {
 		t.Errorf("in the old place there is %v %s, the moved application is %s", ok, other.ID, app.ID)
 	}
-	l.look()
+	l.poll()
 	if dirs := l.registered(); !slices.Equal(dirs, []string{"store", "web"}) {
 		t.Errorf("registered: %v", dirs)
 	}
@@ -105,7 +105,7 @@ func TestMovedApplicationWithoutAName(t *testing.T) {
 		"another file":               {"", "2", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			if c.given != "" {
 				must(t, l.store.AddApplication(t.Context(), deploy.Application{
 					ID: appID("web"), Name: c.given, Kind: deploy.KindKubernetes,
@@ -131,43 +131,43 @@ func TestWhatIsNoMove(t *testing.T) {
 	type files = map[string]string
 	cases := []struct {
 		name string
-		play func(l *lab)
+		play func(l *env)
 		want string // where the application is
 		same bool   // whether nothing else was registered
 	}{
-		{"another name", func(l *lab) {
+		{"another name", func(l *env) {
 			l.mv("move", files{"web/app.pipecd.yaml": "store/app.pipecd.yaml"}, files{"web/app.pipecd.yaml": appFile("store")})
 		}, "web", false},
-		{"two commits, the new file first", func(l *lab) {
+		{"two commits, the new file first", func(l *env) {
 			l.upstream.Push(l.t, "copy", files{"store/app.pipecd.yaml": appFile("web")})
 			l.remove("web/app.pipecd.yaml")
 		}, "web", false},
-		{"two commits, the old file first", func(l *lab) {
+		{"two commits, the old file first", func(l *env) {
 			must(l.t, l.upstream.Remove("web/app.pipecd.yaml"))
 			l.upstream.Push(l.t, "remove", nil)
 			l.push("bring", files{"store/app.pipecd.yaml": appFile("web")})
 		}, "web", false},
-		{"a copy", func(l *lab) {
+		{"a copy", func(l *env) {
 			l.push("copy", files{"store/app.pipecd.yaml": appFile("web")})
 		}, "web", false},
-		{"two of the name with other contents", func(l *lab) {
+		{"two of the name with other contents", func(l *env) {
 			l.push("second", files{"api/app.pipecd.yaml": appFile("web")})
 			l.mv("move", files{"web/app.pipecd.yaml": "a/app.pipecd.yaml", "api/app.pipecd.yaml": "b/app.pipecd.yaml"},
 				files{"web/app.pipecd.yaml": appFile("web"), "api/app.pipecd.yaml": appFile("web")})
 		}, "web", false},
-		{"to where the agent's configuration does not select it", func(l *lab) {
+		{"to where the agent's configuration does not select it", func(l *env) {
 			l.config.Discover = &config.Discover{Labels: map[string]string{"team": "a"}}
 			l.restart()
-			l.look()
+			l.poll()
 			l.mv("move", files{"web/app.pipecd.yaml": "store/app.pipecd.yaml"}, files{"web/app.pipecd.yaml": appFile("web")})
 		}, "web", true},
-		{"a move beside other commits", func(l *lab) {
+		{"a move among other commits", func(l *env) {
 			l.upstream.Push(l.t, "elsewhere", files{"x": "1"})
 			must(l.t, l.upstream.Remove("web/app.pipecd.yaml"))
 			l.upstream.Push(l.t, "move", files{"store/app.pipecd.yaml": appFile("web")})
 			l.push("elsewhere", files{"x": "2"})
 		}, "store", true},
-		{"two of the name whose directories stay as they are", func(l *lab) {
+		{"two of the name whose directories stay as they are", func(l *env) {
 			l.push("second", files{"api/app.pipecd.yaml": appFile("web", moving), "api/other.yaml": "1"})
 			l.mv("move", files{"web/app.pipecd.yaml": "b/app.pipecd.yaml", "web/d.yaml": "b/d.yaml", "api/app.pipecd.yaml": "a/app.pipecd.yaml", "api/other.yaml": "a/other.yaml"},
 				files{"web/app.pipecd.yaml": appFile("web", moving), "web/d.yaml": "1", "api/app.pipecd.yaml": appFile("web", moving), "api/other.yaml": "1"})
@@ -175,7 +175,7 @@ func TestWhatIsNoMove(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l := newMoveLab(t)
+			l := newMoveEnv(t)
 			c.play(l)
 			if app := l.app("web"); app.Git.Dir != c.want {
 				t.Errorf("the application is in %s, want %s", app.Git.Dir, c.want)
@@ -190,7 +190,7 @@ func TestWhatIsNoMove(t *testing.T) {
 // TestAdviceForAMove: where the new place is not known to be the application's, what to
 // do is said.
 func TestAdviceForAMove(t *testing.T) {
-	l := newMoveLab(t)
+	l := newMoveEnv(t)
 	l.push("copy", map[string]string{"store/app.pipecd.yaml": appFile("web")})
 	l.remove("web/app.pipecd.yaml")
 	l.wantInvalid("web", "it is not known that the application was moved to store/app.pipecd.yaml, which has its name")
@@ -200,19 +200,19 @@ func TestAdviceForAMove(t *testing.T) {
 // it, it does not move from or to there.
 func TestMoveByACommitThatDoesNotCount(t *testing.T) {
 	type files = map[string]string
-	for name, play := range map[string]func(l *lab, first string){
-		"unsigned, out of the directory": func(l *lab, _ string) {
+	for name, play := range map[string]func(l *env, first string){
+		"unsigned, out of the directory": func(l *env, _ string) {
 			l.upstream.Sign = nil
 			l.mv("move", files{"team/app.pipecd.yaml": "free/app.pipecd.yaml"}, files{"team/app.pipecd.yaml": appFile("web")})
 		},
-		"rewritten": func(l *lab, first string) {
+		"rewritten": func(l *env, first string) {
 			l.push("two", files{"team/x.yaml": "2"})
 			must(l.t, l.upstream.Reset(first))
 			l.mv("move", files{"team/app.pipecd.yaml": "team-b/app.pipecd.yaml"}, files{"team/app.pipecd.yaml": appFile("web")})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, ann, _ := signedLab(t, func(s *signedBy) { s.descend = true })
+			l, ann, _ := newSignedEnv(t, func(s *signedBy) { s.descend = true })
 			l.upstream.Sign = ann.Sign
 			first := l.push("one", files{"team/app.pipecd.yaml": appFile("web"), "team/x.yaml": "1"})
 			play(l, first)
@@ -227,14 +227,14 @@ func TestMoveByACommitThatDoesNotCount(t *testing.T) {
 // TestMoveWithAKeptID: an application whose ID does not derive from its place keeps it in
 // the next place, and the place that it left is free.
 func TestMoveWithAKeptID(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.upstream.Push(t, "begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	const id = "0b4e5f6a-1111-4222-8333-444455556666"
 	must(t, l.store.AddApplication(t.Context(), deploy.Application{
 		ID: id, Name: "web", Kind: deploy.KindKubernetes, Sync: deploy.SyncState{Status: deploy.SyncUnknown}, Registration: deploy.Registration{By: "ann"},
 		Git: deploy.GitPath{RepoID: "apps", Remote: l.upstream.Dir, Branch: "main", Dir: "web", ConfigFile: "app.pipecd.yaml"},
 	}))
-	l.look()
+	l.poll()
 	l.mv("move", map[string]string{"web/app.pipecd.yaml": "store/app.pipecd.yaml"}, map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	if app, _ := l.at("store"); app.ID != id {
 		t.Errorf("in the new place is %q", app.ID)

@@ -12,13 +12,13 @@ import (
 // TestLastSuccessIsPinned: a reference of the mirror holds the commit of the last
 // success, and follows it.
 func TestLastSuccessIsPinned(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	for _, version := range []string{"one", "two"} {
 		commit := l.push(version, map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/version": version})
 		d := l.run("web")
 		_, err := l.store.UpdateDeployment(t.Context(), d.ID, func(d *deploy.Deployment) error { return d.Complete(deploy.Success, "", l.clock()) })
 		must(t, err)
-		l.look()
+		l.poll()
 		if got := l.pinned("web"); got != commit {
 			t.Errorf("after version %s, commit %q is pinned, want %s", version, got, commit)
 		}
@@ -26,7 +26,7 @@ func TestLastSuccessIsPinned(t *testing.T) {
 }
 
 // pinned returns the commit the mirror keeps for an application, "" for none.
-func (l *lab) pinned(dir string) string {
+func (l *env) pinned(dir string) string {
 	l.t.Helper()
 	found, err := filepath.Glob(filepath.Join(l.mirrors, "*", "refs", "piped", "pins", "success", appID(dir)))
 	must(l.t, err)

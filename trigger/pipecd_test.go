@@ -16,7 +16,7 @@ const nameless = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\n"
 // TestApplicationWithoutName: it is called as its directory, or as it was added, and so
 // are its deployments.
 func TestApplicationWithoutName(t *testing.T) {
-	l := newLab(t, func(l *lab, _ *Config) { l.config.Discover = &config.Discover{Paths: patterns(t, "shop")} })
+	l := newEnv(t, func(l *env, _ *Config) { l.config.Discover = &config.Discover{Paths: patterns(t, "shop")} })
 	l.push("begin", map[string]string{"shop/web/app.pipecd.yaml": nameless, "db/app.pipecd.yaml": nameless})
 	must(t, l.store.AddApplication(t.Context(), deploy.Application{
 		ID: appID("db"), Name: "orders", Kind: deploy.KindKubernetes,
@@ -24,7 +24,7 @@ func TestApplicationWithoutName(t *testing.T) {
 		Sync:         deploy.SyncState{Status: deploy.SyncUnknown},
 		Registration: deploy.Registration{By: "ann", Name: "orders"},
 	}))
-	l.look()
+	l.poll()
 	for dir, want := range map[string]string{"shop/web": "web", "db": "orders"} {
 		all := l.all(dir)
 		if app := l.app(dir); app.Name != want || len(all) != 1 || all[0].ApplicationName != want {
@@ -41,11 +41,11 @@ func TestApplicationWithoutName(t *testing.T) {
 // TestSecondProviderMovesNothing: an application that names no provider stays where it
 // is when the agent gets another one, and a new one has to name its provider.
 func TestSecondProviderMovesNothing(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	l.end("web", deploy.Success)
-	l.restart(func(_ *lab, c *Config) { c.Providers = []string{"another", "local"} })
-	l.look()
+	l.restart(func(_ *env, c *Config) { c.Providers = []string{"another", "local"} })
+	l.poll()
 	l.push("change", map[string]string{"web/a.yaml": "1", "new/app.pipecd.yaml": appFile("new")})
 	all := l.all("web")
 	if app := l.app("web"); app.Sync.Status == deploy.SyncInvalidConfig || len(all) != 2 || all[1].Provider != "local" {
@@ -57,7 +57,7 @@ func TestSecondProviderMovesNothing(t *testing.T) {
 // TestUnreadKeysAreNoticed: what of a configuration is not read is stated on its
 // application, which is deployed.
 func TestUnreadKeysAreNoticed(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  owner: ann")})
 	want := "Not all of the configuration is read: web/app.pipecd.yaml:5: spec.owner: unknown field, which is not read"
 	if got := l.app("web").Notice; got != want {
@@ -75,7 +75,7 @@ func TestUnreadKeysAreNoticed(t *testing.T) {
 // TestUnreadKeysAreNoticedAfterAHold: the notice of a silent cluster goes first.
 func TestUnreadKeysAreNoticedAfterAHold(t *testing.T) {
 	silent := true
-	l := newLab(t, func(_ *lab, c *Config) {
+	l := newEnv(t, func(_ *env, c *Config) {
 		c.Live = live(func(string, string) ([]string, error) {
 			if silent {
 				return nil, deploy.Errorf(deploy.Unavailable, "no answer")
@@ -89,7 +89,7 @@ func TestUnreadKeysAreNoticedAfterAHold(t *testing.T) {
 	}
 	silent = false
 	l.pass(maxSilence)
-	l.look()
+	l.poll()
 	if got := l.app("web").Notice; len(got) < len(unread) || got[:len(unread)] != unread {
 		t.Errorf("afterwards the application says %q", got)
 	}
@@ -98,7 +98,7 @@ func TestUnreadKeysAreNoticedAfterAHold(t *testing.T) {
 // TestOldestConfigurationName: .pipe.yaml is an application's configuration, and beside
 // app.pipecd.yaml only that one is taken.
 func TestOldestConfigurationName(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{
 		"old/.pipe.yaml":       nameless,
 		"both/.pipe.yaml":      nameless,
@@ -121,13 +121,13 @@ func TestOldestConfigurationName(t *testing.T) {
 func TestMoveToTheOldestNameWhileTheAgentIsDown(t *testing.T) {
 	for name, more := range map[string]map[string]string{"alone": {}, "replaced": {"store/app.pipecd.yaml": appFile("other", "")}} {
 		t.Run(name, func(t *testing.T) {
-			l := newMoveLab(t)
+			l := newMoveEnv(t)
 			must(t, l.upstream.Remove("web/app.pipecd.yaml", "web/d.yaml"))
 			files := map[string]string{"store/.pipe.yaml": appFile("web", moving), "store/d.yaml": "1"}
 			maps.Copy(files, more)
 			l.upstream.Push(t, "move", files)
 			l.restart()
-			l.look()
+			l.poll()
 			app, err := l.store.Application(t.Context(), appID("web"))
 			must(t, err)
 			if moved := app.Git.Dir == "store"; moved != (name == "alone") {

@@ -24,7 +24,7 @@ func TestNothingIsLost(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
 		must(t, f.Value.Set("40")) // the race detector makes a database slow
 	}
-	l := newLab(t)
+	l := newEnv(t)
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
@@ -34,7 +34,7 @@ func TestNothingIsLost(t *testing.T) {
 			p.step(s)
 			p.checkActive()
 		}
-		for _, s := range []string{"enable a", "look", "look"} {
+		for _, s := range []string{"enable a", "poll", "poll"} {
 			p.step(s)
 		}
 		p.checkCommands()
@@ -47,13 +47,13 @@ func TestNothingIsLost(t *testing.T) {
 }
 
 var steps = []string{
-	"push a", "push b", "push both", "push elsewhere", "look", "look", "crash", "crash", "crash", "sync a", "sync b", "sync-to-earlier a",
+	"push a", "push b", "push both", "push elsewhere", "poll", "poll", "crash", "crash", "crash", "sync a", "sync b", "sync-to-earlier a",
 	"drift a", "drift a", "synced a", "succeed a", "succeed a", "succeed b", "fail a", "minute", "minute", "disable a", "enable a",
 }
 
 // play is one round: two applications, a and b, in a directory of its own.
 type play struct {
-	l        *lab
+	l        *env
 	rt       *rapid.T
 	ctx      context.Context
 	dir      string
@@ -83,7 +83,7 @@ func (p *play) begin() {
 		p.dir + "/a/app.pipecd.yaml": appFile(p.dir+"-a", a...),
 		p.dir + "/b/app.pipecd.yaml": appFile(p.dir+"-b", b),
 	}, "a", "b")
-	p.look()
+	p.poll()
 }
 
 func (p *play) push(files map[string]string, apps ...string) {
@@ -117,8 +117,8 @@ func (p *play) step(s string) {
 			files[p.dir+"/"+app+"/d.yaml"] = content
 		}
 		p.push(files, apps...)
-	case "look":
-		p.look()
+	case "poll":
+		p.poll()
 	case "crash":
 		p.crash(rapid.IntRange(1, 40).Draw(p.rt, "at"))
 	case "sync":
@@ -140,8 +140,8 @@ func (p *play) step(s string) {
 	}
 }
 
-// look hands out what is open and does one pass.
-func (p *play) look() { p.pass(p.ctx) }
+// poll hands out what is open and does one pass.
+func (p *play) poll() { p.pass(p.ctx) }
 
 func (p *play) pass(ctx context.Context) {
 	p.l.trigger.react(ctx, p.l.feed.Take())

@@ -32,7 +32,7 @@ func TestDiscover(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLab(t, func(l *lab, _ *Config) { l.config.Discover = c.discover })
+			l := newEnv(t, func(l *env, _ *Config) { l.config.Discover = c.discover })
 			l.push("begin", files)
 			if diff := cmp.Diff(c.want, l.registered()); diff != "" {
 				t.Errorf("registered (-want +got):\n%s", diff)
@@ -43,7 +43,7 @@ func TestDiscover(t *testing.T) {
 
 // TestRegistration: what the file says is on the application, and follows it.
 func TestRegistration(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  labels: {team: a}", "  description: the front")})
 	app := l.app("web")
 	got := deploy.Application{Name: app.Name, Kind: app.Kind, Git: app.Git, Provider: app.Provider, Description: app.Description, Labels: app.Labels}
@@ -63,7 +63,7 @@ func TestRegistration(t *testing.T) {
 // TestInvalidConfig: what makes an application impossible to deploy is said on
 // it, disturbs no other, and is taken back when it is mended.
 func TestInvalidConfig(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	broken := appFile("web", "  timeout: nonsense")
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": broken, "db/app.pipecd.yaml": appFile("db")})
 	l.wantInvalid("web", "web/app.pipecd.yaml:5")
@@ -76,34 +76,34 @@ func TestInvalidConfig(t *testing.T) {
 	if diff := cmp.Diff([]string{"begin PENDING"}, l.deployments("db")); diff != "" {
 		t.Errorf("deployments of the other (-want +got):\n%s", diff)
 	}
-	l.push("mend", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	l.push("fix", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	if s := l.app("web").Sync; s.Status != deploy.SyncUnknown || s.Reason != "" {
-		t.Errorf("mended, it is %s because %q", s.Status, s.Reason)
+		t.Errorf("fixed, it is %s because %q", s.Status, s.Reason)
 	}
-	if diff := cmp.Diff([]string{"mend PENDING"}, l.deployments("web")); diff != "" {
-		t.Errorf("deployments once mended (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"fix PENDING"}, l.deployments("web")); diff != "" {
+		t.Errorf("deployments once fixed (-want +got):\n%s", diff)
 	}
 }
 
 // TestBrokenCommitIsEvaluatedLater: what changed while the configuration was
 // broken is deployed once it is mended, even by a commit elsewhere.
 func TestBrokenCommitIsEvaluatedLater(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	first := l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"})
 	l.push("break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  timeout: nonsense"), "web/d.yaml": "2"})
 	l.push("elsewhere", map[string]string{"x": "1"})
 	if got := l.app("web").EvaluatedCommit; got != first {
 		t.Errorf("evaluated %s while broken, want %s", got, first)
 	}
-	l.push("mend", map[string]string{"web/app.pipecd.yaml": appFile("web")})
-	if diff := cmp.Diff([]string{"begin CANCELLED", "mend PENDING"}, l.deployments("web")); diff != "" {
+	l.push("fix", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	if diff := cmp.Diff([]string{"begin CANCELLED", "fix PENDING"}, l.deployments("web")); diff != "" {
 		t.Errorf("deployments (-want +got):\n%s", diff)
 	}
 }
 
 // TestConfigFileRemoved: the application stays, says so, and is not deployed.
 func TestConfigFileRemoved(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"})
 	l.remove("web/app.pipecd.yaml")
 	l.wantInvalid("web", "bring the file back; until then nothing of the application is deployed")
@@ -116,7 +116,7 @@ func TestConfigFileRemoved(t *testing.T) {
 // TestDeletedApplicationStaysAway: neither a commit nor a broken configuration
 // touches an application that was deleted.
 func TestDeletedApplicationStaysAway(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	if err := l.store.DeleteApplication(t.Context(), appID("web")); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestProviders(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLab(t, func(_ *lab, cfg *Config) { cfg.Providers = c.providers })
+			l := newEnv(t, func(_ *env, cfg *Config) { cfg.Providers = c.providers })
 			spec := "  description: x"
 			if c.wanted != "" {
 				spec = "  platformProvider: " + c.wanted
@@ -171,10 +171,10 @@ func TestProviders(t *testing.T) {
 // TestProviderAddedLater: an application that only lacked a provider is deployed
 // once the agent has one.
 func TestProviderAddedLater(t *testing.T) {
-	l := newLab(t, func(_ *lab, c *Config) { c.Providers = nil })
+	l := newEnv(t, func(_ *env, c *Config) { c.Providers = nil })
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	l.restart()
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"begin PENDING"}, l.deployments("web")); diff != "" {
 		t.Errorf("deployments (-want +got):\n%s", diff)
 	}

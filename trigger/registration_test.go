@@ -11,7 +11,7 @@ import (
 )
 
 // add registers the application in a directory by request.
-func (l *lab) add(dir, provider string) {
+func (l *env) add(dir, provider string) {
 	l.t.Helper()
 	must(l.t, l.store.AddApplication(l.t.Context(), deploy.Application{
 		ID: appID(dir), Name: "as requested", Kind: deploy.KindKubernetes, Labels: map[string]string{"from": "request"},
@@ -24,13 +24,13 @@ func (l *lab) add(dir, provider string) {
 // TestAddedApplication: one that the configuration does not select is deployed
 // once it is added, and is what its file says from then on.
 func TestAddedApplication(t *testing.T) {
-	l := newLab(t, func(l *lab, _ *Config) { l.config.Discover = nil })
+	l := newEnv(t, func(l *env, _ *Config) { l.config.Discover = nil })
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  labels: {team: a}")})
 	if _, ok := l.candidates()["web"]; !ok {
 		t.Fatal("it is no candidate at first")
 	}
 	l.add("web", "")
-	l.look()
+	l.poll()
 	if _, ok := l.candidates()["web"]; ok {
 		t.Error("it is a candidate still")
 	}
@@ -43,7 +43,7 @@ func TestAddedApplication(t *testing.T) {
 	must(t, l.store.DeleteApplication(t.Context(), appID("web")))
 	l.push("meanwhile", map[string]string{"x": "1"})
 	l.add("web", "")
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"begin CANCELLED", "meanwhile PENDING"}, l.deployments("web")); diff != "" {
 		t.Errorf("added again, deployments (-want +got):\n%s", diff)
 	}
@@ -52,7 +52,7 @@ func TestAddedApplication(t *testing.T) {
 // TestKeptID: an application that was added with an ID of its own has that one, is
 // the only one of its place, and stays so when it was deleted.
 func TestKeptID(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.upstream.Push(t, "begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	const id = "0b4e5f6a-1111-4222-8333-444455556666"
 	add := func() {
@@ -70,7 +70,7 @@ func TestKeptID(t *testing.T) {
 		return out
 	}
 	add()
-	l.look()
+	l.poll()
 	app, err := l.store.Application(t.Context(), id)
 	if must(t, err); app.Name != "web" || app.LastTriggered == nil {
 		t.Errorf("it was not read from its file, or not deployed: %+v", app)
@@ -94,10 +94,10 @@ func TestKeptID(t *testing.T) {
 // TestAddedBeforeItsFile: until the file is there the application says what is
 // missing and keeps what the request said; then it is deployed.
 func TestAddedBeforeItsFile(t *testing.T) {
-	l := newLab(t, func(l *lab, _ *Config) { l.config.Discover = nil })
+	l := newEnv(t, func(l *env, _ *Config) { l.config.Discover = nil })
 	l.push("begin", map[string]string{"x": "1"})
 	l.add("web", "")
-	l.look()
+	l.poll()
 	l.wantInvalid("web", "web/app.pipecd.yaml does not exist at commit")
 	if app := l.app("web"); app.Name != "as requested" || app.Labels["from"] != "request" {
 		t.Errorf("it is %+v", app)
@@ -113,29 +113,29 @@ func TestAddedBeforeItsFile(t *testing.T) {
 // TestRegisteredProvider: the provider of the request counts where the file names
 // none, also when it is changed later.
 func TestRegisteredProvider(t *testing.T) {
-	l := newLab(t, func(l *lab, c *Config) { l.config.Discover, c.Providers = nil, []string{"a", "b"} })
+	l := newEnv(t, func(l *env, c *Config) { l.config.Discover, c.Providers = nil, []string{"a", "b"} })
 	l.push("begin", map[string]string{
 		"web/app.pipecd.yaml": appFile("web"),
 		"db/app.pipecd.yaml":  appFile("db", "  platformProvider: b"),
 	})
 	l.add("web", "a")
 	l.add("db", "a")
-	l.look()
+	l.poll()
 	for dir, want := range map[string]string{"web": "a", "db": "b"} {
 		if got := l.app(dir).Provider; got != want || l.all(dir)[0].Provider != want {
 			t.Errorf("%s is deployed to %q, its deployment to %q, want %q", dir, got, l.all(dir)[0].Provider, want)
 		}
 	}
 	must(t, l.store.SetRegisteredProvider(t.Context(), appID("web"), "b"))
-	l.look()
+	l.poll()
 	if got := l.app("web").Provider; got != "b" {
 		t.Errorf("after the change it is deployed to %q", got)
 	}
 	must(t, l.store.SetRegisteredProvider(t.Context(), appID("web"), "c"))
-	l.look()
+	l.poll()
 	l.wantInvalid("web", `registered with the platform provider "c", and none of that name is configured; there are: a, b: name one of them`)
 	must(t, l.store.SetRegisteredProvider(t.Context(), appID("web"), ""))
-	l.look()
+	l.poll()
 	if app := l.app("web"); app.Provider != "b" || app.Sync.Status == deploy.SyncInvalidConfig {
 		t.Errorf("without a registered provider it does not stay where it is: %+v", app)
 	}
@@ -143,7 +143,7 @@ func TestRegisteredProvider(t *testing.T) {
 
 // TestRegistrationIsSeenAtOnce: a running trigger does not wait for its interval.
 func TestRegistrationIsSeenAtOnce(t *testing.T) {
-	l := newLab(t, func(l *lab, c *Config) { l.config.Discover, c.Interval = nil, time.Hour })
+	l := newEnv(t, func(l *env, c *Config) { l.config.Discover, c.Interval = nil, time.Hour })
 	l.upstream.Push(t, "begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -167,12 +167,12 @@ func TestRegistrationIsSeenAtOnce(t *testing.T) {
 // TestDisabledAgent: applications are registered and nothing is triggered, by a
 // commit, by drift or by command; once it is enabled, what was missed is.
 func TestDisabledAgent(t *testing.T) {
-	disable := func(l *lab, disabled bool) {
+	disable := func(l *env, disabled bool) {
 		t.Helper()
 		_, err := l.store.UpdateAgent(t.Context(), func(a *deploy.AgentRecord) { a.Disabled = disabled })
 		must(t, err)
 	}
-	l := newLab(t)
+	l := newEnv(t)
 	web := appFile("web", "  trigger: {onOutOfSync: {disabled: false, minWindow: 1m}}")
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": web})
 	l.finish("web", deploy.Success)
@@ -182,7 +182,7 @@ func TestDisabledAgent(t *testing.T) {
 	l.state("web", deploy.OutOfSync)
 	l.pass(time.Hour)
 	command := l.askSync("web")
-	l.look()
+	l.poll()
 	l.wantRefused(command, "the agent is disabled: enable it first")
 	if diff := cmp.Diff([]string{"new", "web"}, l.registered()); diff != "" {
 		t.Errorf("registered (-want +got):\n%s", diff)
@@ -193,7 +193,7 @@ func TestDisabledAgent(t *testing.T) {
 		}
 	}
 	disable(l, false)
-	l.look()
+	l.poll()
 	for dir, want := range map[string][]string{"web": {"begin SUCCESS", "missed PENDING"}, "new": {"missed PENDING"}} {
 		if diff := cmp.Diff(want, l.deployments(dir)); diff != "" {
 			t.Errorf("%s, enabled again (-want +got):\n%s", dir, diff)
@@ -203,16 +203,16 @@ func TestDisabledAgent(t *testing.T) {
 
 // TestDisabledAgentKeepsChains: the block of a chain waits for the agent.
 func TestDisabledAgentKeepsChains(t *testing.T) {
-	l := newChainLab(t)
+	l := newChainEnv(t)
 	_, err := l.store.UpdateAgent(t.Context(), func(a *deploy.AgentRecord) { a.Disabled = true })
 	must(t, err)
-	l.look()
+	l.poll()
 	if open, err := l.store.OpenCommands(t.Context(), deploy.CommandChainSync); err != nil || len(open) == 0 {
 		t.Errorf("open commands of the chain: %v, %v", open, err)
 	}
 	_, err = l.store.UpdateAgent(t.Context(), func(a *deploy.AgentRecord) { a.Disabled = false })
 	must(t, err)
-	l.look()
+	l.poll()
 	l.wantNoneOpen()
 }
 
@@ -235,16 +235,16 @@ func (*duringPass) Foreign(context.Context, string, deploy.Application, string) 
 // application is disabled and enabled, or deleted and added, while a pass decides
 // about another commit.
 func TestResetDuringAPass(t *testing.T) {
-	disabled := func(l *lab) {
+	disabled := func(l *env) {
 		must(l.t, l.store.SetDisabled(l.t.Context(), appID("web"), true))
 		must(l.t, l.store.SetDisabled(l.t.Context(), appID("web"), false))
 	}
-	added := func(l *lab) {
+	added := func(l *env) {
 		must(l.t, l.store.DeleteApplication(l.t.Context(), appID("web")))
 		l.add("web", "")
 	}
 	for name, c := range map[string]struct {
-		reset func(*lab)
+		reset func(*env)
 		file  string // of the head
 		want  []string
 	}{
@@ -255,7 +255,7 @@ func TestResetDuringAPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := &duringPass{}
-			l := newLab(t, func(_ *lab, cfg *Config) { cfg.Live = live })
+			l := newEnv(t, func(_ *env, cfg *Config) { cfg.Live = live })
 			l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 			live.do = func() { c.reset(l) }
 			l.push("head", map[string]string{c.file: "1"})
@@ -265,7 +265,7 @@ func TestResetDuringAPass(t *testing.T) {
 			if got := l.app("web").EvaluatedCommit; got != "" {
 				t.Errorf("the pass has taken back what was forgotten: %q", got)
 			}
-			l.look()
+			l.poll()
 			if diff := cmp.Diff(c.want, l.deployments("web")); diff != "" {
 				t.Errorf("deployments (-want +got):\n%s", diff)
 			}

@@ -13,12 +13,12 @@ import (
 // TestPermissionCountsForItsList: until the first success, what was not on the list that
 // was permitted is asked for, by a commit and by hand; what was is not asked for again.
 func TestPermissionCountsForItsList(t *testing.T) {
-	l, c := newReviewLab(t)
+	l, c := newReviewEnv(t)
 	_, token := l.awaited()
 	if got := l.decide(true, token); got.Status != deploy.CommandSucceeded {
 		t.Fatalf("the decision was answered %+v", got)
 	}
-	l.look()
+	l.poll()
 	l.end("web", deploy.Failure)
 	c.foreign["web"] = theirs("two")
 	l.push("fewer", map[string]string{"web/x.yaml": "1"})
@@ -39,7 +39,7 @@ func TestPermissionCountsForItsList(t *testing.T) {
 	id := l.newID()
 	_, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: id, Type: deploy.CommandSync, ApplicationID: appID("web")})
 	must(t, err)
-	l.look()
+	l.poll()
 	if got := l.command(id); got.Status != deploy.CommandFailed || !strings.Contains(got.Metadata[deploy.MetaReason], "ConfigMap n/four") {
 		t.Errorf("a sync was answered %+v", got)
 	}
@@ -49,7 +49,7 @@ func TestPermissionCountsForItsList(t *testing.T) {
 	if got := l.decide(true, token); got.Status != deploy.CommandSucceeded {
 		t.Fatalf("the second decision was answered %+v", got)
 	}
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"begin FAILURE", "fewer FAILURE", "more PENDING"}, l.deployments("web")); diff != "" {
 		t.Errorf("after the second decision (-want +got):\n%s", diff)
 	}
@@ -80,7 +80,7 @@ func (c *locked) Foreign(ctx context.Context, provider string, app deploy.Applic
 // it would take over cannot be listed; others of the cluster are not.
 func TestReviewOfWhatMayNotBeRead(t *testing.T) {
 	c := &locked{&clusterOf{}, map[string]error{"web": deploy.Errorf(deploy.Invalid, "secrets is forbidden")}}
-	l := newLab(t, func(_ *lab, cfg *Config) { cfg.Live, cfg.Review = c, true })
+	l := newEnv(t, func(_ *env, cfg *Config) { cfg.Live, cfg.Review = c, true })
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	l.push("more", map[string]string{"web/x.yaml": "1", "new/app.pipecd.yaml": appFile("new")})
 	if got := l.deployments("web"); got != nil {
@@ -95,13 +95,13 @@ func TestReviewOfWhatMayNotBeRead(t *testing.T) {
 	id := l.newID()
 	_, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: id, Type: deploy.CommandSync, ApplicationID: appID("web")})
 	must(t, err)
-	l.look()
+	l.poll()
 	if got := l.command(id); got.Status != deploy.CommandFailed || !strings.Contains(got.Metadata[deploy.MetaReason], "secrets is forbidden") {
 		t.Errorf("a sync was answered %+v", got)
 	}
 	c.why = nil
 	l.pass(reviewEvery)
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"more PENDING"}, l.deployments("web")); diff != "" || l.application("web").Notice != "" {
 		t.Errorf("once it may be read, with the notice %q (-want +got):\n%s", l.application("web").Notice, diff)
 	}

@@ -32,17 +32,17 @@ func theirs(names ...string) (out []deploy.AdoptedObject) {
 	return out
 }
 
-// newReviewLab has an application "web" whose objects one, two and three are live and
+// newReviewEnv has an application "web" whose objects one, two and three are live and
 // are not its own, and that is to be reviewed.
-func newReviewLab(t *testing.T, more ...string) (*lab, *clusterOf) {
+func newReviewEnv(t *testing.T, more ...string) (*env, *clusterOf) {
 	t.Helper()
 	c := &clusterOf{foreign: map[string][]deploy.AdoptedObject{"web": theirs("one", "two", "three")}}
-	l := newLab(t, func(_ *lab, cfg *Config) { cfg.Live, cfg.Review = c, true })
+	l := newEnv(t, func(_ *env, cfg *Config) { cfg.Live, cfg.Review = c, true })
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", more...)})
 	return l, c
 }
 
-func (l *lab) application(dir string) deploy.Application {
+func (l *env) application(dir string) deploy.Application {
 	l.t.Helper()
 	app, err := l.store.Application(l.t.Context(), appID(dir))
 	must(l.t, err)
@@ -50,7 +50,7 @@ func (l *lab) application(dir string) deploy.Application {
 }
 
 // awaited returns the names of the objects that await a decision, and its token.
-func (l *lab) awaited() (names []string, token string) {
+func (l *env) awaited() (names []string, token string) {
 	l.t.Helper()
 	list, err := l.store.Adoptions(l.t.Context())
 	must(l.t, err)
@@ -63,22 +63,22 @@ func (l *lab) awaited() (names []string, token string) {
 	return names, token
 }
 
-// decide asks for a decision, looks, and returns the answer.
-func (l *lab) decide(accept bool, token string) deploy.Command {
+// decide asks for a decision, polls, and returns the answer.
+func (l *env) decide(accept bool, token string) deploy.Command {
 	l.t.Helper()
 	id := l.newID()
 	_, err := l.store.CreateCommand(l.t.Context(), deploy.Command{
 		ID: id, Type: deploy.CommandDecideAdoption, ApplicationID: appID("web"), Commander: "ann", Accept: accept, Token: token,
 	})
 	must(l.t, err)
-	l.look()
+	l.poll()
 	return l.command(id)
 }
 
 // TestReview: nothing is deployed, by a commit or by hand, before what it takes over is
-// permitted; the list is that of the last look.
+// permitted; the list is that of the last poll.
 func TestReview(t *testing.T) {
-	l, c := newReviewLab(t, "  trigger: {onChain: {disabled: false}}")
+	l, c := newReviewEnv(t, "  trigger: {onChain: {disabled: false}}")
 	names, first := l.awaited()
 	if diff := cmp.Diff([]string{"one", "two", "three"}, names); diff != "" {
 		t.Fatalf("awaited (-want +got):\n%s", diff)
@@ -91,7 +91,7 @@ func TestReview(t *testing.T) {
 		id := l.newID()
 		_, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: id, Type: kind, ApplicationID: appID("web"), Commander: "ann"})
 		must(t, err)
-		l.look()
+		l.poll()
 		if got := l.command(id); got.Status != deploy.CommandFailed || !strings.Contains(got.Metadata[deploy.MetaReason], "pipectl application adopt --app-id="+appID("web")) {
 			t.Errorf("%s was answered %+v", kind, got)
 		}
@@ -113,16 +113,16 @@ func TestReview(t *testing.T) {
 	}
 	c.foreign["web"] = theirs("one")
 	l.pass(reviewEvery)
-	l.look()
+	l.poll()
 	if names, _ := l.awaited(); len(names) != 1 {
-		t.Errorf("a later look awaits %v", names)
+		t.Errorf("a later poll awaits %v", names)
 	}
 
 	_, third := l.awaited()
 	if got := l.decide(true, third); got.Status != deploy.CommandSucceeded {
 		t.Fatalf("the decision was answered %+v", got)
 	}
-	l.look() // which the decision has asked for
+	l.poll() // that the decision has asked for
 	if diff := cmp.Diff([]string{"more PENDING"}, l.deployments("web")); diff != "" {
 		t.Errorf("deployed after the decision (-want +got):\n%s", diff)
 	}
@@ -139,7 +139,7 @@ func TestReview(t *testing.T) {
 // TestReviewGoesOnAsAutoDoes: what is permitted to be taken over is taken over from the
 // commit that runs.
 func TestReviewGoesOnAsAutoDoes(t *testing.T) {
-	l, c := newReviewLab(t)
+	l, c := newReviewEnv(t)
 	c.running = []string{l.application("web").EvaluatedCommit}
 	older := l.upstream.Push(t, "runs", map[string]string{"web/x.yaml": "1"})
 	c.running = []string{older}
@@ -152,7 +152,7 @@ func TestReviewGoesOnAsAutoDoes(t *testing.T) {
 	if got := l.decide(true, list[0].Token); got.Status != deploy.CommandSucceeded {
 		t.Fatalf("answered %+v", got)
 	}
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"runs PENDING"}, l.deployments("web")); diff != "" || !l.all("web")[0].Trigger.TakeOver {
 		t.Errorf("deployed (-want +got):\n%s", diff)
 	}
@@ -161,7 +161,7 @@ func TestReviewGoesOnAsAutoDoes(t *testing.T) {
 // TestRejectedReview: a rejected application is disabled, and asked for again when it is
 // enabled.
 func TestRejectedReview(t *testing.T) {
-	l, _ := newReviewLab(t)
+	l, _ := newReviewEnv(t)
 	_, token := l.awaited()
 	if got := l.decide(false, "another"); got.Status != deploy.CommandFailed {
 		t.Errorf("a decision on another list was answered %+v", got)
@@ -172,13 +172,13 @@ func TestRejectedReview(t *testing.T) {
 	if app := l.application("web"); !app.Disabled || app.Notice != "" {
 		t.Errorf("the application is %+v", app)
 	}
-	l.look()
+	l.poll()
 	if names, _ := l.awaited(); len(names) != 0 {
 		t.Errorf("awaited of a disabled application: %v", names)
 	}
 	must(t, l.store.SetDisabled(t.Context(), appID("web"), false))
 	l.pass(reconcileRest * 3)
-	l.look()
+	l.poll()
 	if names, again := l.awaited(); len(names) != 3 || again != token {
 		t.Errorf("enabled again, it awaits %v", names)
 	}
@@ -190,9 +190,9 @@ func TestRejectedReview(t *testing.T) {
 // TestReviewOfADisabledApplication: a list that was made before stays, and is decided on
 // as any other; what is permitted is deployed once the application is enabled.
 func TestReviewOfADisabledApplication(t *testing.T) {
-	l, _ := newReviewLab(t)
+	l, _ := newReviewEnv(t)
 	must(t, l.store.SetDisabled(t.Context(), appID("web"), true))
-	l.look()
+	l.poll()
 	names, token := l.awaited()
 	if len(names) != 3 {
 		t.Fatalf("awaited of a disabled application: %v", names)
@@ -200,18 +200,18 @@ func TestReviewOfADisabledApplication(t *testing.T) {
 	if got := l.decide(true, token); got.Status != deploy.CommandSucceeded {
 		t.Fatalf("the decision was answered %+v", got)
 	}
-	l.look()
+	l.poll()
 	if got := l.deployments("web"); got != nil {
 		t.Errorf("deployed while it is disabled: %v", got)
 	}
 	must(t, l.store.SetDisabled(t.Context(), appID("web"), false))
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"begin PENDING"}, l.deployments("web")); diff != "" {
 		t.Errorf("deployed once it is enabled (-want +got):\n%s", diff)
 	}
 }
 
-func again(l *lab) string {
+func again(l *env) string {
 	_, token := l.awaited()
 	return token
 }
@@ -219,7 +219,7 @@ func again(l *lab) string {
 // TestReviewOfASilentCluster: an application whose cluster does not answer is not
 // deployed by hand either, nor is a decision carried out that cannot be checked.
 func TestReviewOfASilentCluster(t *testing.T) {
-	l, c := newReviewLab(t)
+	l, c := newReviewEnv(t)
 	_, token := l.awaited()
 	c.err = deploy.Errorf(deploy.Unavailable, "the cluster is down")
 	if got := l.decide(true, token); got.Status != deploy.CommandFailed || !strings.Contains(got.Metadata[deploy.MetaReason], "the cluster is down") {
@@ -228,7 +228,7 @@ func TestReviewOfASilentCluster(t *testing.T) {
 	id := l.newID()
 	_, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: id, Type: deploy.CommandSync, ApplicationID: appID("web")})
 	must(t, err)
-	l.look()
+	l.poll()
 	if got := l.command(id); got.Status != deploy.CommandFailed || !strings.Contains(got.Metadata[deploy.MetaReason], "could not be found out: the cluster is down") {
 		t.Errorf("a sync was answered %+v", got)
 	}
@@ -246,22 +246,22 @@ func TestReviewOfASilentCluster(t *testing.T) {
 // configuration does not ask for any more, awaits nothing.
 func TestNothingToReviewAnyMore(t *testing.T) {
 	t.Run("gone", func(t *testing.T) {
-		l, c := newReviewLab(t)
+		l, c := newReviewEnv(t)
 		_, token := l.awaited()
 		c.foreign["web"] = nil
 		if got := l.decide(true, token); got.Status != deploy.CommandFailed || !strings.Contains(got.Metadata[deploy.MetaReason], "nothing to take over any more") {
 			t.Errorf("answered %+v", got)
 		}
 		l.pass(reviewEvery)
-		l.look()
+		l.poll()
 		if diff := cmp.Diff([]string{"begin PENDING"}, l.deployments("web")); diff != "" || l.application("web").Notice != "" {
 			t.Errorf("deployed (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("not asked for", func(t *testing.T) {
-		l, c := newReviewLab(t)
-		l.restart(func(_ *lab, cfg *Config) { cfg.Live = c })
-		l.look()
+		l, c := newReviewEnv(t)
+		l.restart(func(_ *env, cfg *Config) { cfg.Live = c })
+		l.poll()
 		if names, _ := l.awaited(); len(names) != 0 || l.application("web").Notice != "" {
 			t.Errorf("awaited: %v, notice %q", names, l.application("web").Notice)
 		}
@@ -270,14 +270,14 @@ func TestNothingToReviewAnyMore(t *testing.T) {
 		}
 	})
 	t.Run("synced by hand alone", func(t *testing.T) {
-		l, _ := newReviewLab(t, "  trigger: {onCommit: {disabled: true}}")
+		l, _ := newReviewEnv(t, "  trigger: {onCommit: {disabled: true}}")
 		if names, _ := l.awaited(); len(names) != 3 {
 			t.Errorf("awaited: %v", names)
 		}
 		if got := l.decide(true, again(l)); got.Status != deploy.CommandSucceeded {
 			t.Errorf("answered %+v", got)
 		}
-		l.look()
+		l.poll()
 		if got := l.deployments("web"); got != nil {
 			t.Errorf("deployed without being asked to: %v", got)
 		}

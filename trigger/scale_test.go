@@ -12,7 +12,7 @@ import (
 // fetch and one pass, and each is deployed.
 func TestManyApplications(t *testing.T) {
 	const n = 300
-	l := newLab(t)
+	l := newEnv(t)
 	files := map[string]string{}
 	for i := range n {
 		files[fmt.Sprintf("apps/a%04d/app.pipecd.yaml", i)] = appFile(fmt.Sprint("a", i), "  labels: {team: core}")
@@ -24,14 +24,14 @@ func TestManyApplications(t *testing.T) {
 		t.Logf("%s: %s", what, time.Since(began))
 	}
 	l.upstream.Push(t, "one", files)
-	timed("register and deploy", l.look)
+	timed("register and deploy", l.poll)
 	for i := range n {
 		files[fmt.Sprintf("apps/a%04d/deployment.yaml", i)] = "two"
 	}
 	before := l.trigger.watchers["apps"].repo.Git.Stats()
 	l.upstream.Push(t, "two", files)
-	timed("deploy again", l.look)
-	timed("look at nothing new", l.look)
+	timed("deploy again", l.poll)
+	timed("poll without changes", l.poll)
 	after := l.trigger.watchers["apps"].repo.Git.Stats()
 	if fetches := after.Fetches - before.Fetches; fetches != 1 {
 		t.Errorf("%d fetches", fetches)

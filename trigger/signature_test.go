@@ -18,7 +18,7 @@ import (
 // signedBy are Signatures that want commits signed in the directories of one
 // team. They read the commits from the trigger's own mirror.
 type signedBy struct {
-	lab     *lab
+	env     *env
 	keys    *signature.Keys
 	descend bool // a head must descend from the one before
 }
@@ -34,7 +34,7 @@ func (s signedBy) Signer(_ context.Context, at deploy.GitPath, commit string) (s
 	if !strings.HasPrefix(at.Dir, "team") {
 		return "", nil
 	}
-	object, err := s.lab.trigger.watchers["apps"].repo.Git.CommitObject(commit)
+	object, err := s.env.trigger.watchers["apps"].repo.Git.CommitObject(commit)
 	if err != nil {
 		return "", err
 	}
@@ -45,16 +45,16 @@ func (s signedBy) Signer(_ context.Context, at deploy.GitPath, commit string) (s
 	return signer, nil
 }
 
-// signedLab is a lab in whose team directories only commits of ann count.
-func signedLab(t *testing.T, edit ...func(*signedBy)) (l *lab, ann gittest.Signer, log *bytes.Buffer) {
+// newSignedEnv returns an env in whose team directories only commits of ann count.
+func newSignedEnv(t *testing.T, edit ...func(*signedBy)) (l *env, ann gittest.Signer, log *bytes.Buffer) {
 	t.Helper()
 	ann, log = gittest.NewSSHSigner(t, "ann"), &bytes.Buffer{}
 	keys, err := signature.Load(nil, []string{gittest.KeyFile(t, ann)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = newLab(t, func(l *lab, c *Config) {
-		rule := signedBy{lab: l, keys: keys}
+	l = newEnv(t, func(l *env, c *Config) {
+		rule := signedBy{env: l, keys: keys}
 		for _, f := range edit {
 			f(&rule)
 		}
@@ -65,14 +65,14 @@ func signedLab(t *testing.T, edit ...func(*signedBy)) (l *lab, ann gittest.Signe
 }
 
 // wantNotice fails unless the application's notice holds text; "" is none.
-func (l *lab) wantNotice(dir, text string) {
+func (l *env) wantNotice(dir, text string) {
 	l.t.Helper()
 	if got := l.app(dir).Notice; (got == "") != (text == "") || !strings.Contains(got, text) {
 		l.t.Errorf("the notice of %s is %q, want one with %q", dir, got, text)
 	}
 }
 
-func (l *lab) wantDeployments(dir string, want ...string) {
+func (l *env) wantDeployments(dir string, want ...string) {
 	l.t.Helper()
 	if diff := cmp.Diff(want, l.deployments(dir)); diff != "" {
 		l.t.Errorf("deployments of %s: -want +got:\n%s", dir, diff)
@@ -82,7 +82,7 @@ func (l *lab) wantDeployments(dir string, want ...string) {
 // TestUnsignedHead: nothing of it counts for those who want it signed, and
 // everything for the others; the next good head is compared with the last one.
 func TestUnsignedHead(t *testing.T) {
-	l, ann, log := signedLab(t)
+	l, ann, log := newSignedEnv(t)
 	mallory := gittest.NewSSHSigner(t, "mallory")
 	l.upstream.Sign = ann.Sign
 	good := l.push("one", map[string]string{"team/app.pipecd.yaml": appFile("web"), "free/app.pipecd.yaml": appFile("free")})
@@ -113,7 +113,7 @@ func TestUnsignedHead(t *testing.T) {
 	l.wantDeployments("free", "one CANCELLED", "two PENDING")
 
 	before := strings.Count(log.String(), "the head does not count")
-	l.look()
+	l.poll()
 	if n := strings.Count(log.String(), "the head does not count"); n != before || before != 2 { // one for each head
 		t.Errorf("the log says %d times that a head does not count, and then %d", before, n)
 	}
@@ -132,7 +132,7 @@ func TestUnsignedHead(t *testing.T) {
 
 // TestUnsignedRemoval: a head that does not count takes no application away.
 func TestUnsignedRemoval(t *testing.T) {
-	l, ann, _ := signedLab(t)
+	l, ann, _ := newSignedEnv(t)
 	l.upstream.Sign = ann.Sign
 	l.push("one", map[string]string{"team/app.pipecd.yaml": appFile("web"), "other": "x"})
 	l.upstream.Sign = nil
@@ -150,7 +150,7 @@ func TestUnsignedRemoval(t *testing.T) {
 // TestCommandsForUnsignedCommits: what is asked for by hand or by a chain is
 // refused for a commit that does not count, and made for one that does.
 func TestCommandsForUnsignedCommits(t *testing.T) {
-	l, ann, _ := signedLab(t)
+	l, ann, _ := newSignedEnv(t)
 	l.upstream.Sign = ann.Sign
 	good := l.push("one", map[string]string{"team/app.pipecd.yaml": appFile("web")})
 	l.upstream.Sign = nil
@@ -167,14 +167,14 @@ func TestCommandsForUnsignedCommits(t *testing.T) {
 	}
 	head, named := ask(deploy.Command{Type: deploy.CommandSync}), ask(deploy.Command{Type: deploy.CommandSync, Commit: bad})
 	older := ask(deploy.Command{Type: deploy.CommandSync, Commit: good})
-	l.look()
+	l.poll()
 	l.wantRefused(head, "it is not signed")
 	l.wantRefused(named, "it is not signed")
 	if c := l.command(older); c.Status != deploy.CommandSucceeded {
 		t.Errorf("the sync of a signed commit is %s: %v", c.Status, c.Metadata)
 	}
 	if app := l.app("team"); app.EvaluatedCommit != good {
-		t.Errorf("the evaluated commit is %s, want %s: the head was not looked at", app.EvaluatedCommit, good)
+		t.Errorf("the evaluated commit is %s, want %s: the head was not evaluated", app.EvaluatedCommit, good)
 	}
 	l.upstream.Sign = ann.Sign
 	l.push("three", map[string]string{"other": "x"})
@@ -185,7 +185,7 @@ func TestCommandsForUnsignedCommits(t *testing.T) {
 
 // TestUnsignedDrift: nothing is healed with a head that does not count.
 func TestUnsignedDrift(t *testing.T) {
-	l, ann, _ := signedLab(t)
+	l, ann, _ := newSignedEnv(t)
 	l.upstream.Sign = ann.Sign
 	l.push("one", map[string]string{"team/app.pipecd.yaml": appFile("web")})
 	l.run("team")
@@ -200,7 +200,7 @@ func TestUnsignedDrift(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		l.look()
+		l.poll()
 	}
 	l.wantDeployments("team", "one SUCCESS")
 }
@@ -208,7 +208,7 @@ func TestUnsignedDrift(t *testing.T) {
 // TestUnsignedCommitIsNotTakenOver: what runs of a commit that does not count is
 // not deployed again as it was; the head is, as new.
 func TestUnsignedCommitIsNotTakenOver(t *testing.T) {
-	l, ann, _ := signedLab(t)
+	l, ann, _ := newSignedEnv(t)
 	bad := l.upstream.Push(t, "unsigned", map[string]string{"team/app.pipecd.yaml": appFile("web"), "free/app.pipecd.yaml": appFile("free")})
 	l.trigger.Live = runningAt(bad)
 	l.upstream.Sign = ann.Sign
@@ -226,14 +226,14 @@ func (r runningAt) RunningCommits(context.Context, string, deploy.GitPath, strin
 
 // TestSignaturesThatCannotBeRead: that is an outage, and no verdict.
 func TestSignaturesThatCannotBeRead(t *testing.T) {
-	l := newLab(t, func(_ *lab, c *Config) { c.Signatures = unreadable{} })
+	l := newEnv(t, func(_ *env, c *Config) { c.Signatures = unreadable{} })
 	l.push("one", map[string]string{"team/app.pipecd.yaml": appFile("web")})
 	apps, _, err := l.store.ListApplications(t.Context(), store.ApplicationQuery{IncludeAll: true})
 	if err != nil || len(apps) != 0 {
 		t.Errorf("applications: %v, %v", apps, err)
 	}
 	l.trigger.Signatures = nil
-	l.look()
+	l.poll()
 	l.wantDeployments("team", "one PENDING")
 }
 
@@ -253,14 +253,14 @@ func (r runningAt) Foreign(context.Context, string, deploy.Application, string) 
 // from the one before.
 func TestAnOlderSignedCommit(t *testing.T) {
 	for _, descend := range []bool{false, true} {
-		l, ann, _ := signedLab(t, func(s *signedBy) { s.descend = descend })
+		l, ann, _ := newSignedEnv(t, func(s *signedBy) { s.descend = descend })
 		l.upstream.Sign = ann.Sign
 		files := map[string]string{"team/app.pipecd.yaml": appFile("web"), "team/x.yaml": "1", "free/app.pipecd.yaml": appFile("free"), "free/x.yaml": "1"}
 		first := l.push("one", files)
 		second := l.push("two", map[string]string{"team/x.yaml": "2", "free/x.yaml": "2"})
 		must(t, l.upstream.Reset(first))
 		for range 2 {
-			l.look()
+			l.poll()
 		}
 		l.wantDeployments("free", "one CANCELLED", "two CANCELLED", "one PENDING")
 		if !descend {
@@ -285,9 +285,9 @@ func TestAnOlderSignedCommit(t *testing.T) {
 
 // wantRefusedSync fails unless a sync by hand of the head is refused for a reason that
 // holds text.
-func (l *lab) wantRefusedSync(dir, text string) {
+func (l *env) wantRefusedSync(dir, text string) {
 	l.t.Helper()
 	id := l.askSync(dir)
-	l.look()
+	l.poll()
 	l.wantRefused(id, text)
 }

@@ -17,7 +17,7 @@ func TestHeldWhileItsClusterIsSilent(t *testing.T) {
 	var running []string
 	var asked int
 	silent := true
-	l := newLab(t, func(_ *lab, c *Config) {
+	l := newEnv(t, func(_ *env, c *Config) {
 		c.Live = live(func(string, string) ([]string, error) {
 			if asked++; silent {
 				return nil, deploy.Errorf(deploy.Unavailable, "cluster \"local\" cannot be reached")
@@ -36,22 +36,22 @@ func TestHeldWhileItsClusterIsSilent(t *testing.T) {
 		t.Errorf("the application says %q, want %q", got, want)
 	}
 
-	var pauses []int // in looks 10 s and a little apart, until it is asked again
+	var pauses []int // in polls 10 s and a little apart, until it is asked again
 	for _, was := 0, asked; len(pauses) < 5; {
-		looks := 0
-		for ; asked == was; looks++ {
+		polls := 0
+		for ; asked == was; polls++ {
 			l.pass(10 * time.Second)
-			l.look()
+			l.poll()
 		}
-		was, pauses = asked, append(pauses, looks)
+		was, pauses = asked, append(pauses, polls)
 	}
 	if pauses[0] > 2 || pauses[1] <= pauses[0] || pauses[3] < 5 || pauses[4] != pauses[3] {
-		t.Errorf("it was asked again after %v looks, want more and more up to a limit", pauses)
+		t.Errorf("it was asked again after %v polls, want increasing pauses up to a limit", pauses)
 	}
 
 	silent = false
 	l.pass(maxSilence)
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"running PENDING"}, l.deployments("web")); diff != "" {
 		t.Errorf("once it answers (-want +got):\n%s", diff)
 	}
@@ -63,12 +63,12 @@ func TestHeldWhileItsClusterIsSilent(t *testing.T) {
 // TestHeldApplicationCanBeSyncedByHand: a person need not wait for the cluster to
 // be asked again.
 func TestHeldApplicationCanBeSyncedByHand(t *testing.T) {
-	l := newLab(t, func(_ *lab, c *Config) {
+	l := newEnv(t, func(_ *env, c *Config) {
 		c.Live = live(func(string, string) ([]string, error) { return nil, deploy.Errorf(deploy.Unavailable, "no answer") })
 	})
 	l.push("head", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	id := l.askSync("web")
-	l.look()
+	l.poll()
 	if c := l.command(id); c.Status != deploy.CommandSucceeded {
 		t.Errorf("the sync is %s because %q", c.Status, c.Metadata[deploy.MetaReason])
 	}
@@ -78,7 +78,7 @@ func TestHeldApplicationCanBeSyncedByHand(t *testing.T) {
 	l.push("elsewhere", map[string]string{"x": "1"})
 	l.end("web", deploy.Success)
 	l.pass(maxSilence)
-	l.look()
+	l.poll()
 	if got := l.app("web").Notice; got != "" {
 		t.Errorf("after the success the application says %q", got)
 	}
@@ -88,9 +88,9 @@ func TestHeldApplicationCanBeSyncedByHand(t *testing.T) {
 // answer do not each wait for it, and those of another are deployed while it is
 // waited for.
 func TestSilentClusterHoldsUpNoOther(t *testing.T) {
-	var l *lab
+	var l *env
 	asked := make(chan string, 100)
-	l = newLab(t, func(_ *lab, c *Config) {
+	l = newEnv(t, func(_ *env, c *Config) {
 		c.Providers = []string{"dead", "local"}
 		c.Live = live(func(provider, _ string) ([]string, error) {
 			asked <- provider
@@ -129,7 +129,7 @@ func TestSilentClusterHoldsUpNoOther(t *testing.T) {
 // held and asked for again, whatever others were told.
 func TestClusterThatAnswersInPart(t *testing.T) {
 	silent := true
-	l := newLab(t, func(_ *lab, c *Config) {
+	l := newEnv(t, func(_ *env, c *Config) {
 		c.Live = live(func(_, dir string) ([]string, error) {
 			if dir == "slow" && silent {
 				return nil, deploy.Errorf(deploy.Unavailable, "no answer in time")
@@ -141,7 +141,7 @@ func TestClusterThatAnswersInPart(t *testing.T) {
 	silent = false
 	for range 3 { // the other may have been held with it
 		l.pass(maxSilence)
-		l.look()
+		l.poll()
 	}
 	for _, dir := range []string{"slow", "web"} {
 		if got := l.deployments(dir); len(got) != 1 || l.app(dir).Notice != "" {
@@ -154,7 +154,7 @@ func TestClusterThatAnswersInPart(t *testing.T) {
 // is no matter of the cluster, which goes on to be asked for the others.
 func TestUnreachableChartHoldsItsApplicationAlone(t *testing.T) {
 	unreachable, asked := true, 0
-	l := newLab(t, func(_ *lab, c *Config) {
+	l := newEnv(t, func(_ *env, c *Config) {
 		c.Live = live(func(_, dir string) ([]string, error) {
 			if dir == "chart" {
 				if asked++; unreachable {
@@ -188,14 +188,14 @@ func TestUnreachableChartHoldsItsApplicationAlone(t *testing.T) {
 	was := asked
 	for range 60 { // more than 10 minutes
 		l.pass(10 * time.Second)
-		l.look()
+		l.poll()
 	}
 	if got := asked - was; got < 3 || got > 10 {
-		t.Errorf("the chart was asked for %d times in 60 looks, want less and less often", got)
+		t.Errorf("the chart was asked for %d times in 60 polls, want less and less often", got)
 	}
 	unreachable = false
 	l.pass(maxSilence)
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"more PENDING"}, l.deployments("chart")); diff != "" || l.app("chart").Notice != "" {
 		t.Errorf("once the chart is there (-want +got):\n%snotice %q", diff, l.app("chart").Notice)
 	}

@@ -50,18 +50,18 @@ func (s slowChart) Foreign(_ context.Context, _ string, app deploy.Application, 
 const slowNotice = "Not deployed yet: its rendering takes long: it waits for chart https://charts.example.com/nginx-1.2.3.tgz. " +
 	"It is deployed when that has come; no other application waits for it"
 
-// newSlowLab returns a lab whose passes wait a moment for the chart.
-func newSlowLab(t *testing.T, live Live, edit ...func(*lab, *Config)) *lab {
+// newSlowEnv returns an env whose passes wait a moment for the chart.
+func newSlowEnv(t *testing.T, live Live, edit ...func(*env, *Config)) *env {
 	t.Helper()
-	l := newLab(t, append(edit, func(_ *lab, c *Config) { c.Live, c.Patience = live, 50*time.Millisecond })...)
+	l := newEnv(t, append(edit, func(_ *env, c *Config) { c.Live, c.Patience = live, 50*time.Millisecond })...)
 	t.Cleanup(func() { l.trigger.watchers["apps"].close() })
 	return l
 }
 
-// until looks until the condition holds.
-func (l *lab) until(what string, holds func() bool) {
+// until polls until the condition holds.
+func (l *env) until(what string, holds func() bool) {
 	l.t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !holds(); l.look() {
+	for end := time.Now().Add(3 * time.Minute); !holds(); l.poll() {
 		if time.Now().After(end) {
 			l.t.Fatalf("%s: not within 3 min", what)
 		}
@@ -73,7 +73,7 @@ func (l *lab) until(what string, holds func() bool) {
 // deployed when the chart has come, and a new commit is not held by that of the old one.
 func TestSlowChartHoldsItsApplicationAlone(t *testing.T) {
 	live := newSlowChart()
-	l := newSlowLab(t, live)
+	l := newSlowEnv(t, live)
 	first := l.upstream.Push(t, "begin", map[string]string{"chart/app.pipecd.yaml": appFile("chart"), "web/app.pipecd.yaml": appFile("web")})
 	l.until("the other application is deployed", func() bool { return len(l.deployments("web")) == 1 })
 	l.until("the application says why it is not", func() bool { return l.app("chart").Notice == slowNotice })
@@ -81,7 +81,7 @@ func TestSlowChartHoldsItsApplicationAlone(t *testing.T) {
 		t.Errorf("the application has deployments %v", got)
 	}
 	for range 3 {
-		l.look()
+		l.poll()
 	}
 	if got := <-live.asked; got != first || len(live.asked) > 0 {
 		t.Errorf("asked at %s and %d times more, want once at %s", got, len(live.asked), first)
@@ -94,7 +94,7 @@ func TestSlowChartHoldsItsApplicationAlone(t *testing.T) {
 	if got := <-live.left; got != first {
 		t.Errorf("the lookup at %s ended, want that at %s", got, first)
 	}
-	l.look()
+	l.poll()
 	w := l.trigger.watchers["apps"]
 	close(live.answer)
 	for woken, end := false, time.Now().Add(3*time.Minute); !woken; {
@@ -103,7 +103,7 @@ func TestSlowChartHoldsItsApplicationAlone(t *testing.T) {
 		}
 		w.fill(func(in *inbox) { woken = in.anew })
 	}
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"second PENDING"}, l.deployments("chart")); diff != "" || l.app("chart").Notice != "" {
 		t.Errorf("once the chart is there (-want +got):\n%snotice %q", diff, l.app("chart").Notice)
 	}
@@ -113,7 +113,7 @@ func TestSlowChartHoldsItsApplicationAlone(t *testing.T) {
 // sync waits for its application, and is answered when that was looked for.
 func TestCommandsWaitForASlowChart(t *testing.T) {
 	live := newSlowChart()
-	l := newSlowLab(t, live, func(_ *lab, c *Config) { c.Review = true })
+	l := newSlowEnv(t, live, func(_ *env, c *Config) { c.Review = true })
 	l.push("begin", map[string]string{"chart/app.pipecd.yaml": appFile("chart"), "web/app.pipecd.yaml": appFile("web")})
 	slow, quick := l.askSync("chart"), l.askSync("web")
 	l.until("the other sync is answered", func() bool { return l.command(quick).Status == deploy.CommandSucceeded })
@@ -129,7 +129,7 @@ func TestCommandsWaitForASlowChart(t *testing.T) {
 // room say so, and are tried again.
 func TestTooManySlowCharts(t *testing.T) {
 	live := newSlowChart()
-	l := newSlowLab(t, live)
+	l := newSlowEnv(t, live)
 	files := map[string]string{"web/app.pipecd.yaml": appFile("web")}
 	var dirs []string
 	for i := range 3 * maxLookups {

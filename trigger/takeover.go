@@ -177,18 +177,18 @@ func (w *watcher) question(ctx context.Context, pass time.Time, s subject, put f
 	case !deploy.IsKind(err, deploy.Unavailable) || ctx.Err() != nil:
 	case errors.As(err, &unreadable):
 		if w.silent.begin(rendering, err, pass, w.Now()) {
-			w.log.Warn("cannot render an application to look for what runs of it; the application is held", "app", s.app.Name, "error", err)
+			w.log.Warn("cannot render an application to find its live objects; the application is held", "app", s.app.Name, "error", err)
 		}
 		return err, nil
 	default:
 		if w.silent.begin(cluster, err, pass, w.Now()) {
-			w.log.Warn("cannot look for what runs; applications that may run there are held", "cluster", s.provider, "error", err)
+			w.log.Warn("cannot read live objects; applications that may run there are held", "cluster", s.provider, "error", err)
 		}
 		return err, nil
 	}
 	if err == nil {
 		if w.silent.end(cluster, pass) {
-			w.log.Info("what runs can be looked for again", "cluster", s.provider)
+			w.log.Info("live objects can be read again", "cluster", s.provider)
 		}
 		w.silent.end(rendering, pass)
 	}

@@ -24,7 +24,7 @@ func (f live) Foreign(context.Context, string, deploy.Application, string) ([]de
 }
 
 // end completes the newest deployment of an application.
-func (l *lab) end(dir string, to deploy.Status) {
+func (l *env) end(dir string, to deploy.Status) {
 	l.t.Helper()
 	d := l.run(dir)
 	if _, err := l.store.UpdateDeployment(l.t.Context(), d.ID, func(d *deploy.Deployment) error { return d.Complete(to, "", l.clock()) }); err != nil {
@@ -38,7 +38,7 @@ func TestTakeOver(t *testing.T) {
 	for name, outcome := range map[string]deploy.Status{"succeeds": deploy.Success, "fails": deploy.Failure} {
 		t.Run("the take-over "+name, func(t *testing.T) {
 			var running []string
-			l := newLab(t, func(_ *lab, c *Config) {
+			l := newEnv(t, func(_ *env, c *Config) {
 				c.Live = live(func(string, string) ([]string, error) { return running, nil })
 			})
 			older := l.upstream.Push(t, "older", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/a.yaml": "1"})
@@ -57,7 +57,7 @@ func TestTakeOver(t *testing.T) {
 				t.Fatalf("while it is under way (-want +got):\n%s", diff)
 			}
 			l.end("web", outcome)
-			l.look()
+			l.poll()
 			want := []string{"running " + string(outcome), "newer PENDING"}
 			if diff := cmp.Diff(want, l.deployments("web")); diff != "" {
 				t.Fatalf("once it has ended (-want +got):\n%s", diff)
@@ -72,13 +72,13 @@ func TestTakeOver(t *testing.T) {
 // TestTakeOverOfTheHead: where the head runs already, it is deployed once.
 func TestTakeOverOfTheHead(t *testing.T) {
 	var running []string
-	l := newLab(t, func(_ *lab, c *Config) {
+	l := newEnv(t, func(_ *env, c *Config) {
 		c.Live = live(func(string, string) ([]string, error) { return running, nil })
 	})
 	running = []string{l.upstream.Push(t, "head", map[string]string{"web/app.pipecd.yaml": appFile("web")})}
-	l.look()
+	l.poll()
 	l.end("web", deploy.Success)
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"head SUCCESS"}, l.deployments("web")); diff != "" {
 		t.Errorf("deployments (-want +got):\n%s", diff)
 	}
@@ -99,7 +99,7 @@ func TestNothingToTakeOver(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var older string
-			l := newLab(t, func(_ *lab, cfg *Config) {
+			l := newEnv(t, func(_ *env, cfg *Config) {
 				cfg.Live = live(func(provider, dir string) ([]string, error) { return c.live(older)(provider, dir) })
 			})
 			older = l.upstream.Push(t, "older", map[string]string{"web/app.pipecd.yaml": "not one"})
@@ -111,12 +111,12 @@ func TestNothingToTakeOver(t *testing.T) {
 	}
 }
 
-// TestLookThatFailsIsRepeated: an application of which it cannot be told what
+// TestFailedLookupIsRepeated: an application of which it is unknown what
 // runs is not deployed as new; the others are not held up.
-func TestLookThatFailsIsRepeated(t *testing.T) {
+func TestFailedLookupIsRepeated(t *testing.T) {
 	var running []string
 	broken := true
-	l := newLab(t, func(_ *lab, c *Config) {
+	l := newEnv(t, func(_ *env, c *Config) {
 		c.Live = live(func(_, dir string) ([]string, error) {
 			if dir == "web" && broken {
 				return nil, deploy.Errorf(deploy.Internal, "the disk is broken")
@@ -130,10 +130,10 @@ func TestLookThatFailsIsRepeated(t *testing.T) {
 		t.Errorf("deployments of the other application (-want +got):\n%s", diff)
 	}
 	if got := l.deployments("web"); len(got) != 0 {
-		t.Errorf("deployments while it cannot be told what runs: %v", got)
+		t.Errorf("deployments while it is unknown what runs: %v", got)
 	}
 	broken = false
-	l.look()
+	l.poll()
 	if diff := cmp.Diff([]string{"running PENDING"}, l.deployments("web")); diff != "" {
 		t.Errorf("deployments once it can (-want +got):\n%s", diff)
 	}
@@ -143,7 +143,7 @@ func TestLookThatFailsIsRepeated(t *testing.T) {
 // behind is no state to return to.
 func TestOwnCommitsAreNotTakenOver(t *testing.T) {
 	var running []string
-	l := newLab(t, func(_ *lab, c *Config) {
+	l := newEnv(t, func(_ *env, c *Config) {
 		c.Live = live(func(string, string) ([]string, error) { return running, nil })
 	})
 	running = []string{l.push("bad", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/a.yaml": "1"})}

@@ -11,9 +11,9 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
-// start runs the lab's trigger until the returned func is called or the test
+// start runs the trigger until the returned func is called or the test
 // ends.
-func (l *lab) start() (stop func()) {
+func (l *env) start() (stop func()) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -26,11 +26,11 @@ func (l *lab) start() (stop func()) {
 	return stop
 }
 
-// TestLook: a burst of hints is one look, also while one is under way, and a hint
+// TestHintsAreCoalesced: a burst of hints is one poll, also while one is under way, and a hint
 // about a repository that is not watched is nothing.
-func TestLook(t *testing.T) {
+func TestHintsAreCoalesced(t *testing.T) {
 	var server *gittest.HTTPServer
-	l := newLab(t, func(l *lab, c *Config) {
+	l := newEnv(t, func(l *env, c *Config) {
 		server = l.upstream.HTTP(t, gittest.HTTPOptions{})
 		l.config.Remote, c.Interval = server.URL, time.Hour
 	})
@@ -42,21 +42,21 @@ func TestLook(t *testing.T) {
 		next.ServeHTTP(w, r)
 	})
 	stop := l.start()
-	<-arrived // the first look is under way
+	<-arrived // the first poll is under way
 	for range 100 {
 		l.trigger.Poll("apps")
 		l.trigger.Poll("unknown")
 	}
 	l.upstream.Push(t, "change", map[string]string{"web/d.yaml": "1"})
 	close(release)
-	await(t, "the look that was asked for", func() bool { return len(l.all("web")) > 0 && server.Listings() == 2 })
+	await(t, "the poll that was asked for", func() bool { return len(l.all("web")) > 0 && server.Listings() == 2 })
 	l.upstream.Push(t, "change again", map[string]string{"web/d.yaml": "2"})
 	l.trigger.Poll("apps")
-	await(t, "the look after the next hint", func() bool {
+	await(t, "the poll after the next hint", func() bool {
 		ds := l.all("web")
 		return ds[len(ds)-1].Trigger.Commit.Message == "change again"
 	})
-	await(t, "the last look", func() bool { return server.Listings() >= 3 })
+	await(t, "the last poll", func() bool { return server.Listings() >= 3 })
 	stop()
 	if n := server.Listings(); n != 3 {
 		t.Errorf("the remote was asked %d times, want 3", n)
@@ -66,7 +66,7 @@ func TestLook(t *testing.T) {
 // TestAnotherTriggerGoesOn: what comes while no trigger runs, as when one makes
 // room for another with a new configuration, is found by the next.
 func TestAnotherTriggerGoesOn(t *testing.T) {
-	l := newLab(t, func(_ *lab, c *Config) { c.Interval = time.Hour })
+	l := newEnv(t, func(_ *env, c *Config) { c.Interval = time.Hour })
 	l.upstream.Push(t, "begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  trigger: {onOutOfSync: {disabled: false, minWindow: 0s}}")})
 	stop := l.start()
 	await(t, "the first deployment", func() bool { return len(l.all("web")) == 1 })

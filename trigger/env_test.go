@@ -22,9 +22,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lab is a repository, a store and a trigger between them. Its look is one pass
+// env is a repository, a store and a trigger between them. Its poll is one pass
 // over the repository, done here and now.
-type lab struct {
+type env struct {
 	t        *testing.T
 	store    *store.Store
 	upstream *gittest.Repo
@@ -43,9 +43,9 @@ type lab struct {
 // kinds are the kinds of application in the tests.
 var kinds = config.Kinds{config.Kubernetes()}
 
-func newLab(t *testing.T, edit ...func(*lab, *Config)) *lab {
+func newEnv(t *testing.T, edit ...func(*env, *Config)) *env {
 	t.Helper()
-	l := &lab{t: t, upstream: gittest.New(t), now: time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)}
+	l := &env{t: t, upstream: gittest.New(t), now: time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)}
 	l.store = storetest.New(t, l.clock)
 	l.feed = l.store.Watch()
 	t.Cleanup(l.feed.Close)
@@ -55,7 +55,7 @@ func newLab(t *testing.T, edit ...func(*lab, *Config)) *lab {
 }
 
 // restart makes a new trigger with a new mirror on the same store.
-func (l *lab) restart(edit ...func(*lab, *Config)) {
+func (l *env) restart(edit ...func(*env, *Config)) {
 	l.t.Helper()
 	c := Config{
 		Store: l.store, Kinds: kinds, Providers: []string{"local"}, Interval: 20 * time.Millisecond, Patience: 3 * time.Minute,
@@ -84,7 +84,7 @@ func openRepo(t *testing.T, c config.Repository, mirrors string) *git.Repo {
 }
 
 // clock goes on by a second whenever it is read.
-func (l *lab) clock() time.Time {
+func (l *env) clock() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.crashIn--; l.crashIn == 0 {
@@ -95,37 +95,37 @@ func (l *lab) clock() time.Time {
 }
 
 // crashAt calls crash when the clock has been read n times more.
-func (l *lab) crashAt(n int, crash func()) {
+func (l *env) crashAt(n int, crash func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.crashIn, l.crash = n, crash
 }
 
-func (l *lab) newID() string {
+func (l *env) newID() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ids++
 	return fmt.Sprintf("id-%d", l.ids)
 }
 
-// look hands out what is open and does one pass over the repository.
-func (l *lab) look() {
+// poll hands out what is open and does one pass over the repository.
+func (l *env) poll() {
 	l.t.Helper()
 	l.trigger.react(l.t.Context(), l.feed.Take())
 	l.trigger.scan(l.t.Context())
 	l.trigger.watchers["apps"].poll(l.t.Context())
 }
 
-// push commits files and looks.
-func (l *lab) push(message string, files map[string]string) string {
+// push commits files and polls.
+func (l *env) push(message string, files map[string]string) string {
 	l.t.Helper()
 	hash := l.upstream.Push(l.t, message, files)
-	l.look()
+	l.poll()
 	return hash
 }
 
-// remove commits the removal of files and looks.
-func (l *lab) remove(names ...string) {
+// remove commits the removal of files and polls.
+func (l *env) remove(names ...string) {
 	l.t.Helper()
 	if err := l.upstream.Remove(names...); err != nil {
 		l.t.Fatal(err)
@@ -144,7 +144,7 @@ func appID(dir string) string {
 }
 
 // app returns the application in a directory.
-func (l *lab) app(dir string) deploy.Application {
+func (l *env) app(dir string) deploy.Application {
 	l.t.Helper()
 	app, err := l.store.Application(l.t.Context(), appID(dir))
 	if err != nil {
@@ -154,7 +154,7 @@ func (l *lab) app(dir string) deploy.Application {
 }
 
 // registered returns the directories of all registered applications.
-func (l *lab) registered() []string {
+func (l *env) registered() []string {
 	l.t.Helper()
 	apps, _, err := l.store.ListApplications(l.t.Context(), store.ApplicationQuery{IncludeAll: true})
 	if err != nil {
@@ -170,7 +170,7 @@ func (l *lab) registered() []string {
 
 // deployments returns what was made for an application, oldest first, as
 // "message STATUS".
-func (l *lab) deployments(dir string) []string {
+func (l *env) deployments(dir string) []string {
 	l.t.Helper()
 	var out []string
 	for _, d := range l.all(dir) {
@@ -179,7 +179,7 @@ func (l *lab) deployments(dir string) []string {
 	return out
 }
 
-func (l *lab) all(dir string) []deploy.Deployment {
+func (l *env) all(dir string) []deploy.Deployment {
 	l.t.Helper()
 	ds, _, err := l.store.ListDeployments(l.t.Context(), store.DeploymentQuery{ApplicationIDs: []string{appID(dir)}})
 	if err != nil {
@@ -190,7 +190,7 @@ func (l *lab) all(dir string) []deploy.Deployment {
 }
 
 // run brings the newest deployment of an application to RUNNING.
-func (l *lab) run(dir string) deploy.Deployment {
+func (l *env) run(dir string) deploy.Deployment {
 	l.t.Helper()
 	ds := l.all(dir)
 	id := ds[len(ds)-1].ID
@@ -210,7 +210,7 @@ func (l *lab) run(dir string) deploy.Deployment {
 }
 
 // askSync stores a sync command for the application in a directory.
-func (l *lab) askSync(dir string) string {
+func (l *env) askSync(dir string) string {
 	l.t.Helper()
 	c, err := l.store.CreateCommand(l.t.Context(), deploy.Command{
 		ID: l.newID(), Type: deploy.CommandSync, ApplicationID: appID(dir), Commander: "ann", Strategy: deploy.StrategyQuickSync,
@@ -221,7 +221,7 @@ func (l *lab) askSync(dir string) string {
 	return c.ID
 }
 
-func (l *lab) command(id string) deploy.Command {
+func (l *env) command(id string) deploy.Command {
 	l.t.Helper()
 	c, err := l.store.Command(context.Background(), id)
 	if err != nil {
@@ -231,7 +231,7 @@ func (l *lab) command(id string) deploy.Command {
 }
 
 // wantRefused fails unless the command failed for a reason that holds text.
-func (l *lab) wantRefused(id, text string) {
+func (l *env) wantRefused(id, text string) {
 	l.t.Helper()
 	c := l.command(id)
 	if c.Status != deploy.CommandFailed || !strings.Contains(c.Metadata[deploy.MetaReason], text) {
@@ -240,7 +240,7 @@ func (l *lab) wantRefused(id, text string) {
 }
 
 // wantNoneOpen fails if a command waits for an answer.
-func (l *lab) wantNoneOpen() {
+func (l *env) wantNoneOpen() {
 	l.t.Helper()
 	open, err := l.store.OpenCommands(l.t.Context())
 	if err != nil || len(open) > 0 {
@@ -250,7 +250,7 @@ func (l *lab) wantNoneOpen() {
 
 // wantInvalid fails unless the application's configuration is said to be
 // invalid for a reason that holds text.
-func (l *lab) wantInvalid(dir, text string) {
+func (l *env) wantInvalid(dir, text string) {
 	l.t.Helper()
 	if s := l.app(dir).Sync; s.Status != deploy.SyncInvalidConfig || !strings.Contains(s.Reason, text) {
 		l.t.Errorf("%s is %s because %q, want INVALID_CONFIG because %q", dir, s.Status, s.Reason, text)
