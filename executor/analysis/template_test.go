@@ -110,7 +110,7 @@ func TestTemplates(t *testing.T) {
 		"no such template":         {fstest.MapFS{".pipe/a.yaml": good}, entry("error"), "", `metrics[0]: there is no template "error" in metrics: name one of errors or incomplete`, ""},
 		"it is in a broken file":   {fstest.MapFS{".pipe/b.yaml": broken}, entry("later"), "", ".pipe/b.yaml:2: spec.metrics.later.intervall: unknown field", ""},
 		"a missing field":          {fstest.MapFS{".pipe/a.yaml": good}, entry("incomplete"), "", "metrics[0] with template \"incomplete\": interval: required; neither the stage nor the template says it", ""},
-		"two files say it":         {fstest.MapFS{".pipe/a.yaml": good, ".pipe/b.yaml": good}, entry("errors"), "", ".pipe/b.yaml: spec.metrics.errors: the template stands in .pipe/a.yaml too", ""},
+		"two files say it":         {fstest.MapFS{".pipe/a.yaml": good, ".pipe/b.yaml": good}, entry("errors"), "", ".pipe/b.yaml: spec.metrics.errors: the template is also in .pipe/a.yaml", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -95,7 +95,7 @@ func addTemplates[T any](a *AnalysisTemplates, file, kind string, all *map[strin
 	for name, t := range more {
 		key := kind + "." + name
 		if first, twice := a.files[key]; twice {
-			err = errors.Join(err, deploy.Errorf(deploy.Invalid, "%s: spec.%s: the template stands in %s too; keep one of them", file, key, first))
+			err = errors.Join(err, deploy.Errorf(deploy.Invalid, "%s: spec.%s: the template is also in %s; keep one of them", file, key, first))
 			delete(*all, name) // neither is meant more than the other
 			continue
 		}

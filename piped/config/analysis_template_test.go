@@ -64,7 +64,7 @@ func TestTemplatesOfSeveralFiles(t *testing.T) {
 	if _, ok := all.Logs["both"]; !ok {
 		t.Error("a template of logs is gone because one of metrics has its name")
 	}
-	const want = ".pipe/b.yaml: spec.metrics.both: the template stands in .pipe/a.yaml too; keep one of them"
+	const want = ".pipe/b.yaml: spec.metrics.both: the template is also in .pipe/a.yaml; keep one of them"
 	if len(all.Broken) != 1 || all.Broken[0].Error() != want {
 		t.Errorf("broken: %v, want %q", all.Broken, want)
 	}

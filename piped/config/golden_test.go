@@ -172,7 +172,7 @@ func TestOversizedFilesAreRefused(t *testing.T) {
 	}
 }
 
-func TestUnsupportedKindsCanBeTold(t *testing.T) {
+func TestUnsupportedKindsAreTypedErrors(t *testing.T) {
 	for _, name := range []string{"unsupported-kind-terraform", "unsupported-plugin-terraform"} {
 		data, err := os.ReadFile("testdata/application/" + name + ".yaml")
 		if err != nil {

@@ -12,9 +12,9 @@ type field struct {
 	set  bool
 }
 
-// beside returns another field's path as it is named in a problem of this one:
+// relative returns another field's path for a problem of this one:
 // without the parent when that is the same.
-func (f field) beside(other field) string {
+func (f field) relative(other field) string {
 	parent := f.path[:strings.LastIndex(f.path, ".")+1]
 	return strings.TrimPrefix(other.path, parent)
 }
@@ -33,7 +33,7 @@ func exclusive(d *strict.Document, fields ...field) bool {
 	for _, f := range fields {
 		switch {
 		case f.set && first.set:
-			d.Problemf(f.path, "contradicts %s; keep one of them", f.beside(first))
+			d.Problemf(f.path, "contradicts %s; keep one of them", f.relative(first))
 		case f.set:
 			first = f
 		}
@@ -48,7 +48,7 @@ func exactlyOne(d *strict.Document, first field, others ...field) {
 	}
 	paths := make([]string, len(others))
 	for i, f := range others {
-		paths[i] = first.beside(f)
+		paths[i] = first.relative(f)
 	}
 	d.Problemf(first.path, "required, or %s", strict.Alternatives(paths))
 }
@@ -57,9 +57,9 @@ func exactlyOne(d *strict.Document, first field, others ...field) {
 func pair(d *strict.Document, a, b field) {
 	switch {
 	case a.set && !b.set:
-		d.Problemf(a.path, "needs %s too", a.beside(b))
+		d.Problemf(a.path, "needs %s too", a.relative(b))
 	case b.set && !a.set:
-		d.Problemf(b.path, "needs %s too", b.beside(a))
+		d.Problemf(b.path, "needs %s too", b.relative(a))
 	}
 }
 

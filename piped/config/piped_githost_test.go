@@ -41,7 +41,7 @@ func TestGitHosts(t *testing.T) {
 			prefix = "own"
 		}
 		if h.CommitStatus != (i != 4) || h.ContextPrefix != prefix || h.Deployments || h.Comments {
-			t.Errorf("%s is told: %+v", h.Host, h)
+			t.Errorf("%s gets: %+v", h.Host, h)
 		}
 	}
 	load := func(content string) (strict.Secret, error) {

@@ -175,7 +175,7 @@ func (n Notifications) complete(d *strict.Document, r resolver) Notifications {
 		case receiver.Slack == nil && receiver.Webhook == nil:
 			d.Problemf(at, "expected slack or webhook")
 		case receiver.Slack != nil && receiver.Webhook != nil:
-			d.Warnf(at+".webhook", "not used beside slack; make it a receiver of its own")
+			d.Warnf(at+".webhook", "not used together with slack; make it a receiver of its own")
 		}
 		if receiver.Slack != nil {
 			receiver.Slack.complete(d, r, at+".slack")

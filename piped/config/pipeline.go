@@ -63,7 +63,7 @@ func unknownStage(name string, known []string, kind Kind) string {
 	case "":
 		return "required; expected the name of a stage, such as " + kind.Applies[0]
 	case deploy.StageRollback, deploy.StageScriptRunRollback, deploy.StageCustomSyncRollback:
-		return fmt.Sprintf("%s cannot stand in a pipeline: it is added to every deployment that can be rolled back", name)
+		return fmt.Sprintf("%s is not allowed in a pipeline: it is added to every deployment that can be rolled back", name)
 	}
 	if near := strict.Suggest(name, known); near != "" {
 		return fmt.Sprintf("unknown stage %q%s", name, near)

@@ -48,11 +48,11 @@ func (w *SyncWindow) Default() { w.ManualSync = true }
 
 const (
 	maxWindow = 366 * 24 * time.Hour
-	// lookAhead bounds how far Hold looks for the end of a hold, lookSteps how
-	// many beginnings of windows it looks at.
-	lookAhead  = 366 * 24 * time.Hour
-	lookSteps  = 5000
-	maxWindows = 100
+	// lookAhead bounds how far Hold searches for the end of a hold, lookAheadSteps how
+	// many beginnings of windows it evaluates.
+	lookAhead      = 366 * 24 * time.Hour
+	lookAheadSteps = 5000
+	maxWindows     = 100
 )
 
 func (w SyncWindows) complete(d *strict.Document) {
@@ -88,7 +88,7 @@ func (w SyncWindows) Hold(now time.Time, manual bool) (until time.Time, reason s
 		return time.Time{}, ""
 	}
 	o, horizon := first, now.Add(lookAhead)
-	for steps := 0; o != nil && o.until.Before(horizon) && steps < lookSteps; steps++ {
+	for steps := 0; o != nil && o.until.Before(horizon) && steps < lookAheadSteps; steps++ {
 		until = o.until
 		o = relevant.obstacle(until)
 	}

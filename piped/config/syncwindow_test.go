@@ -243,7 +243,7 @@ func (m model) timeline(start time.Time, minutes int) []bool {
 	}
 }
 
-// open tells for each minute whether a deployment may start.
+// open reports for each minute whether a deployment may start.
 func open(models []model, start time.Time, minutes int, manual bool) []bool {
 	denied, allowed, allows, firm := make([]bool, minutes), make([]bool, minutes), false, false
 	for _, m := range models {
@@ -264,9 +264,9 @@ func open(models []model, start time.Time, minutes int, manual bool) []bool {
 	return may
 }
 
-// TestHoldAgreesWithLookingAtEveryMinute: whatever the windows, Hold says what
-// looking at every minute says, and until is the first open one.
-func TestHoldAgreesWithLookingAtEveryMinute(t *testing.T) {
+// TestHoldAgreesWithCheckingEveryMinute: whatever the windows, Hold says what
+// checking every minute says, and until is the first open one.
+func TestHoldAgreesWithCheckingEveryMinute(t *testing.T) {
 	const ahead = 5 * 24 * 60
 	rapid.Check(t, func(t *rapid.T) {
 		models := rapid.SliceOfN(rapid.Custom(drawModel), 1, 3).Draw(t, "windows")

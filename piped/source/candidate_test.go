@@ -115,8 +115,8 @@ func (b broken) ReadDir(name string) ([]fs.DirEntry, error) {
 	return b.MapFS.ReadDir(name)
 }
 
-// TestCandidatesBesideNamesThatAreNotUTF8: Git has such names, and io/fs refuses them.
-func TestCandidatesBesideNamesThatAreNotUTF8(t *testing.T) {
+// TestCandidatesNextToNamesThatAreNotUTF8: Git has such names, and io/fs refuses them.
+func TestCandidatesNextToNamesThatAreNotUTF8(t *testing.T) {
 	const text = head + "  name: web\n"
 	tree := files("web/app.pipecd.yaml", text, "caf\xe9/app.pipecd.yaml", text, "web/caf\xe9/in/app.pipecd.yaml", text, "web/caf\xe9.yaml", text)
 	got, err := Candidates(t.Context(), tree, kinds)

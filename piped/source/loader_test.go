@@ -124,7 +124,7 @@ func TestLoad(t *testing.T) {
 			[]string{"Service web-a @ apps/web/kustomization.yaml", "Service web-b @ apps/web/kustomization.yaml"},
 		},
 		{
-			"named manifests beside a kustomization", at,
+			"named manifests next to a kustomization", at,
 			files(
 				"apps/web/app.pipecd.yaml", head+"  name: web\n  input: {manifests: [a.yaml]}\n",
 				"apps/web/Kustomization", "broken: {",
@@ -176,9 +176,9 @@ func TestLoadRefuses(t *testing.T) {
 				"apps/web/a.yaml:3: apiVersion is missing; expected a Kubernetes object with apiVersion, kind and metadata.name\n" +
 				"apps/web/c.yaml:1: expected a Kubernetes object with apiVersion, kind and metadata.name, found a list"},
 		{"no manifests", files("apps/web/app.pipecd.yaml", minimal), deploy.Invalid,
-			"apps/web/app.pipecd.yaml: the application declares no objects; expected .yaml, .yml or .json manifests beside it"},
+			"apps/web/app.pipecd.yaml: the application declares no objects; expected .yaml, .yml or .json manifests next to it"},
 		{"only empty manifests", files("apps/web/app.pipecd.yaml", minimal, "apps/web/a.yaml", "# later\n"), deploy.Invalid,
-			"apps/web/app.pipecd.yaml: the application declares no objects; expected .yaml, .yml or .json manifests beside it"},
+			"apps/web/app.pipecd.yaml: the application declares no objects; expected .yaml, .yml or .json manifests next to it"},
 		{"a named manifest that is missing", files("apps/web/app.pipecd.yaml", head+"  name: web\n  input: {manifests: [x.yaml]}\n"), deploy.Invalid,
 			"apps/web/app.pipecd.yaml: input.manifests: apps/web/x.yaml: there is no such file in the commit"},
 		{"a named manifest that is a directory", files("apps/web/app.pipecd.yaml", head+"  name: web\n  input: {manifests: [x]}\n", "apps/web/x/a.yaml", ""), deploy.Invalid,

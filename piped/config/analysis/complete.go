@@ -61,10 +61,10 @@ func (c *Check) complete(d *strict.Document, at string) {
 		return
 	}
 	if d.Has(at+".failureLimit") && c.FailureLimit == 0 {
-		d.Warnf(at+".failureLimit", "0 has no effect beside a template, which decides then")
+		d.Warnf(at+".failureLimit", "0 has no effect with a template, which decides then")
 	}
 	if d.Has(at+".skipOnNoData") && !c.SkipOnNoData {
-		d.Warnf(at+".skipOnNoData", "false has no effect beside a template, which decides then")
+		d.Warnf(at+".skipOnNoData", "false has no effect with a template, which decides then")
 	}
 }
 

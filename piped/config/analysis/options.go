@@ -65,7 +65,7 @@ func (o *Options) Complete(d *strict.Document, at string) {
 		d.Problemf(at+".duration", "required; expected a duration above 0, found %s", o.Duration)
 	}
 	if d.Has(at + ".restartThreshold") {
-		d.Warnf(at+".restartThreshold", "not used; the stage looks at metrics, logs and https")
+		d.Warnf(at+".restartThreshold", "not used; the stage evaluates metrics, logs and https")
 	}
 	o.Checks.Complete(d, at, o.Duration)
 }

@@ -91,7 +91,7 @@ func (p *ConfigPropagation) complete(d *strict.Document) {
 	}
 	if p.Scope == ScopeNamed && p.Mode == PropagateRestart {
 		d.Problemf(at+".mode", "restart goes with scope: managed only: pods are not restarted for what is not in Git; "+
-			"use mode: auto, by which pods that mount a named object are told, or name the object in Git")
+			"use mode: auto, which notifies the pods that mount a named object, or declare the object in Git")
 	}
 	for i, o := range p.Named {
 		item := fmt.Sprintf("%s.named[%d]", at, i)

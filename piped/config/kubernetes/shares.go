@@ -45,11 +45,11 @@ func (o *TrafficRoutingOptions) written(d *strict.Document, at string) []string 
 	return fields
 }
 
-// excludes reports fields that stand beside one which says it all, and whether
+// excludes reports fields next to one that excludes them, and whether
 // there are none.
-func excludes(d *strict.Document, at, field string, beside []string) bool {
+func excludes(d *strict.Document, at, field string, others []string) bool {
 	ok := true
-	for _, f := range beside {
+	for _, f := range others {
 		if f != field {
 			d.Problemf(at+"."+f, "excludes %s; keep one of them", field)
 			ok = false

@@ -51,7 +51,7 @@ func plain(ctx context.Context, fsys fs.FS, at deploy.GitPath, names []string) (
 		return nil, 0, errors.Join(problems...)
 	}
 	if len(objects) == 0 {
-		return nil, 0, deploy.Errorf(deploy.Invalid, "%s: the application declares no objects; expected .yaml, .yml or .json manifests beside it", at.ConfigPath())
+		return nil, 0, deploy.Errorf(deploy.Invalid, "%s: the application declares no objects; expected .yaml, .yml or .json manifests next to it", at.ConfigPath())
 	}
 	return objects, size, nil
 }

@@ -45,8 +45,8 @@ var (
 		`template "[^"]*" not defined`,
 		`exceeded maximum template depth \(\d+\)`,
 	}, "|") + `)$`)
-	// The telling ones may quote the data.
-	telling = regexp.MustCompile(`>: (range can't iterate over|if/with can't use|can't use) `)
+	// quoting matches messages that may quote the data.
+	quoting = regexp.MustCompile(`>: (range can't iterate over|if/with can't use|can't use) `)
 	failed  = regexp.MustCompile(`>: error calling (\w+): `)
 	missing = regexp.MustCompile(`(?s)^\d+: executing .* at <[$]?\.(encryptedSecrets|attachment)\.(\S+?)>: map has no entry for key`)
 )
@@ -65,7 +65,7 @@ func (d data) explainExec(file string, err error) error {
 		text = limited.Error()
 	case hide && call != nil:
 		text = "the function " + call[1] + " failed" + notShown
-	case hide && telling.MatchString(text):
+	case hide && quoting.MatchString(text):
 		text = "the template cannot be rendered" + notShown
 	case name != nil:
 		text = d.absent(name[1], name[2])

@@ -16,14 +16,14 @@ func TestRedactor(t *testing.T) {
 		"password": "hunter2", "longer": "hunter2-and-more", "quoted": `with "quotes"`, "key": "-----BEGIN\nabcdef\n-----END\n", "short": "abc", "empty": "",
 	})
 	tests := map[string]string{
-		"nothing of it":                       "nothing of it",
-		"found hunter2, expected x":           "found [redacted], expected x",
-		"found hunter2-and-more":              "found [redacted]",
-		"found aHVudGVyMg== here":             "found [redacted] here",
-		`found "with \"quotes\""`:             `found "[redacted]"`,
-		"line abcdef of it":                   "line [redacted] of it",
-		"abc is too short to be told from ab": "abc is too short to be told from ab",
-		"-----BEGIN\nabcdef\n-----END\nrest":  "[redacted]rest",
+		"nothing of it":                      "nothing of it",
+		"found hunter2, expected x":          "found [redacted], expected x",
+		"found hunter2-and-more":             "found [redacted]",
+		"found aHVudGVyMg== here":            "found [redacted] here",
+		`found "with \"quotes\""`:            `found "[redacted]"`,
+		"line abcdef of it":                  "line [redacted] of it",
+		"abc is too short to be a secret":    "abc is too short to be a secret",
+		"-----BEGIN\nabcdef\n-----END\nrest": "[redacted]rest",
 	}
 	for message, want := range tests {
 		if diff := cmp.Diff(want, r.Text(message)); diff != "" {

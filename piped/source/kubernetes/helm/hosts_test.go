@@ -22,7 +22,7 @@ func TestPrivateHostsMustBeNamed(t *testing.T) {
 		address string
 		refused bool
 	}{
-		"nobody names it":        {namedHosts(nil, nil, nil), server.URL, true},
+		"no chart names it":      {namedHosts(nil, nil, nil), server.URL, true},
 		"its name is no help":    {namedHosts(nil, nil, nil), byName, true},
 		"allowed with its port":  {namedHosts(nil, nil, []string{at}), server.URL, false},
 		"allowed by name":        {namedHosts(nil, nil, []string{"localhost"}), byName, false},

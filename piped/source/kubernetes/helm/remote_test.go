@@ -313,7 +313,7 @@ func TestWhatFailsRemotely(t *testing.T) {
 				t.Errorf("got %s: %v", deploy.KindOf(err), err)
 			}
 			if err != nil && strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("it tells a secret: %v", err)
+				t.Errorf("it contains a secret: %v", err)
 			}
 		})
 	}

@@ -115,7 +115,7 @@ func outcomeOf(t *testing.T, b *Builder, repository []txtar.File) txtar.File {
 		return txtar.File{Name: "want", Data: []byte(text(t, r))}
 	}
 	if !deploy.IsKind(err, deploy.Invalid) || r.Objects != nil {
-		t.Errorf("%v is %v, want it to be invalid; beside it %v", err, deploy.KindOf(err), r.Objects)
+		t.Errorf("%v is %v, want it to be invalid; next to it %v", err, deploy.KindOf(err), r.Objects)
 	}
 	return txtar.File{Name: "error", Data: []byte(err.Error() + "\n")}
 }
@@ -365,8 +365,8 @@ func TestBuildConcurrently(t *testing.T) {
 // ways to name something remote runs it or asks a server.
 func TestNothingIsRun(t *testing.T) {
 	dir := t.TempDir()
-	told := filepath.Join(dir, "told")
-	if err := os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\necho \"$@\" >> "+told+"\n"), 0o755); err != nil {
+	calls := filepath.Join(dir, "calls")
+	if err := os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\necho \"$@\" >> "+calls+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
@@ -391,7 +391,7 @@ func TestNothingIsRun(t *testing.T) {
 			}
 		}
 	}
-	if data, err := os.ReadFile(told); err == nil {
+	if data, err := os.ReadFile(calls); err == nil {
 		t.Errorf("git was run: %s", data)
 	}
 }

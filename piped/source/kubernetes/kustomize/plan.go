@@ -149,7 +149,7 @@ func find(m *mount, dir string) (string, error) {
 			continue
 		}
 		if file != "" {
-			return "", deploy.Errorf(deploy.Invalid, "%s: stands beside %s; expected one kustomization in a directory", m.named(path.Join(dir, e.Name())), path.Base(file))
+			return "", deploy.Errorf(deploy.Invalid, "%s: is next to %s; expected one kustomization in a directory", m.named(path.Join(dir, e.Name())), path.Base(file))
 		}
 		file = path.Join(dir, e.Name())
 	}
