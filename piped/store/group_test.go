@@ -26,7 +26,7 @@ func openGroup(t *testing.T) (s *Store, waiting func(int), release func()) {
 			t.Error(err)
 		}
 	})
-	s.group.busy = true // as if somebody led
+	s.group.busy = true // as if another writer led
 	waiting = func(n int) {
 		for {
 			s.group.mu.Lock()
@@ -106,11 +106,11 @@ func TestWritersShareATransaction(t *testing.T) {
 	if diff := cmp.Diff([]string{"w0", "w3", "w5"}, stored(t, s)); diff != "" {
 		t.Errorf("stored (-want +got):\n%s", diff)
 	}
-	var told []string
+	var announced []string
 	for _, c := range feed.Take() {
-		told = append(told, c.ID)
+		announced = append(announced, c.ID)
 	}
-	if diff := cmp.Diff([]string{"w0", "w3", "w5"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"w0", "w3", "w5"}, announced); diff != "" {
 		t.Errorf("announced (-want +got):\n%s", diff)
 	}
 }
@@ -185,7 +185,7 @@ func TestEventsOfASharedTransaction(t *testing.T) {
 	if diff := cmp.Diff([]string{"1 0a", "2 0b", "3 2a", "4 2b", "5 3a", "6 3b"}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if told := feed.Take(); len(told) != len(got) {
-		t.Errorf("%d events were announced, want %d", len(told), len(got))
+	if announced := feed.Take(); len(announced) != len(got) {
+		t.Errorf("%d events were announced, want %d", len(announced), len(got))
 	}
 }

@@ -34,7 +34,7 @@ func refused(t *testing.T, dsn string, o store.Options, kind deploy.Kind, texts 
 		}
 	}
 	if strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("the error tells the password: %v", err)
+		t.Errorf("the error contains the password: %v", err)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestOpenRefuses(t *testing.T) {
 		"no path":             {dsn: "sqlite://", kind: deploy.Invalid, texts: []string{"names no file"}},
 		"memory":              {dsn: "sqlite://:memory:", kind: deploy.Invalid, texts: []string{"names no file"}},
 		"unreadable DSN":      {dsn: "postgres://u:s3cret@db:port/x", kind: deploy.Invalid, texts: []string{"cannot be read", "percent-encoded"}},
-		"nobody listens":      {dsn: "postgres://u:s3cret@" + closed.Addr().String() + "/piped", kind: deploy.Unavailable, texts: []string{"the database piped on 127.0.0.1", "refused", "check store.dsn"}},
+		"no listener":         {dsn: "postgres://u:s3cret@" + closed.Addr().String() + "/piped", kind: deploy.Unavailable, texts: []string{"the database piped on 127.0.0.1", "refused", "check store.dsn"}},
 		"a file in the way":   {dsn: "sqlite://" + file + "/piped.db", kind: deploy.Invalid, texts: []string{"directory of the database file", file}},
 		"a directory instead": {dsn: "sqlite://" + t.TempDir(), kind: deploy.Invalid, texts: []string{"open the database file", "is a directory"}},
 		"short key":           {dsn: storetest.SQLite(t), key: []byte("short"), kind: deploy.Invalid, texts: []string{"5 bytes instead of 32"}},

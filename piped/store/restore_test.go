@@ -54,7 +54,7 @@ func TestUnfinishedRestore(t *testing.T) {
 		unusable()
 		ctx, cancel := context.WithCancel(t.Context())
 		if err := copyTo(ctx, s, dsn, func() error { cancel(); return ctx.Err() }); err == nil {
-			t.Fatal("a restore that was told to end did not")
+			t.Fatal("a cancelled restore did not end")
 		}
 		unusable()
 		older := store.Restore(t.Context(), dsn, 3, func(store.Put) error { return nil })

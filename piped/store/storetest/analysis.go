@@ -40,9 +40,9 @@ func testAnalysis(t *testing.T, e *env) {
 			t.Errorf("samples of stage %q (-want +got):\n%s", stage, diff)
 		}
 	}
-	nobody := first
-	nobody.DeploymentID = "nobody"
-	wantKind(t, e.store.AppendAnalysisSample(ctx, nobody), deploy.NotFound, "nobody")
+	unknown := first
+	unknown.DeploymentID = "nobody"
+	wantKind(t, e.store.AppendAnalysisSample(ctx, unknown), deploy.NotFound, "nobody")
 }
 
 func testAnalysisPassed(t *testing.T, e *env) {

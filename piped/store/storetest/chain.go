@@ -47,7 +47,7 @@ func testChain(t *testing.T, e *env) {
 	ctx, first, b, c, d := t.Context(), e.putApp(t, "first"), e.putApp(t, "b"), e.putApp(t, "c"), e.putApp(t, "d")
 	feed := e.store.Watch(deploy.TopicChain)
 	defer feed.Close()
-	told := func(apps ...deploy.Application) {
+	announced := func(apps ...deploy.Application) {
 		t.Helper()
 		var want []deploy.Change
 		for _, a := range apps {
@@ -58,7 +58,7 @@ func testChain(t *testing.T, e *env) {
 		}
 	}
 	created := e.beginChain(t, "d1", first, []deploy.Application{b, c}, nil, []deploy.Application{d})
-	told(first)
+	announced(first)
 	commands, err := e.store.OpenCommands(ctx, deploy.CommandChainSync)
 	if err != nil || len(commands) != 3 {
 		t.Fatalf("open commands: %v, %v", commands, err)
@@ -73,9 +73,9 @@ func testChain(t *testing.T, e *env) {
 
 	e.run(t, "d1")
 	e.succeed(t, "d1")
-	told(first)
+	announced(first)
 	e.answer(t, "ask-b", b, 1)
-	told(b)
+	announced(b)
 	e.run(t, "by-ask-b")
 	e.wantChain(t, "RUNNING", "first SUCCESS", "b RUNNING, c PENDING", "", "d PENDING")
 	if got := feed.Take(); got != nil {
@@ -84,11 +84,11 @@ func testChain(t *testing.T, e *env) {
 	if err := e.store.FinishCommand(ctx, "ask-c", deploy.CommandFailed, map[string]string{deploy.MetaReason: "onChain is disabled"}); err != nil {
 		t.Fatal(err)
 	}
-	told(c)
+	announced(c)
 	if err := e.store.FinishCommand(ctx, "ask-d", deploy.CommandTimeout, nil); err != nil {
 		t.Fatal(err)
 	}
-	told(d)
+	announced(d)
 	chain := e.wantChain(t, "FAILURE", "first SUCCESS", "b RUNNING, c FAILURE", "", "d FAILURE")
 	if !chain.CreatedAt.Equal(created.CreatedAt) {
 		t.Errorf("created at %s, its first deployment at %s", chain.CreatedAt, created.CreatedAt)
@@ -98,10 +98,10 @@ func testChain(t *testing.T, e *env) {
 		t.Errorf("refused node: %+v", node)
 	}
 	if reason := chain.Blocks[3].Nodes[0].Reason; reason != "The command that asks for the deployment was not answered in time" {
-		t.Errorf("the node nobody answered says %q", reason)
+		t.Errorf("the unanswered node says %q", reason)
 	}
 	ok := e.succeed(t, "by-ask-b")
-	told(b)
+	announced(b)
 	node = e.wantChain(t, "FAILURE", "first SUCCESS", "b SUCCESS, c FAILURE", "", "d FAILURE").Blocks[1].Nodes[0]
 	wantNode := deploy.ChainNode{ApplicationID: b.ID, ApplicationName: "b", CommandID: "ask-b", DeploymentID: ok.ID, Status: deploy.Success,
 		Reason: ok.StatusReason, CompletedAt: ok.CompletedAt}

@@ -255,7 +255,7 @@ func testDeliveriesProperty(t *testing.T, e *env) {
 	e.registerReceivers(t, receivers...)
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
-		w := &deliveryWorld{env: e, ctx: context.Background(), prefix: fmt.Sprintf("r%d-", round), ended: map[string][]string{}}
+		w := &deliveryRound{env: e, ctx: context.Background(), prefix: fmt.Sprintf("r%d-", round), ended: map[string][]string{}}
 		defer w.close()
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			if err := w.step(rt, rapid.SampledFrom([]string{"announce", "announce", "route", "end", "end", "retry", "die"}).Draw(rt, "what")); err != nil {
@@ -266,8 +266,8 @@ func testDeliveriesProperty(t *testing.T, e *env) {
 	})
 }
 
-// deliveryWorld records the actions of one round.
-type deliveryWorld struct {
+// deliveryRound records the actions of one round.
+type deliveryRound struct {
 	env    *env
 	ctx    context.Context
 	opened *store.Store // after a crash; nil before the first
@@ -276,14 +276,14 @@ type deliveryWorld struct {
 	ended  map[string][]string // delivered or given up, by receiver, in order
 }
 
-func (w *deliveryWorld) store() *store.Store {
+func (w *deliveryRound) store() *store.Store {
 	if w.opened != nil {
 		return w.opened
 	}
 	return w.env.store
 }
 
-func (w *deliveryWorld) close() {
+func (w *deliveryRound) close() {
 	if w.opened != nil {
 		_ = w.opened.Close()
 	}
@@ -294,7 +294,7 @@ func (w *deliveryWorld) close() {
 func wants(receiver string, n int) bool { return n%3 != int(receiver[1]-'0') }
 func orderOf(n int) string              { return []string{"", "even", "odd", "even"}[n%4] }
 
-func (w *deliveryWorld) step(rt *rapid.T, what string) error {
+func (w *deliveryRound) step(rt *rapid.T, what string) error {
 	receiver := rapid.SampledFrom([]string{"r0", "r1", "r2"}).Draw(rt, "receiver")
 	switch what {
 	case "announce":
@@ -324,7 +324,7 @@ func (w *deliveryWorld) step(rt *rapid.T, what string) error {
 	return w.store().FinishDelivery(w.ctx, d)
 }
 
-func (w *deliveryWorld) route() error {
+func (w *deliveryRound) route() error {
 	events, err := w.store().Events(w.ctx, 0, 0)
 	if err != nil {
 		return err
@@ -347,7 +347,7 @@ func (w *deliveryWorld) route() error {
 }
 
 // finish delivers the pending events and compares what each receiver got with the expectation.
-func (w *deliveryWorld) finish(rt *rapid.T, receivers []string) {
+func (w *deliveryRound) finish(rt *rapid.T, receivers []string) {
 	if err := w.route(); err != nil {
 		rt.Fatal(err)
 	}

@@ -134,14 +134,14 @@ func testDeploymentPages(t *testing.T, e *env) {
 		}, byUpdate},
 		"pages of a status and a label": {store.DeploymentQuery{Statuses: []deploy.Status{deploy.Pending}, Labels: map[string]string{"name": "a"}, Limit: 2},
 			[]string{want[0], want[2], want[6]}},
-		"pages of a label":             {store.DeploymentQuery{Labels: map[string]string{"team": "core", "name": "b"}, Limit: 2}, []string{want[1], want[3], want[5]}},
-		"a page of a label nobody has": {store.DeploymentQuery{Labels: map[string]string{"team": "other"}, Limit: 2}, nil},
-		"kind":                         {store.DeploymentQuery{Kinds: []string{"KUBERNETES"}, Limit: 2}, byUpdate},
-		"other kind":                   {store.DeploymentQuery{Kinds: []string{"TERRAFORM"}}, nil},
-		"applications":                 {store.DeploymentQuery{ApplicationIDs: []string{b.ID, "nobody"}, Limit: 1}, []string{want[1], want[3], want[5]}},
-		"name":                         {store.DeploymentQuery{ApplicationName: "b"}, []string{want[1], want[3], want[5]}},
-		"commit":                       {store.DeploymentQuery{Commit: "c0ffee0123-" + want[1]}, []string{want[1]}},
-		"labels":                       {store.DeploymentQuery{Labels: map[string]string{"team": "core", "name": "b"}}, []string{want[1], want[3], want[5]}},
+		"pages of a label":          {store.DeploymentQuery{Labels: map[string]string{"team": "core", "name": "b"}, Limit: 2}, []string{want[1], want[3], want[5]}},
+		"a page of an unused label": {store.DeploymentQuery{Labels: map[string]string{"team": "other"}, Limit: 2}, nil},
+		"kind":                      {store.DeploymentQuery{Kinds: []string{"KUBERNETES"}, Limit: 2}, byUpdate},
+		"other kind":                {store.DeploymentQuery{Kinds: []string{"TERRAFORM"}}, nil},
+		"applications":              {store.DeploymentQuery{ApplicationIDs: []string{b.ID, "nobody"}, Limit: 1}, []string{want[1], want[3], want[5]}},
+		"name":                      {store.DeploymentQuery{ApplicationName: "b"}, []string{want[1], want[3], want[5]}},
+		"commit":                    {store.DeploymentQuery{Commit: "c0ffee0123-" + want[1]}, []string{want[1]}},
+		"labels":                    {store.DeploymentQuery{Labels: map[string]string{"team": "core", "name": "b"}}, []string{want[1], want[3], want[5]}},
 	} {
 		if diff := cmp.Diff(c.want, e.deploymentPages(t, c.query)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -263,7 +263,7 @@ func testSupersede(t *testing.T, e *env) {
 		}
 	}
 	if cancelled != 4 {
-		t.Errorf("%d events tell of a cancellation, want 4", cancelled)
+		t.Errorf("%d events of a cancellation, want 4", cancelled)
 	}
 }
 

@@ -40,7 +40,7 @@ func testDrift(t *testing.T, e *env) {
 		}
 	}
 	if got := feed.Take(); len(got) != 1 || got[0].ApplicationID != a.ID {
-		t.Errorf("the feed told %v", got)
+		t.Errorf("the feed reported %v", got)
 	}
 	want := report
 	want.CheckedAt, want.BeganAt = begun.UTC().Truncate(time.Millisecond), begun.UTC().Truncate(time.Millisecond)
@@ -93,9 +93,9 @@ func testDriftCounts(t *testing.T, e *env) {
 	ctx := t.Context()
 	a := e.putApp(t, "a")
 	state := deploy.SyncState{Status: deploy.OutOfSync}
-	refused := func(what string, judged deploy.Application) {
+	refused := func(what string, evaluated deploy.Application) {
 		t.Helper()
-		if _, err := e.store.ReportDrift(ctx, judged, state, nil); !deploy.IsKind(err, deploy.Conflict) {
+		if _, err := e.store.ReportDrift(ctx, evaluated, state, nil); !deploy.IsKind(err, deploy.Conflict) {
 			t.Errorf("%s: %v, want Conflict", what, err)
 		}
 	}
@@ -113,10 +113,10 @@ func testDriftCounts(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	if changed, err := e.store.ReportDrift(ctx, now, deploy.SyncState{Status: deploy.Synced}, nil); err != nil || !changed {
-		t.Errorf("judged after it: %t, %v", changed, err)
+		t.Errorf("evaluated after it: %t, %v", changed, err)
 	}
 	if _, err := e.store.ReportDrift(ctx, app("nobody"), state, nil); !deploy.IsKind(err, deploy.NotFound) {
-		t.Errorf("of nobody: %v, want NotFound", err)
+		t.Errorf("of an unknown application: %v, want NotFound", err)
 	}
 }
 
@@ -172,7 +172,7 @@ func testListDrift(t *testing.T, e *env) {
 		}
 	}
 	if _, _, err := e.store.ListDriftReports(ctx, store.DriftQuery{Cursor: "nonsense"}); !deploy.IsKind(err, deploy.Invalid) {
-		t.Errorf("with a cursor of nobody: %v, want Invalid", err)
+		t.Errorf("with a cursor of an unknown application: %v, want Invalid", err)
 	}
 	c := e.putApp(t, "c")
 	for i := range 203 {

@@ -42,25 +42,25 @@ func testOutcomes(t *testing.T, e *env) {
 	second := committed(end("2", web, deploy.OnCommit, false, deploy.Failure))
 	other := end("3", api, deploy.OnCommit, true, deploy.Success)
 	none := committed(end("4", web, deploy.OnCommit, false, deploy.Cancelled))
-	mended := end("5", web, deploy.OnCommand, false, deploy.Success)
+	restored := end("5", web, deploy.OnCommand, false, deploy.Success)
 	later := end("6", web, deploy.OnOutOfSync, false, deploy.Success)
 	open := committed(end("7", api, deploy.OnCommit, false, deploy.Failure))
 	e.create(t, "8", api) // has not ended
-	first.RestoredAt, second.RestoredAt = mended.CompletedAt, mended.CompletedAt
+	first.RestoredAt, second.RestoredAt = restored.CompletedAt, restored.CompletedAt
 
-	all := []deploy.DeploymentOutcome{first, second, other, none, mended, later, open}
+	all := []deploy.DeploymentOutcome{first, second, other, none, restored, later, open}
 	for name, c := range map[string]struct {
 		q    deploy.FiguresQuery
 		want []deploy.DeploymentOutcome
 	}{
 		"all":                            {deploy.FiguresQuery{}, all},
-		"from, that moment too":          {deploy.FiguresQuery{From: mended.CompletedAt}, all[4:]},
+		"from, that moment too":          {deploy.FiguresQuery{From: restored.CompletedAt}, all[4:]},
 		"to, without that moment":        {deploy.FiguresQuery{To: other.CompletedAt}, all[:2]},
 		"restored after the range":       {deploy.FiguresQuery{From: second.CompletedAt, To: other.CompletedAt}, all[1:2]},
 		"of an application":              {deploy.FiguresQuery{ApplicationIDs: []string{api.ID}}, []deploy.DeploymentOutcome{other, open}},
 		"of several":                     {deploy.FiguresQuery{ApplicationIDs: []string{api.ID, "nobody", web.ID}}, all},
 		"by labels":                      {deploy.FiguresQuery{Labels: map[string]string{"team": "core", "name": "api"}}, []deploy.DeploymentOutcome{other, open}},
-		"by a label that nobody has":     {deploy.FiguresQuery{Labels: map[string]string{"team": "none"}}, nil},
+		"by an unused label":             {deploy.FiguresQuery{Labels: map[string]string{"team": "none"}}, nil},
 		"by a label, of one without it":  {deploy.FiguresQuery{Labels: map[string]string{"name": "api"}, ApplicationIDs: []string{web.ID}}, nil},
 		"in a range in which none ended": {deploy.FiguresQuery{From: epoch.Add(-2 * time.Hour), To: epoch.Add(-time.Hour)}, nil},
 	} {

@@ -23,10 +23,10 @@ func Fill(t testing.TB, s *store.Store) {
 	e.fillApplication(t, web)
 	e.fillRequests(t)
 	e.registerReceivers(t, "chat")
-	e.announce(t, "told", "waits")
+	e.announce(t, "sent", "waits")
 	e.route(t, "thread", "chat")
 	must(t, s.PutReceiverNote(t.Context(), "chat", "thread", "ts-1 \U0001F600 <b>&amp;</b>\u2028"))
-	e.announce(t, "not led anywhere")
+	e.announce(t, "not routed")
 }
 
 // fillDeployment writes the rows of a running deployment.

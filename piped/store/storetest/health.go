@@ -12,7 +12,7 @@ import (
 func testHealth(t *testing.T, e *env) {
 	ctx := t.Context()
 	a, b := e.putApp(t, "a"), e.putApp(t, "b")
-	tell := func(id string, degraded bool, key string, want bool) {
+	setDegraded := func(id string, degraded bool, key string, want bool) {
 		t.Helper()
 		changed, err := e.store.SetDegraded(ctx, id, degraded, "because", deploy.Event{Key: key, Type: deploy.EventDegraded, ApplicationID: id, At: e.clock.now()})
 		if err != nil || changed != want {
@@ -26,13 +26,13 @@ func testHealth(t *testing.T, e *env) {
 			t.Errorf("degraded (-want +got), %v:\n%s", err, diff)
 		}
 	}
-	tell(a.ID, false, "healthy as ever", false)
-	tell(b.ID, true, "b1", true)
-	tell(a.ID, true, "a1", true)
-	tell(a.ID, true, "a1 once more", false)
+	setDegraded(a.ID, false, "healthy as ever", false)
+	setDegraded(b.ID, true, "b1", true)
+	setDegraded(a.ID, true, "a1", true)
+	setDegraded(a.ID, true, "a1 once more", false)
 	degraded(a.ID, b.ID)
 	e.wantEvents(t, "b1", "a1")
-	tell(a.ID, false, "a2", true)
+	setDegraded(a.ID, false, "a2", true)
 	degraded(b.ID)
 
 	e.create(t, "d", b)
@@ -40,8 +40,8 @@ func testHealth(t *testing.T, e *env) {
 	_, err := e.store.SetDegraded(ctx, b.ID, false, "", deploy.Event{Key: "b2"})
 	wantKind(t, err, deploy.Conflict, "under way")
 	e.succeed(t, "d")
-	tell(b.ID, false, "b2", true)
-	tell(b.ID, true, "b3", true)
+	setDegraded(b.ID, false, "b2", true)
+	setDegraded(b.ID, true, "b3", true)
 	degraded(b.ID)
 	_, err = e.store.SetDegraded(ctx, "unknown", true, "", deploy.Event{Key: "n"})
 	wantKind(t, err, deploy.NotFound, "")

@@ -60,16 +60,16 @@ func testPlanPreviews(t *testing.T, e *env) {
 
 	events, err := e.store.Events(ctx, 0, 0)
 	if err != nil || len(events) != 0 {
-		t.Errorf("nobody is to be told: %v, %v", events, err)
+		t.Errorf("an event without a pull request: %v, %v", events, err)
 	}
 	asked.PullRequest = 7
-	if _, err := e.store.CreateCommand(ctx, deploy.Command{ID: "told", Type: deploy.CommandBuildPlanPreview, PlanPreview: asked}); err != nil {
+	if _, err := e.store.CreateCommand(ctx, deploy.Command{ID: "reported", Type: deploy.CommandBuildPlanPreview, PlanPreview: asked}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.store.AnswerPlanPreview(ctx, deploy.PlanPreview{CommandID: "told", At: at}, deploy.CommandSucceeded); err != nil {
+	if err := e.store.AnswerPlanPreview(ctx, deploy.PlanPreview{CommandID: "reported", At: at}, deploy.CommandSucceeded); err != nil {
 		t.Fatal(err)
 	}
-	event, err := deploy.PlanPreviewAnswered("told", *asked, at)
+	event, err := deploy.PlanPreviewAnswered("reported", *asked, at)
 	if err != nil {
 		t.Fatal(err)
 	}

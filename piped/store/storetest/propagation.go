@@ -59,8 +59,8 @@ func testPropagations(t *testing.T, e *env) {
 	read(store.PropagationQuery{Cluster: "one", Named: true})
 	again := plain
 	again.Version = 0
-	nobody := deploy.Propagation{ApplicationID: "nobody", Cluster: "one", Workload: web}
-	for p, want := range map[*deploy.Propagation]deploy.Kind{&full: deploy.Conflict, &again: deploy.Conflict, &nobody: deploy.NotFound} {
+	unknown := deploy.Propagation{ApplicationID: "nobody", Cluster: "one", Workload: web}
+	for p, want := range map[*deploy.Propagation]deploy.Kind{&full: deploy.Conflict, &again: deploy.Conflict, &unknown: deploy.NotFound} {
 		if _, err := e.store.SavePropagation(ctx, *p); !deploy.IsKind(err, want) {
 			t.Errorf("save %+v: %v, want %v", *p, err, want)
 		}

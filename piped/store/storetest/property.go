@@ -19,7 +19,7 @@ func testProperty(t *testing.T, e *env) {
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
-		w := newWorld(rt, e, round)
+		w := newWriteRound(rt, e, round)
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 14).Draw(rt, "steps")
 		for i, st := range steps {
 			w.do(rt, i, st)
@@ -68,8 +68,8 @@ func drawStep(rt *rapid.T) step {
 	return s
 }
 
-// world contains the objects that one round writes.
-type world struct {
+// writeRound contains the objects that one round writes.
+type writeRound struct {
 	env         *env
 	ctx         context.Context
 	prefix      string
@@ -79,8 +79,8 @@ type world struct {
 	byCommand   int
 }
 
-func newWorld(rt *rapid.T, e *env, round int) *world {
-	w := &world{env: e, ctx: context.Background(), prefix: fmt.Sprintf("r%d", round)}
+func newWriteRound(rt *rapid.T, e *env, round int) *writeRound {
+	w := &writeRound{env: e, ctx: context.Background(), prefix: fmt.Sprintf("r%d", round)}
 	for i := range 2 {
 		a := app(fmt.Sprintf("%s-%d", w.prefix, i))
 		if _, err := e.store.PutApplication(w.ctx, a); err != nil {
@@ -95,7 +95,7 @@ func newWorld(rt *rapid.T, e *env, round int) *world {
 	return w
 }
 
-func (w *world) do(rt *rapid.T, i int, st step) {
+func (w *writeRound) do(rt *rapid.T, i int, st step) {
 	if st.Create {
 		w.create(rt, i, st)
 		return
@@ -119,7 +119,7 @@ func (w *world) do(rt *rapid.T, i int, st step) {
 	}
 }
 
-func (w *world) create(rt *rapid.T, i int, st step) {
+func (w *writeRound) create(rt *rapid.T, i int, st step) {
 	n := store.NewDeployment{Deployment: w.env.deployment(fmt.Sprintf("%s-d%d", w.prefix, i), w.apps[st.App], st.Kind), Supersede: st.Supersede}
 	if st.Command {
 		n.CommandID = w.command
@@ -136,7 +136,7 @@ func (w *world) create(rt *rapid.T, i int, st step) {
 	}
 }
 
-func (w *world) act(d *deploy.Deployment, action string) error {
+func (w *writeRound) act(d *deploy.Deployment, action string) error {
 	now := w.env.clock.now()
 	switch action {
 	case "plan":
@@ -170,7 +170,7 @@ func (w *world) act(d *deploy.Deployment, action string) error {
 	}
 }
 
-func (w *world) checkActive(rt *rapid.T) {
+func (w *writeRound) checkActive(rt *rapid.T) {
 	for _, a := range w.apps {
 		active, _, err := w.env.store.ListDeployments(w.ctx, store.DeploymentQuery{ApplicationIDs: []string{a.ID},
 			Statuses: []deploy.Status{deploy.Planned, deploy.Running, deploy.RollingBack}})
@@ -184,7 +184,7 @@ func (w *world) checkActive(rt *rapid.T) {
 }
 
 // checkLog replays a deployment's transition log.
-func (w *world) checkLog(rt *rapid.T, id string) {
+func (w *writeRound) checkLog(rt *rapid.T, id string) {
 	d, err := w.env.store.Deployment(w.ctx, id)
 	if err != nil {
 		rt.Fatal(err)
@@ -217,7 +217,7 @@ func (w *world) checkLog(rt *rapid.T, id string) {
 }
 
 // checkOutbox compares the events with the transition logs, in order for each deployment.
-func (w *world) checkOutbox(rt *rapid.T) {
+func (w *writeRound) checkOutbox(rt *rapid.T) {
 	events, err := w.env.store.Events(w.ctx, 0, 0)
 	if err != nil {
 		rt.Fatal(err)
@@ -248,7 +248,7 @@ func (w *world) checkOutbox(rt *rapid.T) {
 	}
 }
 
-func (w *world) checkCommands(rt *rapid.T) {
+func (w *writeRound) checkCommands(rt *rapid.T) {
 	c, err := w.env.store.Command(w.ctx, w.command)
 	if err != nil {
 		rt.Fatal(err)

@@ -108,11 +108,11 @@ func reasons() []reason {
 			e.route(t, "rollout")
 		}
 	}
-	tell := func(t *testing.T, e *env, old string, _ deploy.Application) {
+	announce := func(t *testing.T, e *env, old string, _ deploy.Application) {
 		must(t, e.store.Announce(t.Context(), deploy.Event{Key: "of " + old, Type: deploy.EventStageStarted, DeploymentID: old, Payload: []byte(`{}`), At: e.clock.now()}))
 	}
 	give := func(t *testing.T, e *env, old string, a deploy.Application) {
-		tell(t, e, old, a)
+		announce(t, e, old, a)
 		e.route(t, "of "+old, "hook")
 	}
 	return []reason{
@@ -145,14 +145,14 @@ func reasons() []reason {
 			e.route(t, "")
 		}},
 		{name: "its rollout has ended", begins: roll(deploy.RolloutComplete)},
-		{name: "an event of it is nobody's yet", begins: tell, left: true, over: func(t *testing.T, e *env, _ string, _ deploy.Application) {
+		{name: "an event of it is not routed yet", begins: announce, left: true, over: func(t *testing.T, e *env, _ string, _ deploy.Application) {
 			e.route(t, "")
 		}},
-		{name: "somebody is still to be told", begins: give, left: true, over: func(t *testing.T, e *env, _ string, _ deploy.Application) {
+		{name: "a delivery is pending", begins: give, left: true, over: func(t *testing.T, e *env, _ string, _ deploy.Application) {
 			ds, _ := e.due(t, "hook")
 			must(t, e.store.FinishDelivery(t.Context(), ds[0]))
 		}},
-		{name: "somebody will never be told", begins: func(t *testing.T, e *env, old string, a deploy.Application) {
+		{name: "a delivery was given up", begins: func(t *testing.T, e *env, old string, a deploy.Application) {
 			give(t, e, old, a)
 			ds, _ := e.due(t, "hook")
 			must(t, e.store.GiveUpDelivery(t.Context(), ds[0], "gone"))

@@ -50,8 +50,8 @@ type past struct {
 
 // drawnDeployment is a random deployment. Its flags state which references to it exist.
 type drawnDeployment struct {
-	id, app, chain                  string
-	Applied, RollsOn, Asked, Untold bool
+	id, app, chain                   string
+	Applied, RollsOn, Asked, Pending bool
 }
 
 func drawPast(rt *rapid.T, t *testing.T, e *env, round int) *past {
@@ -122,15 +122,15 @@ func (w *past) end(rt *rapid.T, t *testing.T, d *drawnDeployment) {
 			must(t, e.store.FinishCommand(ctx, "of-"+d.id, deploy.CommandFailed, nil))
 		}
 	}
-	d.Untold = seldom("untold")
+	d.Pending = seldom("pending")
 	e.route(t, "")
 }
 
 // leavePending writes events that are not delivered.
 func (w *past) leavePending(t *testing.T) {
 	for _, d := range w.drawn {
-		if d.Untold {
-			must(t, w.env.store.Announce(t.Context(), deploy.Event{Key: "untold " + d.id, Type: deploy.EventStageStarted, DeploymentID: d.id, Payload: []byte(`{}`), At: w.env.clock.now()}))
+		if d.Pending {
+			must(t, w.env.store.Announce(t.Context(), deploy.Event{Key: "pending " + d.id, Type: deploy.EventStageStarted, DeploymentID: d.id, Payload: []byte(`{}`), At: w.env.clock.now()}))
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (w *past) needed(rt *rapid.T, keep int) (ids []string) {
 		lately := err == nil && !command.HandledAt.Before(before)
 		last := app.LastSuccessful != nil && app.LastSuccessful.DeploymentID == d.id || app.LastTriggered.DeploymentID == d.id
 		return !this.Status.Completed() || !this.CompletedAt.Before(before) || (later < keep || returnable) && (!app.Deleted || inUse[d.app]) ||
-			last || d.Applied || d.RollsOn || d.Asked || lately || d.Untold
+			last || d.Applied || d.RollsOn || d.Asked || lately || d.Pending
 	}
 	chains := map[string]bool{}
 	for _, d := range w.drawn {

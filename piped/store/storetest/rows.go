@@ -328,7 +328,7 @@ func testRollouts(t *testing.T, e *env) {
 	end := v3
 	end.Phase = deploy.RolloutComplete
 	if diff := cmp.Diff(new(end.Ended()), events[1].Details().Rollout); diff != "" {
-		t.Errorf("the end as it is told (-want +got):\n%s", diff)
+		t.Errorf("the end in the event (-want +got):\n%s", diff)
 	}
 	intent.ID, intent.DeploymentID = "other", "nobody"
 	_, err = e.store.SaveRollout(ctx, intent)

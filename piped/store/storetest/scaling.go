@@ -70,8 +70,8 @@ func testScalings(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	last := events[len(events)-1]
-	if told := last.Details().Rollout; last.Type != deploy.EventScalingEnded || last.Key != first.ID || told == nil || told.ToReplicas != 5 || told.ApplicationName != "web" {
-		t.Errorf("told of the end: %+v", last)
+	if end := last.Details().Rollout; last.Type != deploy.EventScalingEnded || last.Key != first.ID || end == nil || end.ToReplicas != 5 || end.ApplicationName != "web" {
+		t.Errorf("the event of the end: %+v", last)
 	}
 	for n := int64(2); n <= 210; n++ {
 		scaling(n, deploy.RolloutComplete)
