@@ -264,7 +264,7 @@ func TestRollbackRemovesWhatWasNotRecorded(t *testing.T) {
 		t.Errorf("after the rollback the object is still there: %v", err)
 	}
 	if _, err := configMaps.Get(t.Context(), "foreign", metav1.GetOptions{}); err != nil {
-		t.Errorf("what somebody else created meanwhile: %v", err)
+		t.Errorf("an object that another client created meanwhile: %v", err)
 	}
 	items, err := l.Store.Inventory(t.Context(), l.app.ID)
 	if err != nil || len(items) != 1 || items[0].Object.Name != "kept" {

@@ -132,7 +132,7 @@ func TestStagesOfSeveralWorkloads(t *testing.T) {
 				`\nFailed: other: new pods do not start: (?s:.*)` +
 				`\nSuperseded: given up because Deployment NS/other failed; it stood at: slow: 0 of 1 new pod available.*` +
 				`\nComplete: web: 2 of 2 pods available in ReplicaSet web#1, no old pod left`},
-		{name: "one is deleted by somebody", before: web("1", "replicas: 1"), change: slowly(web("2", "replicas: 1")) + other("1", ""), at: "web: 0 of 1 new pod available", taken: true,
+		{name: "one is deleted by a user", before: web("1", "replicas: 1"), change: slowly(web("2", "replicas: 1")) + other("1", ""), at: "web: 0 of 1 new pod available", taken: true,
 			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 				if err := l.client.AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 					t.Error(err)

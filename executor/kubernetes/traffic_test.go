@@ -136,10 +136,10 @@ func TestStaleRoute(t *testing.T) {
 	l.answer(t, "stale")
 	l.pass(t, "canary")
 	waited := time.Time{}
-	l.ends(t, "traffic", deploy.StageFailure, "/gateway (internal) has not looked at it since it was changed (ResolvedRefs is of generation 2, it has 3); it was not accepted within 15s (spec.trafficRouting.httpRoute.verify.timeout); the traffic is shared as before: canary 5%, primary 95%",
+	l.ends(t, "traffic", deploy.StageFailure, "/gateway (internal) has not processed the latest change yet (ResolvedRefs is of generation 2, the route has 3); it was not accepted within 15s (spec.trafficRouting.httpRoute.verify.timeout); the traffic is shared as before: canary 5%, primary 95%",
 		func(line string) {
 			switch {
-			case strings.Contains(line, "has not looked at it") && waited.IsZero():
+			case strings.Contains(line, "has not processed the latest change") && waited.IsZero():
 				waited = time.Now()
 				l.answer(t, "accept")
 			case strings.HasPrefix(line, "Step 1/3"):

@@ -109,7 +109,7 @@ func (c *routeCheck) evaluate(ctx context.Context) (string, error) {
 	if !ours && other != "" {
 		return "", &stageError{reason: fmt.Sprintf("%s: field manager %q has changed spec.rules, so the shares are not in force; make sure that only piped writes them", ref, other)}
 	}
-	verdict := traffic.Judge(live)
+	verdict := traffic.Evaluate(live)
 	switch {
 	case verdict.Accepted:
 		return "", nil

@@ -111,11 +111,11 @@ func TestVariantsThatFail(t *testing.T) {
 		{"a canary with a bad image", pipeline, shop("bad-image", "welcome"), "Deployment NS/web-canary: new pods do not start"},
 		{"a canary that crashes", pipeline, shop("crash", "welcome"), "Deployment NS/web-canary: new pods do not start"},
 		{"a primary with a bad image", []string{baselineRollout, primaryRollout}, shop("bad-image", "welcome") + newManifest, "Deployment NS/web: new pods do not start"},
-		{"a primary beside a canary", []string{
+		{"a primary next to a canary", []string{
 			"{name: K8S_CANARY_ROLLOUT, with: {patches: [{target: {kind: Deployment, name: web}, ops: [{path: '$.spec.template.spec.containers[0].image', value: 'web:2'}]}]}}",
 			primaryRollout,
 		}, shop("bad-image", "welcome"), "Deployment NS/web: new pods do not start"},
-		{"a sync beside a canary", []string{
+		{"a sync next to a canary", []string{
 			"{name: K8S_CANARY_ROLLOUT, with: {patches: [{target: {kind: Deployment, name: web}, ops: [{path: '$.spec.template.spec.containers[0].image', value: 'web:2'}]}]}}",
 			"{name: K8S_SYNC, with: {prune: true}}",
 		}, strings.Replace(shop("bad-image", "welcome"), "replicas: 3", "replicas: 2", 1), "Deployment NS/web: new pods do not start"},

@@ -377,7 +377,7 @@ func (f shelf) Compare(_ context.Context, req apply.CompareRequest) (out []apply
 		case string(live) != text:
 			c.Drift = &deploy.ObjectDrift{Object: ref, Kind: deploy.DriftChanged, Fields: []deploy.FieldDrift{{Path: "text", Git: text, Live: string(live)}}}
 		default:
-			c.Settled = true
+			c.Unchanged = true
 		}
 		out = append(out, c)
 	}

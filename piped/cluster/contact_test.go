@@ -11,7 +11,7 @@ import (
 
 // The state of a cluster follows from the result of the last request: a cancelled request
 // gives no information, and a refused one is an answer.
-func TestContactTellsHowTheLastRequestEnded(t *testing.T) {
+func TestContactReportsHowTheLastRequestEnded(t *testing.T) {
 	code := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

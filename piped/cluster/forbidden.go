@@ -19,7 +19,7 @@ const escalation = "attempting to grant RBAC permissions not currently held"
 func grant(err error) string {
 	text := err.Error()
 	if strings.Contains(text, escalation) {
-		return "; nobody may grant what they may not do: give the account these rights as well, or the verb escalate on roles and clusterroles and bind on those that bindings name"
+		return "; an account can grant only the rights it has: give it these rights as well, or the verb escalate on roles and clusterroles and bind on those that bindings name"
 	}
 	m := unpermitted.FindStringSubmatch(text)
 	if m == nil {

@@ -23,7 +23,7 @@ func TestGrantNamesTheRuleToAdd(t *testing.T) {
 		},
 		"of a role with more than the account has": {
 			`roles.rbac.authorization.k8s.io "web" is forbidden: user "system:serviceaccount:piped:piped" (groups=["system:serviceaccounts"]) is attempting to grant RBAC permissions not currently held: {APIGroups:[""]}`,
-			`; nobody may grant what they may not do: give the account these rights as well, or the verb escalate on roles and clusterroles and bind on those that bindings name`,
+			`; an account can grant only the rights it has: give it these rights as well, or the verb escalate on roles and clusterroles and bind on those that bindings name`,
 		},
 		"by a quota": {`pods "web" is forbidden: exceeded quota: small, requested: pods=1`, ""},
 	} {

@@ -16,9 +16,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRetryToldToStop: the error of a retry that is cancelled while a cluster does not
+// TestRetryIsCancelled: the error of a retry that is cancelled while a cluster does not
 // answer must contain both the cause of the cancellation and what it waited for.
-func TestRetryToldToStop(t *testing.T) {
+func TestRetryIsCancelled(t *testing.T) {
 	c := offline(t, nil)
 	c.retryFor = time.Minute
 	ctx, stop := context.WithCancelCause(t.Context())

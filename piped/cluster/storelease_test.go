@@ -199,11 +199,11 @@ func TestLeaseOfTheSameStore(t *testing.T) {
 // manages the cluster.
 func TestLeaseWithoutRights(t *testing.T) {
 	e := newLeaseEnv(t)
-	nobody, err := e.cluster.As("system:serviceaccount:default:" + "lease-" + "nobody")
+	unprivileged, err := e.cluster.As("system:serviceaccount:default:" + "lease-" + "nobody")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, stop := e.run("our-store", nobody)
+	l, stop := e.run("our-store", unprivileged)
 	if err := l.Problem(t.Context()); err != nil {
 		t.Fatalf("without rights: %v", err)
 	}

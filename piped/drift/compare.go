@@ -144,7 +144,7 @@ func (e *evaluation) record(s suspect, c apply.Compared) {
 		e.accepted[s.key] = true
 	case c.Drift != nil:
 		e.found[s.key] = e.dated(s, *c.Drift)
-	case c.Settled:
+	case c.Unchanged:
 		e.updateMark(s, c)
 	}
 	known := result{uid: s.uid, resourceVersion: s.resourceVersion}

@@ -42,17 +42,17 @@ var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // fakeCluster implements the watches and comparisons of a cluster.
 type fakeCluster struct {
-	env           *env
-	name          string
-	members       map[string]live.Member // by key
-	blind         map[string]error       // errors of watches by kind
-	since         time.Time
-	drifts        map[string]deploy.ObjectDrift // by key: differing objects
-	reportSettled bool                          // report objects in sync as Settled
-	refuses       error                         // error of every comparison
-	followed      map[string]bool               // by kind
-	compared      []string                      // "Name", or "Name!" with Confirm
-	reads         int
+	env             *env
+	name            string
+	members         map[string]live.Member // by key
+	blind           map[string]error       // errors of watches by kind
+	since           time.Time
+	drifts          map[string]deploy.ObjectDrift // by key: differing objects
+	reportUnchanged bool                          // report objects in sync as Unchanged
+	refuses         error                         // error of every comparison
+	followed        map[string]bool               // by kind
+	compared        []string                      // "Name", or "Name!" with Confirm
+	reads           int
 }
 
 type fakeGit struct {
@@ -193,12 +193,12 @@ func (c *fakeCluster) Compare(_ context.Context, req apply.CompareRequest) (out 
 		}
 		c.compared = append(c.compared, name)
 		m := c.members[ref.Key()]
-		one := apply.Compared{Object: ref, UID: m.UID, OwnedHash: m.OwnedHash, Mark: m.Mark, ValuesDigest: "values", Settled: c.reportSettled}
+		one := apply.Compared{Object: ref, UID: m.UID, OwnedHash: m.OwnedHash, Mark: m.Mark, ValuesDigest: "values", Unchanged: c.reportUnchanged}
 		if d, ok := c.drifts[ref.Key()]; ok {
 			if req.Diff {
 				d.Diff = "- as in Git\n+ as live\n"
 			}
-			one.Drift, one.Settled = &d, false
+			one.Drift, one.Unchanged = &d, false
 		}
 		out = append(out, one)
 	}

@@ -245,7 +245,7 @@ func TestWrittenAndRight(t *testing.T) {
 	e := newEnv(t)
 	e.app("web")
 	e.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
-	e.cluster().reportSettled = true
+	e.cluster().reportUnchanged = true
 	e.cluster().write("a", marked)
 	stop := e.run()
 	e.await("web", "SYNCED")
@@ -404,7 +404,7 @@ func TestLeftByAFailure(t *testing.T) {
 	e.begin("web", "d3", "c3")
 	apply()
 	e.cluster().differ("a", nil)
-	e.cluster().reportSettled = true
+	e.cluster().reportUnchanged = true
 	e.end("web", "d3", deploy.Failure)
 	e.cluster().takeCompared()
 	for range 3 {

@@ -22,7 +22,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// env is a rolloutLab whose records are in a store, in which the rollouts
+// env is a workloadstest.Env whose records are in a store, in which the rollouts
 // of others are recorded, too.
 type env struct {
 	*workloadstest.Env
@@ -109,7 +109,7 @@ func inWords(r deploy.Rollout) string {
 // awaitRolledOut waits until the cluster has rolled out the Deployment's last change.
 func (l *env) awaitRolledOut(t *testing.T) (ended time.Time) {
 	t.Helper()
-	clustertest.Eventually(t, "the Deployment has settled", func() bool {
+	clustertest.Eventually(t, "the Deployment is rolled out", func() bool {
 		d, err := l.Typed().AppsV1().Deployments(l.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -249,7 +249,7 @@ func (v *HealthEvents) report(ctx context.Context, id string, p *health.Pulse, h
 	if err != nil {
 		return time.Time{}, err
 	}
-	p.Told(h, now)
+	p.Notified(h, now)
 	if changed {
 		v.cfg.Logger.InfoContext(ctx, "the health of an application has changed", "app", app.Name, "health", h, "reason", reason)
 	}

@@ -237,7 +237,7 @@ func TestWorstOf(t *testing.T) {
 	healthy, starting := live(rollout.KindDaemonSet, "log", 3, 3), live(rollout.KindStatefulSet, "db", 3, 2)
 	for name, c := range map[string]struct {
 		of   []*workloads.Object
-		tell deploy.Health
+		due  deploy.Health
 		want string
 	}{
 		"all healthy":  {[]*workloads.Object{healthy, healthy}, deploy.Healthy, "all its 2 workloads are healthy again"},
@@ -249,7 +249,7 @@ func TestWorstOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := worstOf(c.of)
-			if got := f.reason(c.tell, 10*time.Minute); got != c.want {
+			if got := f.reason(c.due, 10*time.Minute); got != c.want {
 				t.Errorf("says %q, want %q", got, c.want)
 			}
 			h, _ := health.Workload(c.of[0].Workload)

@@ -15,7 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// fail ends the lab's deployment as failed.
+// fail ends the env's deployment as failed.
 func (l *env) fail(t *testing.T, reason string) {
 	t.Helper()
 	for _, move := range []func(*deploy.Deployment) error{

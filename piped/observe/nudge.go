@@ -39,7 +39,7 @@ func nudge(ctx context.Context, c *cluster.Cluster, p deploy.Propagation, pace *
 	out := deploy.NudgeOutcome{Over: over}
 	for i := range pods {
 		pod := &pods[i]
-		if !propagate.Told(pod, p) {
+		if !propagate.Notified(pod, p) {
 			err := pace.wait(ctx, p.Settings.RatePerSecond)
 			if err == nil {
 				err = annotate(ctx, c, pod, propagate.Wanted(p))

@@ -110,11 +110,11 @@ func TestAnUnwatchableObjectDelaysNoOther(t *testing.T) {
 	nudger := NewNudger(NudgerConfig{Cluster: l.Cluster, Controller: controller, Store: l.store})
 	var running sync.WaitGroup
 	if next := nudger.startDue(t.Context(), &running); next != nudgeRetry {
-		t.Errorf("will look again in %s", next)
+		t.Errorf("will retry in %s", next)
 	}
 	running.Wait()
 	if due, err := l.store.Propagations(t.Context(), store.PropagationQuery{Due: true}); err != nil || len(due) > 0 {
-		t.Errorf("left to be told: %v, %v", due, err)
+		t.Errorf("pods left to notify: %v, %v", due, err)
 	}
 	if len(nudger.watched) > 0 {
 		t.Errorf("taken as followed: %v", nudger.watched)

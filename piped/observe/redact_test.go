@@ -12,9 +12,9 @@ import (
 	"github.com/c785c783/piped/piped/store/storetest"
 )
 
-// TestRecordsOfOthersTellNoSecret: rollouts and scalings that no deployment began are of
+// TestRecordsOfOthersContainNoSecret: rollouts and scalings that no deployment began are of
 // an application whose images may hold secrets.
-func TestRecordsOfOthersTellNoSecret(t *testing.T) {
+func TestRecordsOfOthersContainNoSecret(t *testing.T) {
 	st := storetest.New(t, time.Now)
 	if _, err := st.PutApplication(t.Context(), deploy.Application{ID: "app", Name: "web", Kind: deploy.KindKubernetes}); err != nil {
 		t.Fatal(err)

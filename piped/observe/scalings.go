@@ -214,7 +214,7 @@ func (x *Scalings) reconcile(ctx context.Context, key scaledWorkload) error {
 		w, app.ApplicationID = &scaled, cached.Application
 	}
 	for {
-		next, rec := x.known[key].Look(app, w, x.cfg.Policy, x.cfg.Now())
+		next, rec := x.known[key].Evaluate(app, w, x.cfg.Policy, x.cfg.Now())
 		if rec != nil {
 			var err error
 			if next, err = x.store(ctx, next, *rec); err != nil {
@@ -281,7 +281,7 @@ func (x *Scalings) finish(ctx context.Context) {
 	defer x.mu.Unlock()
 	var problems []error
 	for key, s := range x.known {
-		rec := s.Settled()
+		rec := s.Completed()
 		if rec == nil {
 			continue
 		}
@@ -289,7 +289,7 @@ func (x *Scalings) finish(ctx context.Context) {
 			problems = append(problems, err)
 			continue
 		}
-		s.Open, s.SettledAt = nil, time.Time{}
+		s.Open, s.ReadyAt = nil, time.Time{}
 		x.known[key] = s
 	}
 	if err := errors.Join(problems...); err != nil {

@@ -115,12 +115,12 @@ func (l *env) checkScalings(t *testing.T, want int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[deploy.EventType]int{}
+	counts := map[deploy.EventType]int{}
 	for _, e := range events {
-		told[e.Type]++
+		counts[e.Type]++
 	}
-	if diff := cmp.Diff(map[deploy.EventType]int{deploy.EventTriggered: 1, deploy.EventRolloutEnded: 1, deploy.EventScalingEnded: want}, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(map[deploy.EventType]int{deploy.EventTriggered: 1, deploy.EventRolloutEnded: 1, deploy.EventScalingEnded: want}, counts); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if records := l.scalings(t); len(records) != want {
 		t.Errorf("%d scalings, want %d: %+v", len(records), want, records)

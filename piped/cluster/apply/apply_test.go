@@ -25,7 +25,7 @@ import (
 const web = applytest.Web
 
 func TestFirstApplyCreatesAndASecondSendsNothing(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	first := l.apply(t, web)
 	if first.Written != 3 || first.Unchanged != 0 || len(first.Items) != 3 {
 		t.Errorf("first apply: %d written, %d unchanged, %d items", first.Written, first.Unchanged, len(first.Items))
@@ -87,7 +87,7 @@ func TestFirstApplyCreatesAndASecondSendsNothing(t *testing.T) {
 }
 
 func TestOneChangedObjectIsOnePatch(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	before := l.apply(t, web)
 	var called []string
 	after := l.apply(t, strings.ReplaceAll(web, "web:1", "web:2"), func(r *Request) {
@@ -128,7 +128,7 @@ func itemOf(r Result, kind string) deploy.InventoryItem {
 }
 
 func TestForeignEditIsPutBack(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, web)
 	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"evil:1"}]}}}}`)
 	_, err := l.Typed().AppsV1().Deployments(l.ns).Patch(context.Background(), "web", types.StrategicMergePatchType, edit, metav1.PatchOptions{FieldManager: "kubectl-edit"})
@@ -155,7 +155,7 @@ func TestForeignEditIsPutBack(t *testing.T) {
 // TestAWriteInOurNameIsPutBack: neither another writer with the agent's field manager nor
 // an admission webhook takes a field from the agent.
 func TestAWriteInOurNameIsPutBack(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	applied := l.apply(t, web)
 	sent := newApplyRun(l.Client, l.request(t, strings.ReplaceAll(web, "web:1", "evil:1"))).objects()
 	for _, u := range sent {
@@ -182,7 +182,7 @@ func TestAWriteInOurNameIsPutBack(t *testing.T) {
 }
 
 func TestManyObjectsOfAKindAreReadAtOnce(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	var many strings.Builder
 	for i := range 12 {
 		fmt.Fprintf(&many, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata: {n: \"%d\"}\n", i, i)
@@ -199,7 +199,7 @@ func TestManyObjectsOfAKindAreReadAtOnce(t *testing.T) {
 }
 
 func TestDefinitionAndObjectInOneSet(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	group := l.ns + ".example.com"
 	crd := `
 apiVersion: example.com/v1
@@ -253,7 +253,7 @@ spec:
 }
 
 func TestObjectsOfOthersAreNotTouched(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, web)
 	l.inventory = map[string]deploy.InventoryItem{}
 	cases := map[string]struct {
@@ -313,7 +313,7 @@ func TestObjectsOfOthersAreNotTouched(t *testing.T) {
 }
 
 func TestABadManifestChangesNothing(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	good := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\n---\n"
 	cases := map[string]struct{ manifests, want string }{
 		"unknown field": {
@@ -357,7 +357,7 @@ func TestABadManifestChangesNothing(t *testing.T) {
 }
 
 func TestImmutableFieldIsExplained(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, web)
 	_, err := l.tryApply(t, strings.ReplaceAll(web, "app: web", "app: other"))
 	want := "nothing was changed: apply Deployment NS/web (app.yaml:12): spec.selector of a live Deployment cannot be changed; " +
@@ -372,7 +372,7 @@ func TestImmutableFieldIsExplained(t *testing.T) {
 }
 
 func TestClientSideAppliedObjectIsAdopted(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "settings", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}, Labels: map[string]string{"old": "yes"}},
 		Data:       map[string]string{"color": "red", "gone": "from Git"},
@@ -416,7 +416,7 @@ func TestClientSideAppliedObjectIsAdopted(t *testing.T) {
 }
 
 func TestMissingNamespace(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	fresh := l.ns + "-new"
 	inNew := func(r *Request) {
 		for i := range r.Objects {
@@ -446,7 +446,7 @@ func TestMissingNamespace(t *testing.T) {
 }
 
 func TestNamespaceInTheSetComesFirst(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	fresh := l.ns + "-own"
 	manifests := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n", fresh)
 	req := func(r *Request) { r.Objects[0].SetNamespace(fresh) }
@@ -462,7 +462,7 @@ func TestNamespaceInTheSetComesFirst(t *testing.T) {
 }
 
 func TestReplicasOfAnAutoscalerAreKept(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	hpa := "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n" +
 		"spec: {minReplicas: 1, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}\n"
 	five := strings.Replace(web, "replicas: 1", "replicas: 5", 1)
@@ -505,7 +505,7 @@ func TestReplicasOfAnAutoscalerAreKept(t *testing.T) {
 }
 
 func TestApplyRidesOutAShortOutage(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.requests.Fail = clustertest.RefuseConnections(http.MethodPatch, 3)
 	l.apply(t, web)
 	var said []string
@@ -521,7 +521,7 @@ func TestApplyRidesOutAShortOutage(t *testing.T) {
 }
 
 func TestAdoptionReadsAgainAfterAConflict(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	client := l.Typed().CoreV1().ConfigMaps(l.ns)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "red"}}
 	if _, err := client.Create(context.Background(), cm, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
@@ -549,7 +549,7 @@ func TestAdoptionReadsAgainAfterAConflict(t *testing.T) {
 }
 
 func TestTheEndOfTheContextIsSaidAsSuch(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	req := l.request(t, web)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l.requests.Fail = func(r *http.Request) error {
@@ -568,7 +568,7 @@ func TestTheEndOfTheContextIsSaidAsSuch(t *testing.T) {
 }
 
 func TestAnInterruptedRunIsContinued(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	var creating []deploy.ObjectRef
 	crash := errors.New("the agent is killed")
 	_, err := l.tryApply(t, web, func(r *Request) {
@@ -594,7 +594,7 @@ func TestAnInterruptedRunIsContinued(t *testing.T) {
 }
 
 func TestAWorkloadWhoseIntentIsNotStoredIsNotWritten(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	_, err := l.tryApply(t, web, func(r *Request) {
 		journalOf(r).beforeWrite = func(manifest.Object, *unstructured.Unstructured, *unstructured.Unstructured) error {
 			return errors.New("disk full")

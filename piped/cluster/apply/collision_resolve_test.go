@@ -40,7 +40,7 @@ spec:
 `
 
 // portsOf returns the ports of the Service and of the second container, as name:port/protocol.
-func (l *lab) portsOf(t *testing.T) (service, container []string) {
+func (l *env) portsOf(t *testing.T) (service, container []string) {
 	t.Helper()
 	say := func(list any, number string) (out []string) {
 		for _, item := range list.([]any) {
@@ -94,7 +94,7 @@ func TestRenumberedPorts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			l.apply(t, ported)
 			service, pods := l.portsOf(t)
 			l.as("kubectl-edit").patch(t, apiVersions()[c.kind], c.kind, "web", c.patch)
@@ -163,7 +163,7 @@ func TestRenumberedPorts(t *testing.T) {
 // TestAPortThatAnotherApplied: a port that another manager applied is not a mistake, and
 // must not be removed.
 func TestAPortThatAnotherApplied(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, ported)
 	l.as("kubectl-edit").patch(t, "v1", "Service", "web", `[{"op":"remove","path":"/spec/ports/0"}]`)
 	l.as("flux").apply(t, "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{name: http, port: 81, protocol: TCP}]}\n")
@@ -184,7 +184,7 @@ func TestAPortThatAnotherApplied(t *testing.T) {
 // TestMakingWayThatWasInterrupted: the agent is killed between claiming the conflicting
 // item and applying. The next run applies; the spec is written once.
 func TestMakingWayThatWasInterrupted(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, ported)
 	l.as("kubectl-edit").patch(t, "apps/v1", "Deployment", "web", `[{"op":"replace","path":"/spec/template/spec/containers/1/ports/0/containerPort","value":81}]`)
 	before := l.get(t, "Deployment", "web")

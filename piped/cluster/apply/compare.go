@@ -70,10 +70,10 @@ type Compared struct {
 	Ignored bool
 	// DryRun reports that an apply of the object was dry-run.
 	DryRun bool
-	// Settled reports that an apply would change no value and no owner of a field, so
+	// Unchanged reports that an apply would change no value and no owner of a field, so
 	// that the inventory's item may be updated from the live object. Otherwise only the
 	// Mark of the item may be updated, if the object is in sync.
-	Settled bool
+	Unchanged bool
 }
 
 // InSync reports whether the object was evaluated and does not differ from Git.
@@ -178,7 +178,7 @@ func (r *comparison) object(ctx context.Context, t *target, out *Compared) error
 	out.UID, out.ResourceVersion = string(live.GetUID()), live.GetResourceVersion()
 	out.OwnedHash, out.Mark, out.ValuesDigest = baselineOf(live)
 	if !r.compare.Confirm && r.asApplied(t, out) {
-		out.Settled = true
+		out.Unchanged = true
 		return nil
 	}
 	return r.evaluate(ctx, t, live, out)
@@ -276,7 +276,7 @@ func (r *comparison) evaluate(ctx context.Context, t *target, live *unstructured
 	case err != nil && (ctx.Err() != nil || cluster.Transient(err) || cluster.Unreachable(err)):
 		return r.problem(ctx, out, r.cluster.explain(t.source, "compare", err), err)
 	case err != nil && r.asApplied(t, out): // in sync, whatever the cause of the refusal
-		out.Settled = true
+		out.Unchanged = true
 		return nil
 	case err != nil:
 		found = r.unconfirmed(t, live, err)
@@ -284,7 +284,7 @@ func (r *comparison) evaluate(ctx context.Context, t *target, live *unstructured
 		if found, err = r.confirmed(t, planned, live); err != nil {
 			return r.problem(ctx, out, r.cluster.explain(t.source, "compare", err), err)
 		}
-		out.Settled = len(found.changes) == 0 && OwnedHash(planned.GetManagedFields()) == out.OwnedHash
+		out.Unchanged = len(found.changes) == 0 && OwnedHash(planned.GetManagedFields()) == out.OwnedHash
 	}
 	if len(found.changes) == 0 {
 		r.cluster.dryRuns.remember(out.UID, out.ResourceVersion, against)

@@ -149,10 +149,10 @@ func TestWhatIsNoDrift(t *testing.T) {
 	clustertest.Shared(t).Define(t, []byte(gadgets), []byte(scaledObjects))
 	for name, c := range map[string]struct {
 		manifests string
-		then      func(t *testing.T, l *lab)
+		then      func(t *testing.T, l *env)
 	}{
 		"ways of writing it": {calm, nil},
-		"status, and annotations of controllers": {calm, func(t *testing.T, l *lab) {
+		"status, and annotations of controllers": {calm, func(t *testing.T, l *env) {
 			l.as("controller").patch(t, "calm.example.com/v1", "Gadget", "plain", `{"status":{"phase":"Failed"}}`, "status")
 			l.as("controller").patch(t, "apps/v1", "Deployment", "web", `{"metadata":{"annotations":{"deployment.kubernetes.io/revision":"7"}}}`)
 			l.as("controller").patch(t, "v1", "Service", "web", `{"metadata":{"annotations":{"example.com/endpoint":"up"},"finalizers":["example.com/lb"]}}`)
@@ -173,7 +173,7 @@ webhooks:
   rules: [{apiGroups: [nobody.example.com], apiVersions: [v1], operations: [CREATE], resources: [things]}]
   sideEffects: None
   admissionReviewVersions: [v1]
-`, func(t *testing.T, l *lab) {
+`, func(t *testing.T, l *env) {
 			server := httptest.NewTLSServer(http.NotFoundHandler())
 			defer server.Close()
 			l.as("cainjector").patch(t, "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "NS",
@@ -185,43 +185,43 @@ kind: ClusterRole
 metadata: {name: NS}
 aggregationRule: {clusterRoleSelectors: [{matchLabels: {for: NS}}]}
 rules: []
-`, func(t *testing.T, l *lab) {
+`, func(t *testing.T, l *env) {
 			l.as("clusterrole-aggregation-controller").apply(t, l.named("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: NS}\nrules: [{apiGroups: [\"\"], resources: [pods], verbs: [get]}]\n"))
 		}},
-		"secrets of a service account": {calm, func(t *testing.T, l *lab) {
+		"secrets of a service account": {calm, func(t *testing.T, l *env) {
 			l.as("token-controller").patch(t, "v1", "ServiceAccount", "robot", `{"secrets":[{"name":"robot-token"}],"imagePullSecrets":[{"name":"pull"}]}`)
 		}},
-		"an owner beside us, of the same value": {shop, func(t *testing.T, l *lab) {
+		"a co-owner of the same value": {shop, func(t *testing.T, l *env) {
 			l.as("somebody").apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: blue}\n")
 		}},
-		"replicas by an autoscaler of the set": {calm, func(t *testing.T, l *lab) {
+		"replicas by an autoscaler of the set": {calm, func(t *testing.T, l *env) {
 			l.as("kube-controller-manager").patch(t, "apps/v1", "Deployment", "web", `{"spec":{"replicas":4}}`, "scale")
 		}},
-		"replicas by an autoscaler that is live": {shop, func(t *testing.T, l *lab) {
+		"replicas by an autoscaler that is live": {shop, func(t *testing.T, l *env) {
 			l.as("somebody").apply(t, "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n"+
 				"spec: {minReplicas: 1, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}\n")
 			l.as("kube-controller-manager").patch(t, "apps/v1", "Deployment", "web", `{"spec":{"replicas":4}}`, "scale")
 		}},
-		"replicas by KEDA, with what it acts on in another place": {shop, func(t *testing.T, l *lab) {
+		"replicas by KEDA, with what it acts on in another place": {shop, func(t *testing.T, l *env) {
 			l.as("keda-operator").patch(t, "apps/v1", "Deployment", "web", `{"spec":{"replicas":4}}`, "scale")
 		}},
 		"no replicas by KEDA": {shop + "---\napiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {name: web}\nspec: {scaleTargetRef: {name: web}}\n",
-			func(t *testing.T, l *lab) {
+			func(t *testing.T, l *env) {
 				l.as("keda-operator").patch(t, "apps/v1", "Deployment", "web", `{"spec":{"replicas":0}}`, "scale")
 			}},
-		"what kubectl notes of its last apply": {shop, func(t *testing.T, l *lab) {
+		"what kubectl notes of its last apply": {shop, func(t *testing.T, l *env) {
 			l.as("kubectl-client-side-apply").patch(t, "v1", "ConfigMap", "settings", `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`)
 		}},
-		"a restart by kubectl": {shop, func(t *testing.T, l *lab) {
+		"a restart by kubectl": {shop, func(t *testing.T, l *env) {
 			l.as("kubectl-rollout").patch(t, "apps/v1", "Deployment", "web", `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-01-01T00:00:00Z"}}}}}`)
 		}},
-		"a restart for changed configuration": {strings.Replace(shop, `image: "proxy:1"`, `image: "proxy:1", envFrom: [{configMapRef: {name: settings}}]`, 1), func(t *testing.T, l *lab) {
+		"a restart for changed configuration": {strings.Replace(shop, `image: "proxy:1"`, `image: "proxy:1", envFrom: [{configMapRef: {name: settings}}]`, 1), func(t *testing.T, l *env) {
 			l.as("somebody").patch(t, "apps/v1", "Deployment", "web", `{"spec":{"template":{"metadata":{"annotations":{"`+manifest.AnnotationConfigHash+`":"other"}}}}}`)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newEnv(t)
 			l.removeAfter(t, c.manifests)
 			l.apply(t, l.named(c.manifests))
 			if c.then != nil {
@@ -233,7 +233,7 @@ rules: []
 }
 
 // isCalm fails the test if any comparison method reports a difference from the manifests.
-func (l *lab) isCalm(t *testing.T, manifests string) {
+func (l *env) isCalm(t *testing.T, manifests string) {
 	t.Helper()
 	forget := func(r *CompareRequest) { r.Inventory = nil }
 	for how, change := range map[string][]func(*CompareRequest){
@@ -252,7 +252,7 @@ func bundleOf(s *httptest.Server) string {
 // TestWebhooksThatRewriteWhatIsApplied: changes by a mutating webhook to writes of ours
 // and of others are not drift. The webhook changes a dry run in the same way.
 func TestWebhooksThatRewriteWhatIsApplied(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	refused := l.refusing(t, metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: "a webhook does not support dry run"})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(rewrite))
 	server.TLS = &tls.Config{}

@@ -29,7 +29,7 @@ const (
 	diffMasked     = "(secret)"
 	diffMaskedGit  = "(secret, as in Git)"
 	diffMaskedLive = "(secret, as it is live)"
-	diffUntold     = "(not told: it may be secret)"
+	diffRedacted   = "(redacted)"
 )
 
 // drift returns the drift of an object with the difference d, with secrets redacted.

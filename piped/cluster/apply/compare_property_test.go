@@ -31,13 +31,13 @@ const mutationsPerKind = 5
 // reported.
 func TestEveryChangeOfOurFieldsIsFound(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newEnv(t)
 	manifests := applytest.EveryKind(t, l.Cluster, l.ns, l.items)
 	l.apply(t, manifests)
 	random := rand.New(rand.NewPCG(1, 2))
 	kinds := map[string]int{}
 	for _, obj := range l.request(t, manifests).Objects {
-		p := &mutated{lab: l, manifests: manifests, ref: manifest.Ref(obj.Unstructured), random: random}
+		p := &mutated{env: l, manifests: manifests, ref: manifest.Ref(obj.Unstructured), random: random}
 		p.client = l.as("mutator").object(t, obj.GetAPIVersion(), obj.GetKind())
 		p.foreign(t)
 		kinds[obj.GetKind()] += p.run(t)
@@ -51,7 +51,7 @@ func TestEveryChangeOfOurFieldsIsFound(t *testing.T) {
 
 // mutated is one object that is mutated repeatedly.
 type mutated struct {
-	lab       *lab
+	env       *env
 	manifests string
 	ref       deploy.ObjectRef
 	random    *rand.Rand
@@ -95,7 +95,7 @@ func (p *mutated) run(t *testing.T) (reported int) {
 func (p *mutated) restore(t *testing.T, before *unstructured.Unstructured) {
 	t.Helper()
 	takeOver := func(r *Request) { r.TakeOver = true }
-	if _, err := p.lab.tryApply(t, p.manifests, takeOver); err == nil {
+	if _, err := p.env.tryApply(t, p.manifests, takeOver); err == nil {
 		return
 	}
 	before.SetManagedFields(nil)
@@ -104,7 +104,7 @@ func (p *mutated) restore(t *testing.T, before *unstructured.Unstructured) {
 		_, err := p.client.Update(t.Context(), before, metav1.UpdateOptions{FieldManager: "mutator"})
 		return err == nil
 	})
-	p.lab.apply(t, p.manifests, takeOver)
+	p.env.apply(t, p.manifests, takeOver)
 }
 
 // spared reports whether the test must not change a field: the change would be no drift,
@@ -135,7 +135,7 @@ func changedLeaves(before, after *unstructured.Unstructured) (paths []string) {
 // check compares what is reported with what has changed.
 func (p *mutated) check(t *testing.T, m clustertest.Mutation, changed []string) {
 	t.Helper()
-	got := p.lab.compare(t, p.manifests, func(r *CompareRequest) { r.Only = []deploy.ObjectRef{p.ref} })[0]
+	got := p.env.compare(t, p.manifests, func(r *CompareRequest) { r.Only = []deploy.ObjectRef{p.ref} })[0]
 	if got.Problem != "" || (got.Drift != nil) != (len(changed) > 0) {
 		t.Errorf("%s: after %s, our fields %q differ, and the comparison reports %s", p.ref, m.Patch, changed, asText(got))
 		return
@@ -162,7 +162,7 @@ func (p *mutated) check(t *testing.T, m clustertest.Mutation, changed []string) 
 
 func asText(c Compared) string {
 	if c.Drift == nil {
-		return fmt.Sprintf("nothing (problem %q, settled %t)", c.Problem, c.Settled)
+		return fmt.Sprintf("nothing (problem %q, unchanged %t)", c.Problem, c.Unchanged)
 	}
 	text, err := json.Marshal(c.Drift)
 	if err != nil {

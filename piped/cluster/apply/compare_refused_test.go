@@ -16,7 +16,7 @@ import (
 
 // refusing makes the cluster answer dry runs with the status once the returned flag is
 // set.
-func (l *lab) refusing(t *testing.T, answer metav1.Status) *atomic.Bool {
+func (l *env) refusing(t *testing.T, answer metav1.Status) *atomic.Bool {
 	t.Helper()
 	var on atomic.Bool
 	l.requests.Answer = func(r *http.Request) *http.Response {
@@ -32,7 +32,7 @@ func (l *lab) refusing(t *testing.T, answer metav1.Status) *atomic.Bool {
 // The report says that it is not confirmed, and why.
 func TestRefusedDryRuns(t *testing.T) {
 	forbidden := metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "admission webhook \"w.example.com\" denied the request: not today"}
-	l := newLab(t)
+	l := newEnv(t)
 	on := l.refusing(t, forbidden)
 	l.apply(t, shop+"---\n"+calmDeployment)
 	on.Store(true)
@@ -80,7 +80,7 @@ spec:
 // the API server refuses the dry run.
 func TestAFieldThatCannotBeChanged(t *testing.T) {
 	const config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fixed}\ndata: {color: blue}\n"
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, config)
 	l.as("kubectl-edit").patch(t, "v1", "ConfigMap", "fixed", `{"data":{"color":"red"},"immutable":true}`)
 	results := l.compare(t, config)
@@ -92,10 +92,10 @@ func TestAFieldThatCannotBeChanged(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeJudged: an object that cannot be read is reported as such and does not
+// TestObjectsThatCannotBeCompared: an object that cannot be read is reported as such and does not
 // affect the others; an unreachable cluster is an error.
-func TestWhatCannotBeJudged(t *testing.T) {
-	l := newLab(t)
+func TestObjectsThatCannotBeCompared(t *testing.T) {
+	l := newEnv(t)
 	l.apply(t, shop)
 	l.requests.Answer = func(r *http.Request) *http.Response {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/services/web") {
@@ -106,7 +106,7 @@ func TestWhatCannotBeJudged(t *testing.T) {
 	l.as("somebody").patch(t, "v1", "ConfigMap", "settings", `{"data":{"color":"red"}}`)
 	want := []string{
 		`ConfigMap settings data.color: "blue" -> "red" by somebody`,
-		`Service web cannot be judged: read Service NS/web (app.yaml:7): services is forbidden`,
+		`Service web cannot be compared: read Service NS/web (app.yaml:7): services is forbidden`,
 	}
 	if diff := cmp.Diff(want, l.found(l.compare(t, shop))); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)

@@ -11,12 +11,12 @@ import (
 func TestScaledByHandAfterAnAutoscaler(t *testing.T) {
 	const hpa = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n" +
 		"spec: {minReplicas: 1, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}\n"
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, shop)
 	l.as("somebody").apply(t, hpa)
 	l.as("kube-controller-manager").patch(t, "apps/v1", "Deployment", "web", `{"spec":{"replicas":7}}`, "scale")
 	known := l.compare(t, shop)[2]
-	if !known.Settled {
+	if !known.Unchanged {
 		t.Fatalf("scaled by the autoscaler it is %+v", known)
 	}
 	l.drop(t, "autoscaling/v2", "HorizontalPodAutoscaler", "web")

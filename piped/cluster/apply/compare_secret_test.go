@@ -33,10 +33,10 @@ spec:
     spec: {containers: [{name: web, image: "web:1", env: [{name: PASSWORD, value: hunter2}, {name: COLOR, value: blue}]}]}
 `
 
-// TestSecretsAreNotTold: no part of a report may contain the content of Secrets, or
+// TestSecretsAreRedacted: no part of a report may contain the content of Secrets, or
 // either value of a field where Git has a decrypted secret.
-func TestSecretsAreNotTold(t *testing.T) {
-	l := newLab(t)
+func TestSecretsAreRedacted(t *testing.T) {
+	l := newEnv(t)
 	l.apply(t, vault)
 	l.as("thief").patch(t, "v1", "Secret", "keys", `{"data":{"password":"c3RvbGVuLWxpdmU="},"metadata":{"labels":{"team":"thief"}}}`)
 	l.as("thief").patch(t, "v1", "ConfigMap", "settings", `{"data":{"url":"https://robot:stolen-live@db","encoded":"cm9ib3Q6c3RvbGVuLWxpdmVAZGI=","color":"red"}}`)
@@ -76,7 +76,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 // TestDiffOfAnObject: the diff shows the declared and the live values, and leaves out
 // fields not managed by Git.
 func TestDiffOfAnObject(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, shop)
 	l.as("kubectl-edit").patch(t, "v1", "Service", "web", `[{"op":"remove","path":"/spec/ports/1"},{"op":"replace","path":"/spec/ports/0/targetPort","value":9090}]`)
 	l.drop(t, "v1", "ConfigMap", "settings")
@@ -117,7 +117,7 @@ func TestLongValuesAreCut(t *testing.T) {
 // TestExtraObjects: what is live and marked as the application's is described; what is
 // not, is gone, or asks not to be compared is not.
 func TestExtraObjects(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	const extra = `
 apiVersion: v1
 kind: ConfigMap
@@ -157,7 +157,7 @@ metadata: {name: gone}
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
 	// The color may have been decrypted for a commit that is no longer known.
-	if got := results[0].Drift.Diff; !strings.Contains(got, "+  color: (not told: it may be secret)\n") && !strings.Contains(got, "+  color: '(not told: it may be secret)'\n") || strings.Contains(got, "blue") {
+	if got := results[0].Drift.Diff; !strings.Contains(got, "+  color: (redacted)\n") && !strings.Contains(got, "+  color: '(redacted)'\n") || strings.Contains(got, "blue") {
 		t.Errorf("diff:\n%s", got)
 	}
 	if got := results[1].Drift.Diff; strings.Contains(got, "aHVudGVyMg") || !strings.Contains(got, "+  password: (secret)\n") {

@@ -13,7 +13,7 @@ import (
 // TestManyChangesAtOnce: the results that are available within the time limit are
 // reported. The remaining objects are compared later and do not delay the result.
 func TestManyChangesAtOnce(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, shop)
 	l.dryRuns.limit = rate.NewLimiter(rate.Every(time.Hour), 1)
 	l.as("kubectl-edit").patch(t, "v1", "ConfigMap", "settings", `{"data":{"color":"red"}}`)

@@ -47,7 +47,7 @@ const (
 )
 
 // configHash returns the live generation and config-hash of the workload.
-func (l *lab) configHash(t *testing.T, kind string) (generation int64, hash string) {
+func (l *env) configHash(t *testing.T, kind string) (generation int64, hash string) {
 	t.Helper()
 	u := l.get(t, kind, "web")
 	return u.GetGeneration(), configHash(u)
@@ -72,7 +72,7 @@ func TestConfigHash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newEnv(t)
 			l.mode = c.mode
 			l.apply(t, withSettings(c.kind, "hello", "", c.pod))
 			generation, first := l.configHash(t, c.kind)
@@ -96,14 +96,14 @@ func TestConfigHash(t *testing.T) {
 }
 
 // forget deletes the recorded state, as if the database were lost.
-func (l *lab) forget() {
+func (l *env) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inventory = map[string]deploy.InventoryItem{}
 }
 
 // setLiveHash writes a config-hash as another tool does; "" removes it.
-func (l *lab) setLiveHash(t *testing.T, hash string) {
+func (l *env) setLiveHash(t *testing.T, hash string) {
 	t.Helper()
 	value := `null`
 	if hash != "" {
@@ -123,7 +123,7 @@ func TestForeignConfigHashIsCarried(t *testing.T) {
 		for known, forget := range map[string]bool{"known": false, "first seen": true} {
 			t.Run(name+", "+known, func(t *testing.T) {
 				t.Parallel()
-				l := newLab(t)
+				l := newEnv(t)
 				l.apply(t, withSettings("Deployment", "hello", "", envPod))
 				l.setLiveHash(t, foreign)
 				if forget {
@@ -153,7 +153,7 @@ func TestForeignConfigHashIsCarried(t *testing.T) {
 // TestRestartSurvivesACrash: the agent dies after it has written the change that requires
 // a restart. The repeated run must still restart the workload.
 func TestRestartSurvivesACrash(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, withSettings("Deployment", "hello", "", envPod))
 	_, before := l.configHash(t, "Deployment")
 	l.forget()
@@ -183,7 +183,7 @@ func TestRestartSurvivesACrash(t *testing.T) {
 // TestRollbackBringsTheConfigHashBack: a rollback must restore the template byte for
 // byte, so that its ReplicaSet is reused.
 func TestRollbackBringsTheConfigHashBack(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, withSettings("Deployment", "hello", "", envPod))
 	l.setLiveHash(t, "mkf7th2k9d")
 	var changes map[string]ConfigChange
@@ -202,7 +202,7 @@ func TestRollbackBringsTheConfigHashBack(t *testing.T) {
 // TestSecretsCompareByContent: other base64 encodings of the same content, or stringData,
 // must not restart the workload.
 func TestSecretsCompareByContent(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	const pod = `containers: [{name: c, image: "registry.example/web:v1", envFrom: [{secretRef: {name: key}}]}]`
 	secret := func(data string) string {
 		return strings.Replace(withSettings("Deployment", "hello", "", pod), "---", "---\napiVersion: v1\nkind: Secret\nmetadata: {name: key}\n"+data+"---", 1)
@@ -254,7 +254,7 @@ func TestAChangeOfTheModeRestartsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newEnv(t)
 			l.mode = c.from
 			l.apply(t, volumes("a", "b", ""))
 			l.apply(t, volumes("c", "d", "")) // restarted or not
@@ -290,7 +290,7 @@ func TestAChangeOfTheModeRestartsNothing(t *testing.T) {
 }
 
 // template returns the Deployment's pod template.
-func (l *lab) template(t *testing.T) any {
+func (l *env) template(t *testing.T) any {
 	t.Helper()
 	template, _, _ := unstructured.NestedFieldNoCopy(l.get(t, "Deployment", "web").Object, "spec", "template")
 	return template
@@ -299,7 +299,7 @@ func (l *lab) template(t *testing.T) any {
 // TestOnlyWhatIsMountedChanges: the workload must not be written, and its record must
 // hold the new content.
 func TestOnlyWhatIsMountedChanges(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, volumes("a", "b", ""))
 	l.apply(t, volumes("c", "b", ""))
 	if writes := l.writes(); len(writes) != 1 || !strings.HasSuffix(writes[0], "configmaps/files") {
@@ -326,7 +326,7 @@ func TestUpgradeAndContentChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newEnv(t)
 			l.mode = kubernetes.PropagateRestart
 			l.apply(t, volumes("a", "b", ""))
 			l.mu.Lock()
@@ -360,7 +360,7 @@ func TestUpgradeAndContentChange(t *testing.T) {
 
 // TestAnnotationOverridesTheMode: an invalid mode is refused before anything is written.
 func TestAnnotationOverridesTheMode(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, volumes("a", "b", `pipecd.dev/config-propagation: "off"`))
 	generation, hash := l.configHash(t, "Deployment")
 	l.apply(t, volumes("a", "c", `pipecd.dev/config-propagation: "off"`))

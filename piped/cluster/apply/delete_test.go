@@ -18,7 +18,7 @@ import (
 )
 
 func TestDeleteLeavesAloneWhatIsNotOurs(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	ctx := context.Background()
 	client := l.Typed().CoreV1().ConfigMaps(l.ns)
 	l.apply(t, `
@@ -76,7 +76,7 @@ metadata: {name: taken}
 // TestDeleteDecidesAnewOnWhatHasChanged: an object that gets another owner after it was
 // read stays; one that only changes is deleted.
 func TestDeleteDecidesAnewOnWhatHasChanged(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	client := clustertest.Shared(t).Client(t).CoreV1().ConfigMaps(l.ns)
 	l.apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: taken}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: changed}\n")
 	patches := map[string]string{
@@ -111,7 +111,7 @@ func TestDeleteDecidesAnewOnWhatHasChanged(t *testing.T) {
 }
 
 func TestDeleteGoesTheOtherWayRound(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, web)
 	l.requests.Take()
 	if _, err := l.Delete(context.Background(), "piped-1", l.items(), l.log); err != nil {
@@ -134,7 +134,7 @@ func TestDeleteGoesTheOtherWayRound(t *testing.T) {
 }
 
 func TestApplyWaitsForADeletionToEnd(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	ctx := context.Background()
 	client := l.Typed().CoreV1().ConfigMaps(l.ns)
 	one := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, finalizers: [example.com/hold]}\n"

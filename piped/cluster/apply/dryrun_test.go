@@ -27,12 +27,12 @@ func TestRefusalsThatAreNone(t *testing.T) {
 		err    error
 		want   string
 	}{
-		"no refusal":                   {[]*target{pod}, pod, nil, ""},
-		"a webhook with side effects":  {[]*target{workload}, workload, sideEffects, sideEffects.Error()},
-		"a pod of a new account":       {[]*target{account, pod}, pod, apierrors.NewForbidden(pods, "p", nil), "it may need an account, role or class that is created first"},
-		"a pod of an old account":      {[]*target{known, pod}, pod, apierrors.NewForbidden(pods, "p", nil), ""},
-		"a workload beside an account": {[]*target{account, workload}, workload, apierrors.NewForbidden(pods, "d", nil), ""},
-		"a pod that is invalid":        {[]*target{account, pod}, pod, apierrors.NewBadRequest("no"), ""},
+		"no refusal":                    {[]*target{pod}, pod, nil, ""},
+		"a webhook with side effects":   {[]*target{workload}, workload, sideEffects, sideEffects.Error()},
+		"a pod of a new account":        {[]*target{account, pod}, pod, apierrors.NewForbidden(pods, "p", nil), "it may need an account, role or class that is created first"},
+		"a pod of an old account":       {[]*target{known, pod}, pod, apierrors.NewForbidden(pods, "p", nil), ""},
+		"a workload next to an account": {[]*target{account, workload}, workload, apierrors.NewForbidden(pods, "d", nil), ""},
+		"a pod that is invalid":         {[]*target{account, pod}, pod, apierrors.NewBadRequest("no"), ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

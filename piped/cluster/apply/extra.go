@@ -96,7 +96,7 @@ func redacted(u *unstructured.Unstructured) *unstructured.Unstructured {
 func withoutTexts(v any) any {
 	switch v := v.(type) {
 	case string:
-		return diffUntold
+		return diffRedacted
 	case map[string]any:
 		out := map[string]any{}
 		for key, value := range v {

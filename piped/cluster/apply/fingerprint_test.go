@@ -18,13 +18,13 @@ func TestOwnedHashSeesOnlyWhatWeApplied(t *testing.T) {
 		fields []metav1.ManagedFieldsEntry
 		want   string // "same", "none" or "other"
 	}{
-		"keys in another order":   {[]metav1.ManagedFieldsEntry{entry("piped", metav1.ManagedFieldsOperationApply, "", `{"f:data":{"f:b":{},"f:a":{}}}`)}, "same"},
-		"someone else beside us":  {[]metav1.ManagedFieldsEntry{entry("kubectl-edit", metav1.ManagedFieldsOperationUpdate, "", `{"f:data":{"f:c":{}}}`), ours}, "same"},
-		"a field was taken away":  {[]metav1.ManagedFieldsEntry{entry("piped", metav1.ManagedFieldsOperationApply, "", `{"f:data":{"f:a":{}}}`)}, "other"},
-		"an update in our name":   {[]metav1.ManagedFieldsEntry{entry("piped", metav1.ManagedFieldsOperationUpdate, "", `{"f:data":{"f:a":{},"f:b":{}}}`)}, "none"},
-		"a subresource":           {[]metav1.ManagedFieldsEntry{entry("piped", metav1.ManagedFieldsOperationApply, "status", `{"f:status":{}}`)}, "none"},
-		"nothing applied by us":   {nil, "none"},
-		"another version of ours": {[]metav1.ManagedFieldsEntry{func() metav1.ManagedFieldsEntry { e := ours; e.APIVersion = "v2"; return e }()}, "other"},
+		"keys in another order":           {[]metav1.ManagedFieldsEntry{entry("piped", metav1.ManagedFieldsOperationApply, "", `{"f:data":{"f:b":{},"f:a":{}}}`)}, "same"},
+		"another owner next to the agent": {[]metav1.ManagedFieldsEntry{entry("kubectl-edit", metav1.ManagedFieldsOperationUpdate, "", `{"f:data":{"f:c":{}}}`), ours}, "same"},
+		"a field was taken away":          {[]metav1.ManagedFieldsEntry{entry("piped", metav1.ManagedFieldsOperationApply, "", `{"f:data":{"f:a":{}}}`)}, "other"},
+		"an update in our name":           {[]metav1.ManagedFieldsEntry{entry("piped", metav1.ManagedFieldsOperationUpdate, "", `{"f:data":{"f:a":{},"f:b":{}}}`)}, "none"},
+		"a subresource":                   {[]metav1.ManagedFieldsEntry{entry("piped", metav1.ManagedFieldsOperationApply, "status", `{"f:status":{}}`)}, "none"},
+		"nothing applied by us":           {nil, "none"},
+		"another version of ours":         {[]metav1.ManagedFieldsEntry{func() metav1.ManagedFieldsEntry { e := ours; e.APIVersion = "v2"; return e }()}, "other"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 // asKubectl creates the objects of the manifests as kubectl does, each modified by a
 // change.
-func (l *lab) asKubectl(t *testing.T, manager, manifests string) {
+func (l *env) asKubectl(t *testing.T, manager, manifests string) {
 	t.Helper()
 	objs, err := l.Resolve(context.Background(), parse(t, "live.yaml", manifests), l.ns, nil)
 	if err != nil {
@@ -31,7 +31,7 @@ func (l *lab) asKubectl(t *testing.T, manager, manifests string) {
 	}
 }
 
-func (l *lab) foreign(t *testing.T, manifests string) []deploy.AdoptedObject {
+func (l *env) foreign(t *testing.T, manifests string) []deploy.AdoptedObject {
 	t.Helper()
 	got, err := l.Foreign(context.Background(), ForeignRequest{
 		ApplicationID: l.app, PipedID: "piped-1", VariantKey: "pipecd.dev/variant", VariantValue: "primary",
@@ -100,7 +100,7 @@ func TestForeign(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newEnv(t)
 			live := everyKind
 			if c.live != nil {
 				live = c.live(live)
@@ -131,7 +131,7 @@ func TestForeign(t *testing.T) {
 }
 
 // versions returns the generations and labels of the objects, which a write changes.
-func (l *lab) versions(t *testing.T) map[string]string {
+func (l *env) versions(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for kind, name := range map[string]string{"ConfigMap": "c", "Secret": "s", "Service": "web"} {
@@ -143,7 +143,7 @@ func (l *lab) versions(t *testing.T) map[string]string {
 // TestForeignLeavesOutWhatIsOurs: objects that we applied are reported only after they
 // are marked as another application's.
 func TestForeignLeavesOutWhatIsOurs(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, everyKind)
 	if got := l.foreign(t, everyKind); len(got) != 0 {
 		t.Errorf("applied objects are reported as foreign: %+v", got)

@@ -128,7 +128,7 @@ func (h *healthWait) check(ctx context.Context, p *patient) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("look at %s: %w", p.ref, h.cluster.Classify(err))
+		return fmt.Errorf("check %s: %w", p.ref, h.cluster.Classify(err))
 	}
 	if live == nil {
 		return &Unhealthy{p.ref, "it was deleted before its end was seen" + ttlHint(p.obj)}

@@ -90,7 +90,7 @@ func TestIgnoredDrift(t *testing.T) {
 	const cpu = `Deployment web spec.template.spec.containers[name=web].resources.requests.cpu: "1" -> "2" by updater`
 	const color = `ConfigMap settings data.color: "blue" -> "red" by painter`
 	const owner = `ConfigMap settings metadata.annotations["example.com/owner"]: "shop" -> "else" by painter`
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, shop)
 	l.as("updater").patch(t, "apps/v1", "Deployment", "web", `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"web:2"},
 		{"op":"replace","path":"/spec/template/spec/containers/0/resources/requests/cpu","value":"2"}]`)
@@ -134,7 +134,7 @@ func TestIgnoredDrift(t *testing.T) {
 // TestObjectsThatAskNotToBeCompared: the annotation counts in Git and on the live object;
 // such an object may be missing in either.
 func TestObjectsThatAskNotToBeCompared(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	asking := strings.Replace(shop, "example.com/owner: shop", "pipecd.dev/ignore-drift-detection: \"true\"", 1)
 	l.apply(t, asking)
 	l.as("somebody").patch(t, "v1", "ConfigMap", "settings", `{"data":{"color":"red"}}`)
@@ -162,8 +162,8 @@ func TestFieldsLeftToOthers(t *testing.T) {
 	shopWith := func(image, cpu string) string {
 		return strings.Replace(strings.Replace(shop, `"web:1"`, `"`+image+`"`, 1), "1000m", cpu, 1)
 	}
-	setUp := func(t *testing.T, rules ...config.IgnoreRule) (l *lab, apply func(string)) {
-		l = newLab(t)
+	setUp := func(t *testing.T, rules ...config.IgnoreRule) (l *env, apply func(string)) {
+		l = newEnv(t)
 		apply = func(manifests string) {
 			t.Helper()
 			l.apply(t, manifests, func(r *Request) { r.Yield = rules })
@@ -174,7 +174,7 @@ func TestFieldsLeftToOthers(t *testing.T) {
 		}
 		return l, apply
 	}
-	web := func(t *testing.T, l *lab) map[string]any {
+	web := func(t *testing.T, l *env) map[string]any {
 		t.Helper()
 		all, _, _ := unstructured.NestedSlice(l.get(t, "Deployment", "web").Object, "spec", "template", "spec", "containers")
 		return all[0].(map[string]any)
@@ -182,7 +182,7 @@ func TestFieldsLeftToOthers(t *testing.T) {
 	yield := func(paths ...string) config.IgnoreRule {
 		return config.IgnoreRule{Kind: "Deployment", Paths: paths, Mode: config.IgnoreYield}
 	}
-	t.Run("somebody takes it over", func(t *testing.T) {
+	t.Run("another manager takes it over", func(t *testing.T) {
 		t.Parallel()
 		l, apply := setUp(t, yield(container+"/image"))
 		apply(shop)
@@ -199,7 +199,7 @@ func TestFieldsLeftToOthers(t *testing.T) {
 			t.Error("the image is still ours")
 		}
 	})
-	t.Run("nobody takes it over", func(t *testing.T) {
+	t.Run("no manager takes it over", func(t *testing.T) {
 		t.Parallel()
 		l, apply := setUp(t, yield(container+"/image", container+"/resources"))
 		apply(shop)
@@ -210,7 +210,7 @@ func TestFieldsLeftToOthers(t *testing.T) {
 			t.Errorf("the container is %v", got)
 		}
 	})
-	t.Run("somebody takes part of it over", func(t *testing.T) {
+	t.Run("another manager takes part of it over", func(t *testing.T) {
 		t.Parallel()
 		l, apply := setUp(t, yield(container))
 		apply(shop)

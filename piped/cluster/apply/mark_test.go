@@ -45,7 +45,7 @@ func TestMark(t *testing.T) {
 		"scaled again":                {scaled(4, at), scaled(5, at.Add(time.Second)), true},
 		"scaled by a person":          {scaled(4, at), metav1.ObjectMeta{Generation: 5, ManagedFields: entries(ours, applytest.Written("kubectl", update, "scale", `{"f:spec":{"f:replicas":{}}}`, at))}, false},
 		"scaled, and written":         {scaled(4, at), scaled(5, at, applytest.Written("kubectl", update, "", `{"f:spec":{}}`, at)), false},
-		"someone wrote beside us":     {plain, metav1.ObjectMeta{ManagedFields: entries(ours, applytest.Written("kubectl", update, "", `{"f:data":{"f:c":{}}}`, at))}, false},
+		"another manager wrote, too":  {plain, metav1.ObjectMeta{ManagedFields: entries(ours, applytest.Written("kubectl", update, "", `{"f:data":{"f:c":{}}}`, at))}, false},
 		"the same fields, later":      {plain, metav1.ObjectMeta{ManagedFields: entries(applytest.Written("piped", apply, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at.Add(time.Second)))}, false},
 		"other fields, by update":     {plain, metav1.ObjectMeta{ManagedFields: entries(applytest.Written("piped", update, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at))}, false},
 		"no managed fields, the same": {bare, bare, true},
@@ -267,9 +267,9 @@ func (s *sample) digest(t *rapid.T) string {
 	return ValuesDigest(u)
 }
 
-// TestValuesDigestTellsOursFromTheirs: for any object, every change of an owned value
+// TestValuesDigestDistinguishesOursFromTheirs: for any object, every change of an owned value
 // must change the digest, and no other change may.
-func TestValuesDigestTellsOursFromTheirs(t *testing.T) {
+func TestValuesDigestDistinguishesOursFromTheirs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSample(t)
 		before := s.digest(t)

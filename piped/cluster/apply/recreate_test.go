@@ -40,7 +40,7 @@ metadata: {name: web, annotations: {pipecd.dev/force-sync-by-replace: "enabled"}
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			first := itemOf(l.apply(t, c.before), c.kind)
 			var before []*unstructured.Unstructured
 			result := l.apply(t, c.after, func(r *Request) {
@@ -85,14 +85,14 @@ func TestWhatIsNeverRecreated(t *testing.T) {
 			`data of a live ConfigMap cannot be changed; undo the change, give the object a new name, have it deleted and created anew with the annotation ` +
 				`pipecd.dev/force-sync-by-replace: "enabled", or delete the live object and sync again: data: Forbidden: field is immutable when ` + "`immutable` is set",
 		},
-		"what is wrong besides": {
+		"another problem": {
 			job, strings.Replace(strings.Replace(job, "migrate:1", "migrate:2", 1), "restartPolicy: Never", "restartPolicy: Always", 1),
 			"spec.template.spec.restartPolicy",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			l.apply(t, c.before)
 			_, err := l.tryApply(t, c.after)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "nothing was changed: ") || deploy.KindOf(err) != deploy.Invalid {
@@ -111,7 +111,7 @@ func TestWhatIsNeverRecreated(t *testing.T) {
 // TestARecreationThatWasInterrupted: between deleting and creating, the agent is
 // killed. The next run creates the object.
 func TestARecreationThatWasInterrupted(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, job)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	killed := errors.New("killed")

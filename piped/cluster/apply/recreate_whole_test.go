@@ -26,15 +26,15 @@ metadata: {name: web, annotations: {pipecd.dev/force-sync-by-replace: "enabled"}
 		"replicas in Git":    permitted + scaledWeb,
 		"no replicas in Git": withoutReplicas + scaledWeb,
 	} {
-		for how, after := range map[string]func(t *testing.T, l *lab) string{
-			"another selector": func(*testing.T, *lab) string { return strings.ReplaceAll(before, "app: web", "app: other") },
-			"it is being deleted": func(t *testing.T, l *lab) string {
+		for how, after := range map[string]func(t *testing.T, l *env) string{
+			"another selector": func(*testing.T, *env) string { return strings.ReplaceAll(before, "app: web", "app: other") },
+			"it is being deleted": func(t *testing.T, l *env) string {
 				l.dying(t, "web")
 				return before
 			},
 		} {
 			t.Run(name+", "+how, func(t *testing.T) {
-				l := newLab(t)
+				l := newEnv(t)
 				held := false
 				apply := func(manifests string) {
 					t.Helper()
@@ -86,7 +86,7 @@ metadata: {name: web, annotations: {pipecd.dev/force-sync-by-replace: "enabled"}
 
 // dying deletes a Deployment whose finalizer holds it until an apply waits for its
 // deletion.
-func (l *lab) dying(t *testing.T, name string) {
+func (l *env) dying(t *testing.T, name string) {
 	t.Helper()
 	l.as("holder").patch(t, "apps/v1", "Deployment", name, `{"metadata":{"finalizers":["example.com/hold"]}}`)
 	if err := l.as("holder").object(t, "apps/v1", "Deployment").Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
-// TestApplyComesBackWhenItIsTold: a request to a busy API server is retried after its
+// TestApplyHonorsRetryAfter: a request to a busy API server is retried after its
 // Retry-After.
-func TestApplyComesBackWhenItIsTold(t *testing.T) {
-	l := newLab(t)
+func TestApplyHonorsRetryAfter(t *testing.T) {
+	l := newEnv(t)
 	var mu sync.Mutex
 	var asked []time.Time // times of the requests for the Service that are no dry runs
 	l.requests.Answer = func(r *http.Request) *http.Response {
@@ -44,7 +44,7 @@ func TestApplyComesBackWhenItIsTold(t *testing.T) {
 // TestWebhookThatRefusesDryRuns: an object whose admission refuses dry runs is applied
 // without one, which is logged. The others get their dry runs.
 func TestWebhookThatRefusesDryRuns(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	const reason = `admission webhook "audit.example.com" does not support dry run`
 	l.requests.Answer = func(r *http.Request) *http.Response {
 		if r.URL.Query().Has("dryRun") && strings.HasSuffix(r.URL.Path, "/services/web") {
@@ -65,7 +65,7 @@ func TestWebhookThatRefusesDryRuns(t *testing.T) {
 // TestFieldsOfAnotherManager: Git's values win over values that another manager applied,
 // and that manager's other fields stay unchanged.
 func TestFieldsOfAnotherManager(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, web)
 	resource, err := l.Resource(context.Background(), l.get(t, "ConfigMap", "settings").GroupVersionKind())
 	if err != nil {

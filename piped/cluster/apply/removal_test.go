@@ -36,7 +36,7 @@ func TestRemovalPlannedWithAnObjectThatCannotBeRead(t *testing.T) {
 		"the server fails it ": {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "conversion webhook failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			l.Client = &Client{l.WithRetryFor(0), l.dryRuns}
 			l.apply(t, removable)
 			l.requests.Answer = func(r *http.Request) *http.Response {

@@ -19,7 +19,7 @@ import (
 // TestRunningCommits: objects that an agent applied show their commit, whichever
 // application they belonged to. Objects that others applied show none.
 func TestRunningCommits(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	for name, annotations := range map[string]map[string]string{
 		"old":     {manifest.AnnotationManagedBy: manifest.ManagedBy, manifest.AnnotationCommitHash: "aaa", manifest.AnnotationApplication: "another"},
 		"new":     {manifest.AnnotationManagedBy: manifest.ManagedBy, manifest.AnnotationCommitHash: "bbb"},
@@ -66,7 +66,7 @@ func TestRunningCommitsOfAClusterThatDoesNotAnswer(t *testing.T) {
 // TestRunningCommitsThatAnAccountMayNotSee: missing rights of one account must give
 // another error than a cluster to which no application can be deployed.
 func TestRunningCommitsThatAnAccountMayNotSee(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	view, err := l.As("system:serviceaccount:" + l.ns + ":nobody")
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestRunningCommitsThatAnAccountMayNotSee(t *testing.T) {
 // TestRunningCommitsThatTheAgentMayNotSee: missing rights of the agent on one kind must
 // not count as an unreachable cluster, for which other applications would wait.
 func TestRunningCommitsThatTheAgentMayNotSee(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.requests.Answer = func(r *http.Request) *http.Response {
 		if strings.Contains(r.URL.Path, "/secrets/") {
 			return clustertest.Refusal(r, metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "secrets is forbidden"})

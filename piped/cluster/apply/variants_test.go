@@ -14,7 +14,7 @@ import (
 // scales, whether it belongs to the application or not.
 func TestAutoscaled(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newEnv(t)
 	workload := func(name string) string {
 		return fmt.Sprintf("---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: %s}, spec: {replicas: 3, selector: {matchLabels: {app: %[1]s}}, "+
 			"template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: a, image: a}]}}}}\n", name)
@@ -38,7 +38,7 @@ func TestAutoscaled(t *testing.T) {
 // TestDeleteWithPods: when it returns, the pods are gone, too.
 func TestDeleteWithPods(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, web)
 	pods := func() int {
 		list, err := l.Typed().CoreV1().Pods(l.ns).List(context.Background(), metav1.ListOptions{})

@@ -66,7 +66,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		c.dir, err = filepath.Abs(o.Dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("settle on a directory for the cluster: %w", err)
+		return nil, fmt.Errorf("choose a directory for the cluster: %w", err)
 	}
 	if err := c.start(ctx, o); err != nil {
 		return nil, errors.Join(err, c.Stop())
@@ -144,14 +144,14 @@ func (c *Cluster) run(cmd *exec.Cmd, started chan<- error) {
 func (c *Cluster) await(output io.ReadCloser, ready chan<- bool) {
 	defer output.Close()
 	lines := bufio.NewScanner(output)
-	told := false
+	reported := false
 	for lines.Scan() {
-		if !told && strings.Contains(lines.Text(), c.Kubeconfig()) {
-			told = true
+		if !reported && strings.Contains(lines.Text(), c.Kubeconfig()) {
+			reported = true
 			ready <- true
 		}
 	}
-	if !told {
+	if !reported {
 		ready <- false
 	}
 }

@@ -240,7 +240,7 @@ func apiService(u *unstructured.Unstructured) (Status, string) {
 	c, ok := conditionOf(u, "Available")
 	switch {
 	case !ok:
-		return InProgress, "nobody has said that it is available"
+		return InProgress, "the condition Available is not reported yet"
 	case c.status != "True":
 		return InProgress, c.String()
 	}

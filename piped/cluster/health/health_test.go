@@ -44,7 +44,7 @@ func TestOf(t *testing.T) {
 		want         Status
 		reason       string
 	}{
-		{"a job that nobody has looked at", jobHead, InProgress, "no pod has been started"},
+		{"a job not processed yet", jobHead, InProgress, "no pod has been started"},
 		{"a job that runs is not done", jobHead + "status: {active: 1, failed: 2}\n", InProgress, "pods: 1 running, 0 succeeded, 2 failed"},
 		{"a job that is complete", jobHead + "status: {succeeded: 1, conditions: [{type: Complete, status: 'True'}]}\n", Current, ""},
 		{"a job that has failed", jobHead + "status: {failed: 7, conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded, message: Job has reached the specified backoff limit}]}\n",
@@ -59,7 +59,7 @@ func TestOf(t *testing.T) {
 		{"a definition not established yet", crdHead + "status: {conditions: [{type: NamesAccepted, status: 'True'}]}\n", InProgress, "Install in progress"},
 		{"a definition whose names are taken", crdHead + "status: {conditions: [{type: NamesAccepted, status: 'False', message: taken}]}\n", Failed, "taken"},
 
-		{"a server nobody has asked", serverHead, InProgress, "nobody has said that it is available"},
+		{"a server not checked yet", serverHead, InProgress, "the condition Available is not reported yet"},
 		{"a server that does not answer", serverHead + "status: {conditions: [{type: Available, status: 'False', reason: MissingEndpoints, message: no addresses}]}\n",
 			InProgress, "Available is False (MissingEndpoints): no addresses"},
 		{"a server that answers", serverHead + "status: {conditions: [{type: Available, status: 'True'}]}\n", Current, ""},

@@ -184,11 +184,11 @@ func autoscaler(u *unstructured.Unstructured) (deploy.Health, string) {
 			u = &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": list}}}
 		}
 	}
-	able, looked := conditionOf(u, "AbleToScale")
+	able, reported := conditionOf(u, "AbleToScale")
 	active, _ := conditionOf(u, "ScalingActive")
 	switch {
-	case !looked:
-		return deploy.HealthProgressing, "the autoscaler has not looked at it yet"
+	case !reported:
+		return deploy.HealthProgressing, "the autoscaler has not processed it yet"
 	case able.status == "False":
 		return deploy.HealthDegraded, able.String()
 	case active.status == "False" && active.reason == "ScalingDisabled":
@@ -216,7 +216,7 @@ func gateway(u *unstructured.Unstructured) (deploy.Health, string) {
 	for _, kind := range []string{"Accepted", "Programmed"} {
 		switch c, ok := conditionOf(u, kind); {
 		case !ok || !c.current || c.status == "Unknown":
-			return deploy.HealthProgressing, "its controller has not said " + kind + " yet"
+			return deploy.HealthProgressing, "its controller has not reported " + kind + " yet"
 		case c.status != "True" && c.reason == "Pending":
 			return deploy.HealthProgressing, c.String()
 		case c.status != "True":
@@ -228,7 +228,7 @@ func gateway(u *unstructured.Unstructured) (deploy.Health, string) {
 
 // route is the rule of a route of the Gateway API.
 func route(u *unstructured.Unstructured) (deploy.Health, string) {
-	v := traffic.Judge(u)
+	v := traffic.Evaluate(u)
 	switch {
 	case v.Refused:
 		return deploy.HealthDegraded, v.Reason

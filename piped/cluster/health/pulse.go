@@ -13,8 +13,8 @@ const (
 	healthyFor     = 30 * time.Second
 	flappingFor    = 10 * time.Minute // replaces healthyFor while an application flaps
 
-	// settling is how long the observed health may lag behind the end of a deployment.
-	settling = 2 * time.Second
+	// healthLag is how long the observed health may lag behind the end of a deployment.
+	healthLag = 2 * time.Second
 )
 
 // Pulse debounces the health of an application. It decides when a change to Degraded, or back
@@ -30,9 +30,9 @@ type Pulse struct {
 	since    time.Time // when it last became healthy or stopped being healthy
 	degraded time.Time // when it last became Degraded; zero unless it is
 
-	told   deploy.Health // the last notification: Degraded, or "" for Healthy or none
-	calmed time.Time     // when Healthy was notified; zero after flappingFor or a Degraded
-	flaps  bool          // the last Degraded was notified within flappingFor after a Healthy
+	notified deploy.Health // the last notification: Degraded, or "" for Healthy or none
+	calmed   time.Time     // when Healthy was notified; zero after flappingFor or a Degraded
+	flaps    bool          // the last Degraded was notified within flappingFor after a Healthy
 
 	ended time.Time // when the last deployment ended; zero once Verdict has evaluated it
 }
@@ -42,7 +42,7 @@ type Pulse struct {
 func NewPulse(degraded bool) *Pulse {
 	p := &Pulse{}
 	if degraded {
-		p.told = deploy.HealthDegraded
+		p.notified = deploy.HealthDegraded
 	}
 	return p
 }
@@ -74,7 +74,7 @@ func (p *Pulse) Deploys(now time.Time) {
 }
 
 // Degraded reports whether the last notification was Degraded.
-func (p *Pulse) Degraded() bool { return p.told == deploy.HealthDegraded }
+func (p *Pulse) Degraded() bool { return p.notified == deploy.HealthDegraded }
 
 // For returns how long the application has been healthy or, if it is not healthy, how long
 // it has not been.
@@ -86,18 +86,18 @@ func (p *Pulse) Ended(now time.Time) { p.ended = now }
 // Quiet reports whether no notification can become due without another health or deployment,
 // so that the caller may drop the Pulse.
 func (p *Pulse) Quiet() bool {
-	return p.health == deploy.Healthy && p.told == "" && !p.flaps && p.ended.IsZero() && p.calmed.IsZero()
+	return p.health == deploy.Healthy && p.notified == "" && !p.flaps && p.ended.IsZero() && p.calmed.IsZero()
 }
 
 // Verdict returns the notification that is due now: Degraded, Healthy, or "" for none. Without
 // one, next is when to call Verdict again even if nothing else happens; zero for never. The
-// caller reports a sent notification by Told.
-func (p *Pulse) Verdict(now time.Time) (tell deploy.Health, next time.Time) {
+// caller reports a sent notification by Notified.
+func (p *Pulse) Verdict(now time.Time) (notify deploy.Health, next time.Time) {
 	due := p.due()
 	if !p.ended.IsZero() {
-		settled := p.ended.Add(settling)
-		if now.Before(settled) {
-			return "", settled
+		current := p.ended.Add(healthLag)
+		if now.Before(current) {
+			return "", current
 		}
 		p.ended = time.Time{}
 		if p.health == deploy.HealthDegraded || p.health == deploy.Healthy {
@@ -107,7 +107,7 @@ func (p *Pulse) Verdict(now time.Time) (tell deploy.Health, next time.Time) {
 	switch {
 	case p.since.IsZero():
 		return "", time.Time{}
-	case (p.health == deploy.Healthy) == (p.told == ""):
+	case (p.health == deploy.Healthy) == (p.notified == ""):
 		return "", p.forget(now)
 	case now.Before(due):
 		return "", due
@@ -135,7 +135,7 @@ func (p *Pulse) due() time.Time {
 // forget clears calmed and flaps flappingFor after the recovery. It returns when that is due,
 // the zero time if nothing remains to be cleared.
 func (p *Pulse) forget(now time.Time) time.Time {
-	if p.told != "" || p.calmed.IsZero() {
+	if p.notified != "" || p.calmed.IsZero() {
 		return time.Time{}
 	}
 	if end := p.calmed.Add(flappingFor); now.Before(end) {
@@ -145,12 +145,12 @@ func (p *Pulse) forget(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Told records that a verdict, Degraded or Healthy, was notified.
-func (p *Pulse) Told(h deploy.Health, now time.Time) {
+// Notified records that a verdict, Degraded or Healthy, was notified.
+func (p *Pulse) Notified(h deploy.Health, now time.Time) {
 	if h == deploy.Healthy {
-		p.told, p.calmed = "", now
+		p.notified, p.calmed = "", now
 		return
 	}
 	p.flaps = !p.calmed.IsZero() && now.Sub(p.calmed) < flappingFor
-	p.told, p.calmed = deploy.HealthDegraded, time.Time{}
+	p.notified, p.calmed = deploy.HealthDegraded, time.Time{}
 }

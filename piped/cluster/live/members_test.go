@@ -98,9 +98,9 @@ func (l *env) patch(t *testing.T, ref deploy.ObjectRef, patch string, subresourc
 	}
 }
 
-// TestMembersTellWhatHappensToObjects: checks which applications a change wakes, and how
+// TestMembersReportObjectChanges: checks which applications a change wakes, and how
 // the member changes.
-func TestMembersTellWhatHappensToObjects(t *testing.T) {
+func TestMembersReportObjectChanges(t *testing.T) {
 	l := newEnv(t)
 	items := l.apply(t, l.things()+l.thing("a")+l.thing("b")).Items
 	t.Cleanup(func() { applytest.Delete(t, l.Cluster, items[0].Object) })
@@ -286,10 +286,10 @@ metadata: {name: settings}
 	}
 }
 
-// TestWhatHappensWhileTheClusterIsAwayIsToldAfterwards: the cluster is unreachable for a
+// TestChangesDuringAnOutageAreReportedAfterwards: the cluster is unreachable for a
 // while. Whether the watch resumes or must list again, no change may be lost or invented,
 // and the age of the returned state must be reported.
-func TestWhatHappensWhileTheClusterIsAwayIsToldAfterwards(t *testing.T) {
+func TestChangesDuringAnOutageAreReportedAfterwards(t *testing.T) {
 	for name, expired := range map[string]bool{"the watch goes on": false, "all is read again": true} {
 		t.Run(name, func(t *testing.T) {
 			l, through := newEnv(t), &clustertest.Link{}

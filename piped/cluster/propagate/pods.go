@@ -60,7 +60,7 @@ func Of(pod metav1.Object, workload deploy.ObjectRef) bool {
 	return owner.Kind == workload.Kind && owner.Name == workload.Name
 }
 
-// Told reports whether a pod already has the annotation value of p's phase.
-func Told(pod *metav1.PartialObjectMetadata, p deploy.Propagation) bool {
+// Notified reports whether a pod already has the annotation value of p's phase.
+func Notified(pod *metav1.PartialObjectMetadata, p deploy.Propagation) bool {
 	return pod.Annotations[manifest.AnnotationConfigSync] == Wanted(p)
 }

@@ -116,9 +116,9 @@ func TestBeginOff(t *testing.T) {
 	}
 }
 
-// TestChangesWhileOneIsTold: a second change during a notification: both are notified,
+// TestChangesDuringANotification: a second change during a notification: both are notified,
 // with the later content.
-func TestChangesWhileOneIsTold(t *testing.T) {
+func TestChangesDuringANotification(t *testing.T) {
 	p := row()
 	p.Configs[tls] = "t"
 	p, _ = Note(p, map[string]string{settings: "b", tls: "t"}, nil)
@@ -224,11 +224,11 @@ func TestPods(t *testing.T) {
 	}
 }
 
-func TestTold(t *testing.T) {
+func TestNotified(t *testing.T) {
 	p := Begin(row(), noon, noon)
 	has := func(value string) bool {
-		told := pod("a", func(pod *metav1.PartialObjectMetadata) { pod.Annotations[manifest.AnnotationConfigSync] = value })
-		return Told(&told, p)
+		notified := pod("a", func(pod *metav1.PartialObjectMetadata) { pod.Annotations[manifest.AnnotationConfigSync] = value })
+		return Notified(&notified, p)
 	}
 	if !has(p.Value) || has("") || has(p.Value+".2") { // the last value is of an earlier change
 		t.Error("first nudge")

@@ -36,9 +36,9 @@ func TestConclude(t *testing.T) {
 			intent("B")(s, rec)
 			s.slow = 12 * time.Second
 		}, deploy.RolloutTimedOut, "time is up", 2},
-		"the cluster is silent":          {3, 0, func(s *stand, _ *deploy.Rollout) { s.slow = time.Hour }, deploy.RolloutTimedOut, "time is up", 2},
-		"no controller has looked at it": {0, 3, func(s *stand, rec *deploy.Rollout) { rec.LastProgress = rec.LastProgress.Add(-time.Hour) }, deploy.RolloutTimedOut, "time is up", 2},
-		"somebody else stored it meanwhile": {1, 2, func(s *stand, rec *deploy.Rollout) {
+		"the cluster is silent":         {3, 0, func(s *stand, _ *deploy.Rollout) { s.slow = time.Hour }, deploy.RolloutTimedOut, "time is up", 2},
+		"no controller has observed it": {0, 3, func(s *stand, rec *deploy.Rollout) { rec.LastProgress = rec.LastProgress.Add(-time.Hour) }, deploy.RolloutTimedOut, "time is up", 2},
+		"a concurrent writer stored it meanwhile": {1, 2, func(s *stand, rec *deploy.Rollout) {
 			newer := s.stored["web"]
 			newer.Version = 7
 			s.stored["web"] = newer

@@ -297,9 +297,9 @@ func (e *evaluation) unchanged(state state) bool {
 	case state.unsure:
 		e.undecided = true
 		return false
-	case state.settled && e.rec.ReplicasBefore != e.rec.DesiredAtStart && e.w.Kind != KindDaemonSet:
+	case state.rolledOut && e.rec.ReplicasBefore != e.rec.DesiredAtStart && e.w.Kind != KindDaemonSet:
 		return e.end(deploy.RolloutNoRollout, "%s: pod template unchanged, scaled from %d to %d", e.name(), e.rec.ReplicasBefore, e.rec.DesiredAtStart)
-	case state.settled:
+	case state.rolledOut:
 		return e.end(deploy.RolloutNoRollout, "%s: pod template unchanged", e.name())
 	case !e.s.Confirmed:
 		e.v.NeedConfirm = true

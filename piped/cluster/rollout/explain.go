@@ -214,7 +214,7 @@ func accessHint(message string) string {
 	message = strings.ToLower(message)
 	for _, words := range []string{"unauthorized", "forbidden", "denied", "no basic auth credentials", "authentication required"} {
 		if strings.Contains(message, words) {
-			return ", the registry refuses access, look at imagePullSecrets"
+			return ", the registry refuses access, check imagePullSecrets"
 		}
 	}
 	return ""

@@ -19,10 +19,10 @@ import (
 // Deployment's UID and a known revision, External returns no records. The caller must read
 // recorded after s, and may store the result only if s is confirmed.
 //
-// settled is false while the result is not final: the ReplicaSet of the live template does
+// final is false while the result may still change: the ReplicaSet of the live template does
 // not exist or is not the newest one, or an apply of this agent is in progress and its
 // template is unknown.
-func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldManager string, now time.Time) (found []deploy.Rollout, settled bool) {
+func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldManager string, now time.Time) (found []deploy.Rollout, final bool) {
 	w := s.Workload
 	if w == nil || w.Deleting || w.Kind != KindDeployment {
 		return nil, true
@@ -40,7 +40,7 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldMa
 	slices.SortFunc(others, func(a, b Revision) int { return cmp.Compare(a.Number, b.Number) })
 	for _, r := range others {
 		if r.Number > last && !x.passed(r) {
-			found = append(found, x.overtaken(r))
+			found = append(found, x.superseded(r))
 		}
 	}
 	if target.Number > last && !x.ours(*target) {
@@ -126,7 +126,7 @@ func isOf(rec deploy.Rollout, r Revision) bool {
 // begun returns the Progressing record of the live revision.
 func (x external) begun(r Revision) deploy.Rollout {
 	rec := x.record(r)
-	rec.Phase, rec.Reason = deploy.RolloutProgressing, x.w.Name+": somebody changed the pod template"
+	rec.Phase, rec.Reason = deploy.RolloutProgressing, x.w.Name+": an unknown field manager changed the pod template"
 	rec.ChangedBy = x.w.TemplateManager
 	if rec.ChangedBy != "" {
 		rec.Reason = x.w.Name + ": field manager \"" + rec.ChangedBy + "\" changed the pod template"
@@ -142,9 +142,9 @@ func (x external) begun(r Revision) deploy.Rollout {
 	return rec
 }
 
-// overtaken returns the Superseded record of an earlier revision. Its start is known only if
+// superseded returns the Superseded record of an earlier revision. Its start is known only if
 // the ReplicaSet was created for it; a ReplicaSet with another record was reused.
-func (x external) overtaken(r Revision) deploy.Rollout {
+func (x external) superseded(r Revision) deploy.Rollout {
 	rec := x.record(r)
 	rec.Phase, rec.Reason = deploy.RolloutSuperseded, x.w.Name+": a newer revision followed before this one was seen"
 	if !slices.ContainsFunc(x.recorded, func(old deploy.Rollout) bool { return old.TargetUID == r.UID }) {

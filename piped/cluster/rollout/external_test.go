@@ -40,12 +40,12 @@ func TestExternal(t *testing.T) {
 	deleting.Deleting, set.Kind = true, KindStatefulSet
 
 	cases := []struct {
-		name      string
-		live      *Workload
-		sets      []Revision
-		recorded  []deploy.Rollout
-		want      []string
-		unsettled bool
+		name        string
+		live        *Workload
+		sets        []Revision
+		recorded    []deploy.Rollout
+		want        []string
+		provisional bool
 	}{
 		{name: "none: it is not there"},
 		{name: "none: it is being deleted", live: deleting, sets: []Revision{revision("B", 2)}, recorded: []deploy.Rollout{own("A", 1, done)}},
@@ -58,7 +58,7 @@ func TestExternal(t *testing.T) {
 			want: []string{`2 web-A+r by "kubectl-rollout" since 11:59:00: Progressing`}},
 		{name: "an undo to the agent's template", live: live("A", "kubectl-rollout"), sets: []Revision{revision("A", 3), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 2, done), own("A", 1, done)},
 			want: []string{`3 web-A by "kubectl-rollout" since 11:59:00: Progressing`}},
-		{name: "several while nobody watched", live: live("D", "kubectl"), sets: []Revision{revision("C", 3), revision("D", 4), revision("B", 2), revision("A", 1)}, recorded: []deploy.Rollout{own("A", 1, done)},
+		{name: "several while the agent was down", live: live("D", "kubectl"), sets: []Revision{revision("C", 3), revision("D", 4), revision("B", 2), revision("A", 1)}, recorded: []deploy.Rollout{own("A", 1, done)},
 			want: []string{`2 web-B by "" since 11:00:02: Superseded`, `3 web-C by "" since 11:00:03: Superseded`, `4 web-D by "kubectl" since 11:59:00: Progressing`}},
 		{name: "when a ReplicaSet was used again is not known", live: live("C", "kubectl"), sets: []Revision{revision("A", 3), revision("B", 2), revision("C", 4)}, recorded: []deploy.Rollout{own("B", 2, done), own("A", 1, done)},
 			want: []string{`3 web-A by "" since 00:00:00: Superseded`, `4 web-C by "kubectl" since 11:59:00: Progressing`}},
@@ -67,13 +67,13 @@ func TestExternal(t *testing.T) {
 		{name: "what the agent begins, before its record is there", live: live("B", "piped"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("A", 1, done)}},
 		{name: "what the agent begins, before its record has a number", live: live("B", "other"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 0, open), own("A", 1, done)}},
 		{name: "what the agent is about to apply, after a change by another in the same second", live: live("B+r", "kubectl-rollout"), sets: []Revision{revision("A+r", 2), revision("B+r", 3)},
-			recorded: []deploy.Rollout{{DeploymentID: "d2", Phase: deploy.RolloutIntent, IntentDigest: "B"}, external("A+r", 2), own("A", 1, done)}, unsettled: true},
+			recorded: []deploy.Rollout{{DeploymentID: "d2", Phase: deploy.RolloutIntent, IntentDigest: "B"}, external("A+r", 2), own("A", 1, done)}, provisional: true},
 		{name: "a restart that a stage follows", live: live("B+r", "kubectl-rollout"), sets: []Revision{revision("A", 1), revision("B", 2), revision("B+r", 3)}, recorded: []deploy.Rollout{own("B", 2, open), own("A", 1, done)}},
 		{name: "restarts that a stage follows, of which one was not seen", live: live("B+2", "bumper"), sets: []Revision{revision("A", 1), revision("B", 2), revision("B+1", 3), revision("B+2", 4)},
 			recorded: []deploy.Rollout{own("B", 2, open), own("A", 1, done)}},
 		{name: "a template that keeps changing has one record", live: live("A+3", "bumper"), sets: []Revision{revision("A", 1), revision("A+1", 2), revision("A+2", 3), revision("A+3", 4)},
 			recorded: []deploy.Rollout{bumped, own("A", 1, done)}},
-		{name: "somebody else changes a template that keeps changing", live: live("A+3", "kubectl"), sets: []Revision{revision("A", 1), revision("A+1", 2), revision("A+3", 3)},
+		{name: "another manager changes a template that keeps changing", live: live("A+3", "kubectl"), sets: []Revision{revision("A", 1), revision("A+1", 2), revision("A+3", 3)},
 			recorded: []deploy.Rollout{bumped, own("A", 1, done)}, want: []string{`3 web-A+3 by "kubectl" since 11:59:00: Progressing`}},
 		{name: "an undo of an annotation while a stage waits", live: live("A+1", "kubectl-rollout"), sets: []Revision{revision("A+1", 3), revision("A+2", 2)},
 			recorded: []deploy.Rollout{undone}, want: []string{`3 web-A+1 by "kubectl-rollout" since 11:59:00: Progressing`}},
@@ -83,14 +83,14 @@ func TestExternal(t *testing.T) {
 		{name: "history from before the agent's first template", live: live("C", "piped"), sets: []Revision{revision("A", 1), revision("B", 2), revision("C", 3)}, recorded: []deploy.Rollout{own("C", 0, deploy.RolloutApplied)}},
 		{name: "the agent's own number was never learned", live: live("D", "kubectl"), sets: []Revision{revision("A", 1), revision("C", 3), revision("D", 4)}, recorded: []deploy.Rollout{own("C", 0, deploy.RolloutSuperseded), own("A", 1, done)},
 			want: []string{`4 web-D by "kubectl" since 11:59:00: Progressing`}},
-		{name: "the new ReplicaSet is not there yet", live: live("B", "kubectl"), sets: []Revision{revision("A", 1)}, recorded: []deploy.Rollout{own("A", 1, done)}, unsettled: true},
-		{name: "a ReplicaSet that is used again has its old number still", live: live("A", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 2, done), own("A", 1, done)}, unsettled: true},
+		{name: "the new ReplicaSet is not there yet", live: live("B", "kubectl"), sets: []Revision{revision("A", 1)}, recorded: []deploy.Rollout{own("A", 1, done)}, provisional: true},
+		{name: "a ReplicaSet that is used again has its old number still", live: live("A", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 2, done), own("A", 1, done)}, provisional: true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			app := deploy.Rollout{ApplicationID: "app", Cluster: "one", Workload: deploy.ObjectRef{Kind: KindDeployment, Name: "web"}}
 			given := slices.Clone(c.recorded)
-			found, settled := External(app, Snapshot{Workload: c.live, Revisions: c.sets}, c.recorded, "piped", epoch)
+			found, final := External(app, Snapshot{Workload: c.live, Revisions: c.sets}, c.recorded, "piped", epoch)
 			var got []string
 			for _, rec := range found {
 				got = append(got, fmt.Sprintf("%d %s by %q since %s: %s", rec.Revision, rec.TargetName, rec.ChangedBy, rec.AppliedAt.Format(time.TimeOnly), rec.Phase))
@@ -101,8 +101,8 @@ func TestExternal(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("found (-want +got):\n%s", diff)
 			}
-			if settled == c.unsettled {
-				t.Errorf("settled = %t", settled)
+			if final == c.provisional {
+				t.Errorf("final = %t", final)
 			}
 			if diff := cmp.Diff(given, c.recorded); diff != "" {
 				t.Errorf("the records were changed (-before +after):\n%s", diff)

@@ -38,11 +38,11 @@ func TestAppliedAgain(t *testing.T) {
 		w    Workload
 		want deploy.Rollout
 	}{
-		"without a change":            {going, unchanged, going},
-		"before it was looked at":     {first, unchanged, first},
-		"over somebody else's change": {going, again, anew},
-		"after somebody deleted it":   {going, created, ofOther},
-		"after the end":               {complete, again, complete},
+		"without a change":              {going, unchanged, going},
+		"before it was observed":        {first, unchanged, first},
+		"over another manager's change": {going, again, anew},
+		"after it was deleted":          {going, created, ofOther},
+		"after the end":                 {complete, again, complete},
 	} {
 		if diff := cmp.Diff(c.want, Applied(c.rec, c.w, later)); diff != "" {
 			t.Errorf("applied again %s (-want +got):\n%s", name, diff)

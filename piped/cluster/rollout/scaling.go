@@ -28,7 +28,7 @@ func (p ScalePolicy) withDefaults() ScalePolicy {
 	return p
 }
 
-// Scale is the remembered state of a Deployment or StatefulSet by which Look detects a
+// Scale is the remembered state of a Deployment or StatefulSet by which Evaluate detects a
 // change of its replicas without a change of its template. The zero value remembers nothing.
 type Scale struct {
 	UID      string
@@ -37,10 +37,10 @@ type Scale struct {
 	Rolling  bool   // pods of an earlier template may remain
 
 	// Open is the stored record of the current scaling, nil without one.
-	Open      *deploy.Rollout
-	Steps     int       // observed changes of the number of replicas
-	SettledAt time.Time // when all wanted pods were ready after the last change; zero: not yet
-	Unseen    bool      // resumed from the store and not evaluated since
+	Open    *deploy.Rollout
+	Steps   int       // observed changes of the number of replicas
+	ReadyAt time.Time // when all wanted pods were ready after the last change; zero: not yet
+	Unseen  bool      // resumed from the store and not evaluated since
 }
 
 // Resumed returns the Scale of a workload with an open scaling in the store.
@@ -48,16 +48,16 @@ func Resumed(open deploy.Rollout) Scale {
 	return Scale{UID: open.UID, Template: open.TemplateDigest, Replicas: open.ReplicasAfter, Open: &open, Unseen: true}
 }
 
-// Look evaluates the workload w, nil if it was deleted. It returns the state to remember,
-// and the record of a scaling that has begun or ended, otherwise nil. The state is the zero
-// Scale for a deleted or recreated workload. app provides the application, cluster and
-// workload of a new record. Look is a pure function: a caller that cannot store the record
-// retains s and calls Look again.
+// Evaluate compares the workload w, nil if it was deleted, with s. It returns the state to
+// remember, and the record of a scaling that has begun or ended, otherwise nil. The state is
+// the zero Scale for a deleted or recreated workload. app provides the application, cluster
+// and workload of a new record. Evaluate is a pure function: a caller that cannot store the
+// record retains s and calls Evaluate again.
 //
 // A change of replicas together with a new template, or during a rollout, belongs to the
 // rollout. No scaling begins before all pods have the new template, and an open one is
 // superseded.
-func (s Scale) Look(app deploy.Rollout, w *Workload, p ScalePolicy, now time.Time) (Scale, *deploy.Rollout) {
+func (s Scale) Evaluate(app deploy.Rollout, w *Workload, p ScalePolicy, now time.Time) (Scale, *deploy.Rollout) {
 	p = p.withDefaults()
 	name := app.Workload.Name
 	switch {
@@ -94,7 +94,7 @@ func (s Scale) begin(app deploy.Rollout, w *Workload, now time.Time) (Scale, *de
 		rec.AppliedAt = at
 	}
 	rec.Phase, rec.Reason = deploy.RolloutProgressing, fmt.Sprintf("%s: scaled from %d to %d", w.Name, s.Replicas, w.Replicas)
-	s.Replicas, s.Open, s.Steps, s.SettledAt = w.Replicas, &rec, 1, time.Time{}
+	s.Replicas, s.Open, s.Steps, s.ReadyAt = w.Replicas, &rec, 1, time.Time{}
 	return s, &rec
 }
 
@@ -103,14 +103,14 @@ func (s Scale) goOn(w *Workload, p ScalePolicy, now time.Time) (Scale, *deploy.R
 	unseen := s.Unseen
 	s.Unseen = false
 	if s.Replicas != w.Replicas {
-		s.Replicas, s.SettledAt = w.Replicas, time.Time{}
+		s.Replicas, s.ReadyAt = w.Replicas, time.Time{}
 		s.Steps++
 	}
 	rec := *s.Open
 	s.Open, rec.ReplicasAfter = &rec, w.Replicas
 	ready := w.ObservedGeneration >= w.Generation && w.Ready == w.Replicas && w.Total == w.Replicas
-	if ready && s.SettledAt.IsZero() {
-		s.SettledAt = now
+	if ready && s.ReadyAt.IsZero() {
+		s.ReadyAt = now
 		if rec.Reason = s.summary(w); unseen {
 			rec.Reason += "; its pods were ready when the agent began to watch again"
 		}
@@ -119,7 +119,7 @@ func (s Scale) goOn(w *Workload, p ScalePolicy, now time.Time) (Scale, *deploy.R
 		return s, nil
 	}
 	ended := s.end(deploy.RolloutTimedOut, now, fmt.Sprintf("%s: %d of %d pods ready after %s", w.Name, w.Ready, w.Replicas, p.Longest))
-	s.Open, s.Steps, s.SettledAt = nil, 0, time.Time{}
+	s.Open, s.Steps, s.ReadyAt = nil, 0, time.Time{}
 	return s, ended
 }
 
@@ -139,22 +139,22 @@ func (s Scale) end(phase deploy.RolloutPhase, now time.Time, why string) *deploy
 		return nil
 	}
 	rec := *s.Open
-	if s.SettledAt.IsZero() {
+	if s.ReadyAt.IsZero() {
 		rec.Phase, rec.Reason, rec.CompletedAt = phase, why, now
 	} else {
-		rec.Phase, rec.CompletedAt = deploy.RolloutComplete, s.SettledAt
+		rec.Phase, rec.CompletedAt = deploy.RolloutComplete, s.ReadyAt
 	}
 	return &rec
 }
 
-// Settled returns the Complete record of a scaling that is still observed but whose pods are
+// Completed returns the Complete record of a scaling that is still observed but whose pods are
 // all ready, for a caller that does not wait for ScalePolicy.Quiet without further changes. It
 // returns nil if there is none.
-func (s Scale) Settled() *deploy.Rollout {
-	if s.SettledAt.IsZero() {
+func (s Scale) Completed() *deploy.Rollout {
+	if s.ReadyAt.IsZero() {
 		return nil
 	}
-	return s.end(deploy.RolloutComplete, s.SettledAt, "")
+	return s.end(deploy.RolloutComplete, s.ReadyAt, "")
 }
 
 // Due returns when the open scaling ends without a further change, the zero time without
@@ -165,7 +165,7 @@ func (s Scale) Due(p ScalePolicy) time.Time {
 		return time.Time{}
 	}
 	due := s.Open.StartedAt.Add(p.Longest)
-	if quiet := s.SettledAt.Add(p.Quiet); !s.SettledAt.IsZero() && quiet.Before(due) {
+	if quiet := s.ReadyAt.Add(p.Quiet); !s.ReadyAt.IsZero() && quiet.Before(due) {
 		due = quiet
 	}
 	return due

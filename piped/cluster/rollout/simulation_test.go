@@ -37,8 +37,8 @@ func newSimulation(t *rapid.T) *simulation {
 	return s
 }
 
-// settle runs the controllers until nothing changes any more.
-func (s *simulation) settle() {
+// converge runs the controllers until nothing changes any more.
+func (s *simulation) converge() {
 	for range 60 {
 		s.control()
 		for _, set := range s.sets {
@@ -225,7 +225,7 @@ func TestLaggingControllersEndNothingTooEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSimulation(t)
 		if rapid.Bool().Draw(t, "live") {
-			s.settle()
+			s.converge()
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "earlier") { // earlier rollouts, which have not finished
 			s.apply(rapid.SampledFrom([]Template{templates[0], templates[1], templates[3]}).Draw(t, "template"))
@@ -238,7 +238,7 @@ func TestLaggingControllersEndNothingTooEarly(t *testing.T) {
 		rec := deploy.Rollout{ID: "r", DeploymentID: "d", Workload: deploy.ObjectRef{Kind: KindDeployment, Namespace: "shop", Name: "web"}}
 		rec = Applied(Intended(rec, &before, ""), s.w, epoch)
 		now := epoch
-		for range rapid.IntRange(0, 40).Draw(t, "looks") {
+		for range rapid.IntRange(0, 40).Draw(t, "evaluations") {
 			s.anything()
 			now = now.Add(time.Second)
 			seen := s.show()
@@ -247,21 +247,21 @@ func TestLaggingControllersEndNothingTooEarly(t *testing.T) {
 			} else {
 				seen.Confirmed = true
 			}
-			if s.look(&rec, seen, now) {
+			if s.evaluate(&rec, seen, now) {
 				return
 			}
 		}
-		s.settle()
+		s.converge()
 		seen := s.show()
 		seen.Confirmed = true
-		if !s.look(&rec, seen, now) {
+		if !s.evaluate(&rec, seen, now) {
 			t.Fatalf("the rollout has not ended although the controllers have finished: %s: %s", rec.Phase, rec.Reason)
 		}
 	})
 }
 
-// look evaluates the rollout once and checks an end.
-func (s *simulation) look(rec *deploy.Rollout, seen Snapshot, now time.Time) (ended bool) {
+// evaluate calls Evaluate once and checks an end.
+func (s *simulation) evaluate(rec *deploy.Rollout, seen Snapshot, now time.Time) (ended bool) {
 	*rec = Evaluate(*rec, seen, Policy{NoFailFast: true}, now).Record
 	if !rec.Phase.Terminal() {
 		return false

@@ -10,12 +10,12 @@ import (
 
 // state is the progress of the awaited template's rollout in a snapshot.
 type state struct {
-	observed bool // the controller has observed the change
-	complete bool
-	reason   string // why it is complete
-	settled  bool   // the template's rollout has completed once, whatever scaling and crashes did since
-	unsure   bool   // settled is unknown until the controllers have observed the change
-	line     string // a description of the progress
+	observed  bool // the controller has observed the change
+	complete  bool
+	reason    string // why it is complete
+	rolledOut bool   // the template's rollout has completed once, whatever scaling and crashes did since
+	unsure    bool   // rolledOut is unknown until the controllers have observed the change
+	line      string // a description of the progress
 
 	target    *Revision // Deployments only: the ReplicaSet of the awaited template
 	newest    bool      // target carries the highest revision
@@ -76,8 +76,8 @@ func (e *evaluation) deployment() state {
 	seen := alone && !slices.ContainsFunc(e.s.Revisions, func(r Revision) bool { return r.OwnerUID == e.w.UID && r.ObservedGeneration < r.Generation })
 	ended := alone && e.conditionEnded(target)
 	current := e.w.ObservedGeneration >= e.w.Generation
-	s.settled = seen && (s.available >= e.needScaled(e.rec.ReplicasBefore) || e.rec.ProvenBefore || ended && current)
-	s.unsure = alone && !s.settled && (!seen || ended && !current)
+	s.rolledOut = seen && (s.available >= e.needScaled(e.rec.ReplicasBefore) || e.rec.ProvenBefore || ended && current)
+	s.unsure = alone && !s.rolledOut && (!seen || ended && !current)
 	s.complete = seen && s.observed && e.scaledDown(target) &&
 		s.available >= e.needScaled(e.rec.DesiredAtStart) && (!e.p.Strict || e.strictlyComplete()) &&
 		(!e.p.WaitTermination || e.w.Terminating == 0)
@@ -216,7 +216,7 @@ func (e *evaluation) statefulSet() state {
 	}
 	s.complete = s.observed && e.statefulSetRolled(w.Replicas) && w.Available >= e.need(w.Replicas)
 	before := min(e.rec.ReplicasBefore, w.Replicas) // pods that the apply added belong to a scaling
-	s.settled = s.complete || s.observed && e.statefulSetRolled(before) && w.Total >= before && (w.Available >= e.need(w.Total) || e.rec.ProvenBefore)
+	s.rolledOut = s.complete || s.observed && e.statefulSetRolled(before) && w.Total >= before && (w.Available >= e.need(w.Total) || e.rec.ProvenBefore)
 	s.unsure = !s.observed
 	fresh := max(0, w.Replicas-w.Partition)
 	switch {
@@ -261,7 +261,7 @@ func (e *evaluation) daemonSet() state {
 	}
 	rolled := s.observed && w.Updated >= w.Replicas
 	s.complete = rolled && w.Available >= e.need(w.Replicas) && (!e.p.Strict || w.Available >= w.Replicas)
-	s.settled = s.complete || rolled && e.rec.ProvenBefore
+	s.rolledOut = s.complete || rolled && e.rec.ProvenBefore
 	s.unsure = !s.observed
 	s.reason = fmt.Sprintf("updated on %s, %d available", count(w.Updated, "node"), w.Available)
 	s.line = fmt.Sprintf("updated on %d of %s, %d available", w.Updated, count(w.Replicas, "node"), w.Available)

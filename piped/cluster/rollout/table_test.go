@@ -92,7 +92,7 @@ func runTableCase(t *testing.T, c tableCase) {
 	if c.Policy.Since != "" {
 		policy.Since = epoch.Add(duration(t, c.Policy.Since))
 	}
-	w := newTableWorld(t)
+	w := newTableState(t)
 	rec := w.record(c)
 	marks := 0
 	for i, step := range c.Steps {
@@ -171,15 +171,15 @@ func reloaded(t *testing.T, rec deploy.Rollout) (read deploy.Rollout) {
 	return read
 }
 
-// tableWorld accumulates the state from a case's steps.
-type tableWorld struct {
+// tableState accumulates the state from a case's steps.
+type tableState struct {
 	t        *testing.T
 	workload map[string]any
 	sets     map[string]map[string]any
 }
 
-func newTableWorld(t *testing.T) *tableWorld {
-	return &tableWorld{
+func newTableState(t *testing.T) *tableState {
+	return &tableState{
 		t: t,
 		workload: map[string]any{"kind": KindDeployment, "name": "web", "uid": "u1", "replicas": 3,
 			"generation": 1, "deadline": "600s", "strategy": "RollingUpdate", "templateManager": "piped"},
@@ -188,7 +188,7 @@ func newTableWorld(t *testing.T) *tableWorld {
 }
 
 // record returns the stored record after the apply.
-func (w *tableWorld) record(c tableCase) deploy.Rollout {
+func (w *tableState) record(c tableCase) deploy.Rollout {
 	rec := deploy.Rollout{ID: "r", DeploymentID: "d", Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: KindDeployment, Namespace: "shop", Name: "web"}}
 	var before *Workload
 	if c.Before != nil {
@@ -207,7 +207,7 @@ func (w *tableWorld) record(c tableCase) deploy.Rollout {
 	return Applied(rec, applied, epoch)
 }
 
-func (w *tableWorld) apply(step tableStep) {
+func (w *tableState) apply(step tableStep) {
 	maps.Copy(w.workload, step.Workload)
 	for name, fields := range step.Sets {
 		if fields == nil {
@@ -223,7 +223,7 @@ func (w *tableWorld) apply(step tableStep) {
 	}
 }
 
-func (w *tableWorld) snapshot(step tableStep) Snapshot {
+func (w *tableState) snapshot(step tableStep) Snapshot {
 	s := Snapshot{NamespaceGone: step.Homeless}
 	if !step.Gone {
 		live := w.read()
@@ -243,7 +243,7 @@ func (w *tableWorld) snapshot(step tableStep) Snapshot {
 	return s
 }
 
-func (w *tableWorld) read() Workload {
+func (w *tableState) read() Workload {
 	var live Workload
 	w.decode(w.workload, &live)
 	return live
@@ -251,7 +251,7 @@ func (w *tableWorld) read() Workload {
 
 // decode turns the short forms of the files into values: templates by name,
 // durations as text, times as offsets from the apply.
-func (w *tableWorld) decode(fields map[string]any, into any) {
+func (w *tableState) decode(fields map[string]any, into any) {
 	w.t.Helper()
 	out := maps.Clone(fields)
 	if name, ok := out["template"].(string); ok {

@@ -227,9 +227,9 @@ func TestTheEndIsNotBeforeWhatShowsIt(t *testing.T) {
 	})
 }
 
-// TestWaitTellsHowLongAMarkTook: the latency from the event that completed the rollout to
+// TestWaitReportsMarkLatency: the latency from the event that completed the rollout to
 // the mark is reported once.
-func TestWaitTellsHowLongAMarkTook(t *testing.T) {
+func TestWaitReportsMarkLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand()
 		s.show("web", 0, 3)

@@ -52,7 +52,7 @@ func (r Routing) writer() (writer, error) {
 	return nil, deploy.Errorf(deploy.Invalid, "traffic cannot be shared: spec.trafficRouting is incomplete for method %q", r.Method)
 }
 
-// Gateway reports whether the traffic is routed by Gateway API routes. Judge evaluates the
+// Gateway reports whether the traffic is routed by Gateway API routes. Evaluate reads the
 // status of such routes.
 func (r Routing) Gateway() bool {
 	return r.Method == kubernetes.HTTPRouteMethod || r.Method == kubernetes.GRPCRouteMethod

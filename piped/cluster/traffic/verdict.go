@@ -20,10 +20,10 @@ type Verdict struct {
 	Reason string
 }
 
-// Judge evaluates the status of a live Gateway API route. The route is accepted if for
-// every parentRef the conditions Accepted and ResolvedRefs are True for the route's current
-// generation, and PartiallyInvalid is not True.
-func Judge(route *unstructured.Unstructured) Verdict {
+// Evaluate returns the verdict on the status of a live Gateway API route. The route is
+// accepted if for every parentRef the conditions Accepted and ResolvedRefs are True for the
+// route's current generation, and PartiallyInvalid is not True.
+func Evaluate(route *unstructured.Unstructured) Verdict {
 	refs, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
 	answers, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
 	pending := Verdict{Accepted: true}
@@ -46,7 +46,7 @@ func Judge(route *unstructured.Unstructured) Verdict {
 			}
 		}
 		if !answered {
-			pending = Verdict{Reason: fmt.Sprintf("%s has not said anything of it yet", parent)}
+			pending = Verdict{Reason: fmt.Sprintf("%s has not reported a status yet", parent)}
 		}
 	}
 	return pending
@@ -100,9 +100,9 @@ func parentVerdict(p parent, answer map[string]any, generation int64) Verdict {
 		status := metav1.ConditionStatus(text(c, "status"))
 		switch {
 		case c == nil || status == metav1.ConditionUnknown:
-			waiting = Verdict{Reason: fmt.Sprintf("%s has not said %s yet", p, want.kind)}
+			waiting = Verdict{Reason: fmt.Sprintf("%s has not reported %s yet", p, want.kind)}
 		case seen < generation && want.status == metav1.ConditionTrue:
-			waiting = Verdict{Reason: fmt.Sprintf("%s has not looked at it since it was changed (%s is of generation %d, it has %d)", p, want.kind, seen, generation)}
+			waiting = Verdict{Reason: fmt.Sprintf("%s has not processed the latest change yet (%s is of generation %d, the route has %d)", p, want.kind, seen, generation)}
 		case seen >= generation && status != want.status:
 			return Verdict{Refused: true, Reason: fmt.Sprintf("%s says %s is %s: %s: %s", p, want.kind, status, text(c, "reason"), text(c, "message"))}
 		}

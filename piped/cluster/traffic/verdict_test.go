@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestJudge: a route is accepted when every parent reports so for the route's current
+// TestEvaluate: a route is accepted when every parent reports so for the route's current
 // generation.
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	const resolved = `{type: ResolvedRefs, status: "True", observedGeneration: 2, reason: ResolvedRefs, message: ok}`
 	const accepted = `{type: Accepted, status: "True", observedGeneration: 2, reason: Accepted, message: ok}`
 	const good = "conditions: [" + accepted + ", " + resolved + "]"
@@ -23,14 +23,14 @@ func TestJudge(t *testing.T) {
 		{"no parents", "[]", "[]", Verdict{Accepted: true}},
 		{"all accepted", refs, "[{" + a + ", " + good + "}, {" + b + ", " + good + "}]", Verdict{Accepted: true}},
 		{"the namespace of the route written out", "[{name: a}]", "[{parentRef: {name: a, namespace: shop}, " + good + "}]", Verdict{Accepted: true}},
-		{"one is silent", refs, "[{" + a + ", " + good + "}]", Verdict{Reason: "Gateway infra/b (web) port 80 has not said anything of it yet"}},
+		{"one is silent", refs, "[{" + a + ", " + good + "}]", Verdict{Reason: "Gateway infra/b (web) port 80 has not reported a status yet"}},
 		{"of another generation", "[{name: a}]", `[{` + a + `, conditions: [{type: Accepted, status: "True", observedGeneration: 1}, ` + resolved + `]}]`,
-			Verdict{Reason: "Gateway shop/a has not looked at it since it was changed (Accepted is of generation 1, it has 2)"}},
+			Verdict{Reason: "Gateway shop/a has not processed the latest change yet (Accepted is of generation 1, the route has 2)"}},
 		{"an old refusal", "[{name: a}]", `[{` + a + `, conditions: [{type: Accepted, status: "False", observedGeneration: 1}, ` + resolved + `]}]`,
-			Verdict{Reason: "Gateway shop/a has not looked at it since it was changed (Accepted is of generation 1, it has 2)"}},
-		{"without ResolvedRefs", "[{name: a}]", "[{" + a + ", conditions: [" + accepted + "]}]", Verdict{Reason: "Gateway shop/a has not said ResolvedRefs yet"}},
+			Verdict{Reason: "Gateway shop/a has not processed the latest change yet (Accepted is of generation 1, the route has 2)"}},
+		{"without ResolvedRefs", "[{name: a}]", "[{" + a + ", conditions: [" + accepted + "]}]", Verdict{Reason: "Gateway shop/a has not reported ResolvedRefs yet"}},
 		{"unknown", "[{name: a}]", `[{` + a + `, conditions: [{type: Accepted, status: Unknown, observedGeneration: 2}, ` + resolved + `]}]`,
-			Verdict{Reason: "Gateway shop/a has not said Accepted yet"}},
+			Verdict{Reason: "Gateway shop/a has not reported Accepted yet"}},
 		{"refused", refs, `[{` + a + `, ` + good + `}, {` + b + `, conditions: [{type: Accepted, status: "False", observedGeneration: 2, reason: NotAllowedByListeners, message: denied}, ` + resolved + `]}]`,
 			Verdict{Refused: true, Reason: "Gateway infra/b (web) port 80 says Accepted is False: NotAllowedByListeners: denied"}},
 		{"unresolved, and another one is silent", refs, `[{` + a + `, conditions: [` + accepted + `, {type: ResolvedRefs, status: "False", observedGeneration: 3, reason: BackendNotFound, message: no web-canary}]}]`,
@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 			if err := route.UnmarshalJSON(data); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, Judge(route)); diff != "" {
+			if diff := cmp.Diff(c.want, Evaluate(route)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -57,7 +57,7 @@ func patchText(text string, op kubernetes.PatchOp) (string, error) {
 		return "", err
 	}
 	if _, err := f.read(changed); err != nil {
-		return "", fmt.Errorf("what comes of it is no document any more: %w", err)
+		return "", fmt.Errorf("the result is not a valid document: %w", err)
 	}
 	if !strings.HasSuffix(text, "\n") {
 		changed = strings.TrimSuffix(changed, "\n")

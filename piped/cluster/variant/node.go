@@ -64,15 +64,15 @@ func contentOf(root *yaml.Node) (map[string]any, error) {
 	datesAreTexts(root)
 	var content any
 	if err := root.Decode(&content); err != nil {
-		return nil, errors.New("what comes of it is no Kubernetes object: an alias, a merge or a tag in it cannot be followed")
+		return nil, errors.New("the result is not a Kubernetes object: an alias, a merge or a tag in it cannot be followed")
 	}
 	object, err := likeJSON(content)
 	if err != nil {
-		return nil, fmt.Errorf("what comes of it is no Kubernetes object: %w", err)
+		return nil, fmt.Errorf("the result is not a Kubernetes object: %w", err)
 	}
 	m, ok := object.(map[string]any)
 	if !ok {
-		return nil, errors.New("what comes of it is no Kubernetes object: expected a mapping")
+		return nil, errors.New("the result is not a Kubernetes object: expected a mapping")
 	}
 	return m, nil
 }

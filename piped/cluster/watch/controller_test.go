@@ -240,7 +240,7 @@ func TestWatchesStartOnFirstUseAndAreShared(t *testing.T) {
 	})
 }
 
-func TestWatchKeepsWhatItIsTold(t *testing.T) {
+func TestWatchTransformsAndIndexes(t *testing.T) {
 	l := newEnv(t)
 	l.put(t, "a", "1")
 	l.put(t, "b", "2")
@@ -323,7 +323,7 @@ func TestRunEndsAfterTheHandlersThatRun(t *testing.T) {
 	}
 }
 
-func TestAClusterThatCannotBeReachedIsWatchedInVain(t *testing.T) {
+func TestUnreachableClusterIsUnavailable(t *testing.T) {
 	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", MasterURL: "https://127.0.0.1:1", RetryFor: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)

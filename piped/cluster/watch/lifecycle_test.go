@@ -174,7 +174,7 @@ func TestLifecycleGoesOnAfterARestart(t *testing.T) {
 	same(t, "after a restart", []string{"update a=2"}, one.await(t, "update a=2"))
 	stop()
 	l.remove(t, "a")
-	same(t, "held while nobody runs", []string{"lifecycle.pipecd.dev/one"}, l.finalizers(t, "a"))
+	same(t, "held while no controller runs", []string{"lifecycle.pipecd.dev/one"}, l.finalizers(t, "a"))
 	l.live(t, map[string]*life{"one": one})
 	same(t, "deleted meanwhile", []string{"remove a=2"}, one.await(t, "remove a=2"))
 	l.awaitGone(t, "a")

@@ -8,10 +8,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRolloutsTellTheirParts: for each kind of workload, with pods that become ready
+// TestRolloutsRecordTheirParts: for each kind of workload, with pods that become ready
 // slowly, and for a rollout back to an earlier template, the record contains the times of
 // scheduling, pulling and readiness.
-func TestRolloutsTellTheirParts(t *testing.T) {
+func TestRolloutsRecordTheirParts(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{rollout.KindDeployment, rollout.KindStatefulSet, rollout.KindDaemonSet} {
 		t.Run(kind, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 // compare compares the manifests with the live state. NS in the manifests is replaced by
 // the namespace.
-func (l *lab) compare(t *testing.T, manifests string, change ...func(*CompareRequest)) []Compared {
+func (l *env) compare(t *testing.T, manifests string, change ...func(*CompareRequest)) []Compared {
 	t.Helper()
 	apply := l.request(t, l.named(manifests))
 	req := CompareRequest{
@@ -38,16 +38,16 @@ func (l *lab) compare(t *testing.T, manifests string, change ...func(*CompareReq
 }
 
 // named replaces NS by the namespace, to give cluster-scoped objects unique names.
-func (l *lab) named(manifests string) string { return strings.ReplaceAll(manifests, "NS", l.ns) }
+func (l *env) named(manifests string) string { return strings.ReplaceAll(manifests, "NS", l.ns) }
 
 // found describes the results in words, without the objects in sync.
-func (l *lab) found(results []Compared) []string {
+func (l *env) found(results []Compared) []string {
 	var out []string
 	for _, c := range results {
 		object := c.Object.Kind + " " + l.anonymous(c.Object.Name)
 		switch {
 		case c.Problem != "":
-			out = append(out, object+" cannot be judged: "+l.anonymous(c.Problem))
+			out = append(out, object+" cannot be compared: "+l.anonymous(c.Problem))
 		case c.Drift == nil:
 		case c.Drift.Kind != deploy.DriftChanged:
 			out = append(out, object+" "+string(c.Drift.Kind))
@@ -64,42 +64,42 @@ func (l *lab) found(results []Compared) []string {
 	return out
 }
 
-// somebody is a client that writes under another name than the agent's.
-type somebody struct {
-	lab     *lab
+// otherManager is a client that writes with another field manager than the agent's.
+type otherManager struct {
+	env     *env
 	manager string
 }
 
-func (l *lab) as(manager string) somebody { return somebody{l, manager} }
+func (l *env) as(manager string) otherManager { return otherManager{l, manager} }
 
 // object returns the client of an object's kind.
-func (s somebody) object(t testing.TB, apiVersion, kind string) dynamic.ResourceInterface {
+func (s otherManager) object(t testing.TB, apiVersion, kind string) dynamic.ResourceInterface {
 	t.Helper()
-	cfg := s.lab.RESTConfig()
+	cfg := s.env.RESTConfig()
 	cfg.WrapTransport = nil
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
-	resource, err := s.lab.Resource(context.Background(), u.GroupVersionKind())
+	resource, err := s.env.Resource(context.Background(), u.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !resource.Namespaced {
 		return client.Resource(resource.GroupVersionResource)
 	}
-	return client.Resource(resource.GroupVersionResource).Namespace(s.lab.ns)
+	return client.Resource(resource.GroupVersionResource).Namespace(s.env.ns)
 }
 
 // patch changes an object with a JSON patch or a merge patch.
-func (s somebody) patch(t testing.TB, apiVersion, kind, name, patch string, subresources ...string) {
+func (s otherManager) patch(t testing.TB, apiVersion, kind, name, patch string, subresources ...string) {
 	t.Helper()
 	how := types.MergePatchType
 	if strings.HasPrefix(patch, "[") {
 		how = types.JSONPatchType
 	}
-	_, err := s.object(t, apiVersion, kind).Patch(context.Background(), s.lab.named(name), how, []byte(patch),
+	_, err := s.object(t, apiVersion, kind).Patch(context.Background(), s.env.named(name), how, []byte(patch),
 		metav1.PatchOptions{FieldManager: s.manager}, subresources...)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func (s somebody) patch(t testing.TB, apiVersion, kind, name, patch string, subr
 }
 
 // apply applies an object by server-side apply.
-func (s somebody) apply(t testing.TB, text string) {
+func (s otherManager) apply(t testing.TB, text string) {
 	t.Helper()
 	for _, obj := range parse(t, "somebody.yaml", text) {
 		_, err := s.object(t, obj.GetAPIVersion(), obj.GetKind()).Apply(context.Background(), obj.GetName(), obj.Unstructured,
@@ -119,7 +119,7 @@ func (s somebody) apply(t testing.TB, text string) {
 }
 
 // removeAfter deletes the test's cluster-scoped objects when it ends.
-func (l *lab) removeAfter(t *testing.T, manifests string) {
+func (l *env) removeAfter(t *testing.T, manifests string) {
 	t.Helper()
 	objs := parse(t, "app.yaml", l.named(manifests))
 	t.Cleanup(func() {
@@ -141,7 +141,7 @@ func (h hider) Text(s string) string { return strings.ReplaceAll(s, string(h), "
 func confirmed(r *CompareRequest) { r.Confirm = true }
 
 // countDryRuns returns the number of dry runs and of all requests.
-func (l *lab) countDryRuns() (dry, all int) {
+func (l *env) countDryRuns() (dry, all int) {
 	for _, r := range l.requests.Take() {
 		all++
 		if strings.Contains(r, "dryRun") {

@@ -20,9 +20,9 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// lab is one application on a real cluster, in its own namespace, with its inventory and
+// env is one application on a real cluster, in its own namespace, with its inventory and
 // a record of every request.
-type lab struct {
+type env struct {
 	*Client
 	ns       string
 	app      string
@@ -34,10 +34,10 @@ type lab struct {
 	inventory map[string]deploy.InventoryItem
 }
 
-func newLab(t *testing.T) *lab {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	shared := clustertest.Shared(t)
-	l := &lab{ns: shared.Namespace(t), app: "app-1", requests: &clustertest.Recorder{}, log: newTestLog(), inventory: map[string]deploy.InventoryItem{}}
+	l := &env{ns: shared.Namespace(t), app: "app-1", requests: &clustertest.Recorder{}, log: newTestLog(), inventory: map[string]deploy.InventoryItem{}}
 	access, err := cluster.NewCluster(cluster.ClusterConfig{
 		Name: "test", KubeConfigPath: shared.Kubeconfig(), WrapTransport: l.requests.Wrap, RetryFor: 5 * time.Second,
 	})
@@ -49,9 +49,9 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// request returns a request to apply the manifests. Its progress is recorded in the lab's
+// request returns a request to apply the manifests. Its progress is recorded in the env's
 // inventory.
-func (l *lab) request(t *testing.T, manifests string) Request {
+func (l *env) request(t *testing.T, manifests string) Request {
 	t.Helper()
 	objs, err := l.Resolve(context.Background(), parse(t, "app.yaml", manifests), l.ns, nil)
 	if err != nil {
@@ -99,10 +99,10 @@ func (j *journal) AfterWrite(_ context.Context, _ manifest.Object, result *unstr
 	return j.afterWrite(result, item)
 }
 
-// journalOf returns the journal of a request of the lab.
+// journalOf returns the journal of a request to the env's cluster.
 func journalOf(r *Request) *journal { return r.Journal.(*journal) }
 
-func (l *lab) items() []deploy.InventoryItem {
+func (l *env) items() []deploy.InventoryItem {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []deploy.InventoryItem
@@ -113,7 +113,7 @@ func (l *lab) items() []deploy.InventoryItem {
 }
 
 // apply applies the manifests and fails the test when that fails.
-func (l *lab) apply(t *testing.T, manifests string, change ...func(*Request)) Result {
+func (l *env) apply(t *testing.T, manifests string, change ...func(*Request)) Result {
 	t.Helper()
 	result, err := l.tryApply(t, manifests, change...)
 	if err != nil {
@@ -122,7 +122,7 @@ func (l *lab) apply(t *testing.T, manifests string, change ...func(*Request)) Re
 	return result
 }
 
-func (l *lab) tryApply(t *testing.T, manifests string, change ...func(*Request)) (Result, error) {
+func (l *env) tryApply(t *testing.T, manifests string, change ...func(*Request)) (Result, error) {
 	t.Helper()
 	req := l.request(t, manifests)
 	for _, f := range change {
@@ -147,7 +147,7 @@ func (l *lab) tryApply(t *testing.T, manifests string, change ...func(*Request))
 
 // logged returns the lines of the stage log, sorted, with the namespace's name
 // replaced.
-func (l *lab) logged() []string {
+func (l *env) logged() []string {
 	lines := l.log.take()
 	for i, line := range lines {
 		lines[i] = l.anonymous(line)
@@ -156,10 +156,10 @@ func (l *lab) logged() []string {
 	return lines
 }
 
-func (l *lab) anonymous(text string) string { return strings.ReplaceAll(text, l.ns, "NS") }
+func (l *env) anonymous(text string) string { return strings.ReplaceAll(text, l.ns, "NS") }
 
 // writes returns the requests since the last apply began that changed something.
-func (l *lab) writes() []string {
+func (l *env) writes() []string {
 	var out []string
 	for _, r := range l.requests.Take() {
 		if !strings.HasPrefix(r, "GET ") && !strings.Contains(r, "dryRun") {
@@ -170,7 +170,7 @@ func (l *lab) writes() []string {
 	return out
 }
 
-func (l *lab) get(t *testing.T, kind, name string) *unstructured.Unstructured {
+func (l *env) get(t *testing.T, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	obj := parse(t, "get.yaml", "apiVersion: "+apiVersions()[kind]+"\nkind: "+kind+"\nmetadata: {name: "+name+"}\n")[0]
 	resource, err := l.Resource(context.Background(), obj.GroupVersionKind())
@@ -185,7 +185,7 @@ func (l *lab) get(t *testing.T, kind, name string) *unstructured.Unstructured {
 }
 
 // touch changes an object as another user, with its own client.
-func (l *lab) touch(configMap string) error {
+func (l *env) touch(configMap string) error {
 	cfg := l.RESTConfig()
 	cfg.WrapTransport = nil
 	client, err := kubernetes.NewForConfig(cfg)
