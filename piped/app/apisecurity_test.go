@@ -144,11 +144,11 @@ func TestClientAuthorityIsRotated(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	letsIn("nobody is asked", true)
+	letsIn("no client certificate is requested", true)
 	s.more = fmt.Sprintf("  api: {%s, clientCAFile: %s/tls.crt}\n", tlsFiles, clients)
 	agent.write(s, "changed=\"api certificate\"")
 	letsIn("no certificate", false)
-	letsIn("the certificate of somebody else", false, other)
+	letsIn("the certificate of another CA", false, other)
 	letsIn("a certificate of the authority", true, client)
 	certificatetest.Write(t, clients)
 	agent.awaitLog("changed=\"api certificate\"")

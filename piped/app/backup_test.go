@@ -28,11 +28,11 @@ func (s settings) loaded(t *testing.T) *config.Piped {
 	return cfg
 }
 
-// TestRestoredIntoAWorldThatMovedOn: a backup is made while a deployment runs. That
+// TestRestoreOfAnOutdatedBackup: a backup is made while a deployment runs. That
 // deployment ends, another one follows, and then all data is lost. The agent that starts
 // from the backup must end the running deployment once, reach Git's state, and recognize
 // its own objects.
-func TestRestoredIntoAWorldThatMovedOn(t *testing.T) {
+func TestRestoreOfAnOutdatedBackup(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, kube := cluster.Namespace(t), cluster.Client(t)

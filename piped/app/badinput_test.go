@@ -62,11 +62,11 @@ func TestOneBadApplicationSpoilsNoOther(t *testing.T) {
 	if c := agent.sync(appID("typo")); c.GetStatus() != modelv1.CommandStatus_COMMAND_FAILED || !strings.Contains(c.GetMetadata()["Reason"], "inptu") {
 		t.Errorf("sync of an application that does not parse: %v", c)
 	}
-	mended := repo.Push(t, "mend", map[string]string{
+	fixed := repo.Push(t, "fix", map[string]string{
 		"typo/app.pipecd.yaml": head + "  input: {namespace: " + ns + "}\n",
-		"typo/m.yaml":          "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mended}\n",
+		"typo/m.yaml":          "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fixed}\n",
 	})
-	agent.mustEnd(appID("typo"), mended, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	agent.mustEnd(appID("typo"), fixed, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	if state := agent.application(appID("typo")).GetSyncState(); state.GetStatus() == modelv1.ApplicationSyncStatus_INVALID_CONFIG {
 		t.Errorf("the state has not changed after the fix: %v", state)
 	}

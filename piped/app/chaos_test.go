@@ -52,7 +52,7 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {
 	t.Logf("seed %d (PIPED_CHAOS_SEED), %+v", seed, size)
 	began := time.Now()
 	c := &chaos{chaosSize: size, random: rand.New(rand.NewPCG(seed, 1)), writes: make(chan struct{}, 1)}
-	c.chaosWorld = newChaosWorld(t, size.applications, rand.New(rand.NewPCG(seed, 2)))
+	c.chaosEnv = newChaosEnv(t, size.applications, rand.New(rand.NewPCG(seed, 2)))
 	proxy, err := agenttest.ServeAPI(clustertest.Shared(t).Kubeconfig(), c.saw)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func keepLog(t *testing.T, path string) {
 // chaos is one run: the environment of the agent, and the kills.
 type chaos struct {
 	chaosSize
-	*chaosWorld
+	*chaosEnv
 	random *rand.Rand    // chooses the moments; the environment has its own source
 	writes chan struct{} // receives when the agent has written to the cluster
 

@@ -22,7 +22,7 @@ import (
 // evidence is what a chaos run left behind.
 type evidence struct {
 	store       *store.Store
-	told        []deploy.Event
+	events      []deploy.Event
 	deployments []deploy.Deployment
 	logs        map[string][]deploy.Transition // by deployment ID
 }
@@ -38,7 +38,7 @@ func (c *chaos) verify(t *testing.T, dsn, dataDir string) string {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	e := evidence{store: st, told: outbox(t, dsn), logs: map[string][]deploy.Transition{}}
+	e := evidence{store: st, events: outbox(t, dsn), logs: map[string][]deploy.Transition{}}
 	if e.deployments, err = st.DeploymentsIn(t.Context(), deploy.Statuses()...); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func (e evidence) checkOneActive(t *testing.T) {
 // of deployments or stages.
 func (e evidence) checkOutbox(t *testing.T) {
 	got := map[string]int{}
-	for _, event := range e.told {
+	for _, event := range e.events {
 		if strings.HasPrefix(string(event.Type), "DEPLOYMENT_") || strings.HasPrefix(string(event.Type), "STAGE_") {
 			got[event.Key]++
 		}

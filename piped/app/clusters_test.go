@@ -25,16 +25,16 @@ users: [{name: u, user: {}}]
 current-context: c
 `
 
-// clusterLab is a set of clusters inside a bubble of testing/synctest.
-type clusterLab struct {
+// clusterEnv is a set of clusters inside a bubble of testing/synctest.
+type clusterEnv struct {
 	t *testing.T
 	*clusters
 	kubeconfig string
 	log        logText
 }
 
-func newClusterLab(t *testing.T) (l *clusterLab, stop func()) {
-	l = &clusterLab{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+func newClusterEnv(t *testing.T) (l *clusterEnv, stop func()) {
+	l = &clusterEnv{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	replaceFile(t, l.kubeconfig, unreached)
 	l.clusters = newClusters(clusterConfig{}, Options{Logger: slog.New(slog.NewTextHandler(&l.log, nil))}.withDefaults())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,7 +49,7 @@ func newClusterLab(t *testing.T) (l *clusterLab, stop func()) {
 }
 
 // configure applies a configuration with providers of these names.
-func (l *clusterLab) configure(names ...string) error {
+func (l *clusterEnv) configure(names ...string) error {
 	var providers []config.PlatformProvider
 	for _, name := range names {
 		providers = append(providers, config.PlatformProvider{Name: name, Config: &kubernetes.Provider{KubeConfigPath: l.kubeconfig}})
@@ -60,7 +60,7 @@ func (l *clusterLab) configure(names ...string) error {
 }
 
 // wantEnded checks the providers whose connections have ended so far.
-func (l *clusterLab) wantEnded(names ...string) {
+func (l *clusterEnv) wantEnded(names ...string) {
 	l.t.Helper()
 	synctest.Wait()
 	var ended []string
@@ -79,7 +79,7 @@ func (l *clusterLab) wantEnded(names ...string) {
 // last user, and a provider's name always leads to the right cluster.
 func TestClustersAreHeldByTheirUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, stop := newClusterLab(t)
+		l, stop := newClusterEnv(t)
 		defer stop()
 		must := func(err error) {
 			t.Helper()
@@ -140,7 +140,7 @@ func TestClustersAreHeldByTheirUsers(t *testing.T) {
 // that finds it, not by later ones, and the provider can be used once its file exists.
 func TestUnusableProviderIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, stop := newClusterLab(t)
+		l, stop := newClusterEnv(t)
 		defer stop()
 		if err := os.Remove(l.kubeconfig); err != nil {
 			t.Fatal(err)

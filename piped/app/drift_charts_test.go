@@ -31,7 +31,7 @@ import (
 func TestChartsStaySynced(t *testing.T) {
 	t.Parallel()
 	clustertest.Shared(t).InstallGatewayAPI(t)
-	w := newDriftWorld(t)
+	w := newDriftEnv(t)
 	files, apps := examplesIn(t, "charts", w.ns)
 	if len(apps) < 12 {
 		t.Fatalf("there are only the applications %v", apps)
@@ -71,7 +71,7 @@ func TestChartsStaySynced(t *testing.T) {
 
 // wantQuiet fails the test unless the agent sends no requests to its API server for a
 // while.
-func (w *driftWorld) wantQuiet(what string) {
+func (w *driftEnv) wantQuiet(what string) {
 	w.t.Helper()
 	var calls []string
 	for end := time.Now().Add(patience); time.Now().Before(end); { // earlier changes may still have effects
@@ -84,7 +84,7 @@ func (w *driftWorld) wantQuiet(what string) {
 }
 
 // remove removes cluster-wide objects that may exist.
-func (w *driftWorld) remove(kind string, names ...string) {
+func (w *driftEnv) remove(kind string, names ...string) {
 	w.learnKinds()
 	group := "admissionregistration.k8s.io"
 	if kind == "APIService" {
@@ -99,7 +99,7 @@ func (w *driftWorld) remove(kind string, names ...string) {
 }
 
 // provideVolumes creates volumes for claims: the cluster has no provisioner.
-func (w *driftWorld) provideVolumes(claims ...string) {
+func (w *driftEnv) provideVolumes(claims ...string) {
 	w.t.Helper()
 	volumes := clustertest.Shared(w.t).Client(w.t).CoreV1().PersistentVolumes()
 	for _, claim := range claims {
@@ -123,7 +123,7 @@ func (w *driftWorld) provideVolumes(claims ...string) {
 
 // actAsControllers makes the writes of the charts' controllers, and returns when the
 // cluster's own controllers have finished theirs.
-func (w *driftWorld) actAsControllers(caBundle string) {
+func (w *driftEnv) actAsControllers(caBundle string) {
 	w.t.Helper()
 	const admission, extensions = "admissionregistration.k8s.io", "apiextensions.k8s.io"
 	in := func(group, version, kind, name string) *modelv1.ObjectRef {
@@ -161,7 +161,7 @@ func (w *driftWorld) actAsControllers(caBundle string) {
 }
 
 // awaitField waits until an object, nil if it does not exist, satisfies ok.
-func (w *driftWorld) awaitField(what string, o *modelv1.ObjectRef, ok func(*unstructured.Unstructured) bool) {
+func (w *driftEnv) awaitField(what string, o *modelv1.ObjectRef, ok func(*unstructured.Unstructured) bool) {
 	w.t.Helper()
 	var u *unstructured.Unstructured
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -180,7 +180,7 @@ func (w *driftWorld) awaitField(what string, o *modelv1.ObjectRef, ok func(*unst
 
 // annotateAll adds an annotation and a label to all live objects of the applications in
 // these directories.
-func (w *driftWorld) annotateAll(dirs []string) {
+func (w *driftEnv) annotateAll(dirs []string) {
 	w.t.Helper()
 	n := 0
 	for _, dir := range dirs {

@@ -35,7 +35,7 @@ const (
 func TestMutationsAreReported(t *testing.T) {
 	t.Parallel()
 	clustertest.Shared(t).Define(t, documents(t, "testdata/drift/definitions-of-custom-kinds.yaml")...)
-	w := newDriftWorld(t)
+	w := newDriftEnv(t)
 	seed := chaosSeed(t)
 	t.Logf("seed %d (PIPED_CHAOS_SEED)", seed)
 	m := newMutations(w, seed)
@@ -61,7 +61,7 @@ func TestMutationsAreReported(t *testing.T) {
 
 // mutations holds applications whose objects are changed.
 type mutations struct {
-	*driftWorld
+	*driftEnv
 	apps []string
 	seed uint64
 
@@ -77,8 +77,8 @@ type changedObject struct {
 	was   *unstructured.Unstructured
 }
 
-func newMutations(w *driftWorld, seed uint64) *mutations {
-	m := &mutations{driftWorld: w, seed: seed, changed: map[string]map[string]*changedObject{}, kinds: map[string]int{}}
+func newMutations(w *driftEnv, seed uint64) *mutations {
+	m := &mutations{driftEnv: w, seed: seed, changed: map[string]map[string]*changedObject{}, kinds: map[string]int{}}
 	for i := range mutatedApps {
 		m.apps = append(m.apps, fmt.Sprintf("app-%d", i))
 	}

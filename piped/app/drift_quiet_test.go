@@ -57,7 +57,7 @@ func quietFor(t *testing.T) time.Duration {
 func TestQuietFleet(t *testing.T) {
 	t.Parallel()
 	clustertest.Shared(t).Define(t, documents(t, "testdata/drift/definitions-of-custom-kinds.yaml")...)
-	w := newDriftWorld(t)
+	w := newDriftEnv(t)
 	w.learnKinds()
 	w.rewriteConfigMaps()
 	apps := w.deployQuiet()
@@ -108,7 +108,7 @@ const (
 )
 
 // deployQuiet deploys the applications and waits until they are in sync.
-func (w *driftWorld) deployQuiet() (apps []string) {
+func (w *driftEnv) deployQuiet() (apps []string) {
 	w.t.Helper()
 	files := map[string]string{}
 	for i, n := range numbers(0, quietApps) {
@@ -152,7 +152,7 @@ spec: {minReplicas: 1, maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kin
 }
 
 // work performs writes of controllers until ctx ends, and returns their number.
-func (w *driftWorld) work(ctx context.Context) (writes int) {
+func (w *driftEnv) work(ctx context.Context) (writes int) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -181,7 +181,7 @@ func (w *driftWorld) work(ctx context.Context) (writes int) {
 
 // rewriteConfigMaps installs a mutating webhook that rewrites the ConfigMaps of the
 // test's namespace until the test ends.
-func (w *driftWorld) rewriteConfigMaps() {
+func (w *driftEnv) rewriteConfigMaps() {
 	w.t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(rewriteConfigMap))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the API server breaks connections

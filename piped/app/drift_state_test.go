@@ -20,9 +20,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// periodWorld is an agent that can be stopped and restarted, with one application, in a
+// periodEnv is an agent that can be stopped and restarted, with one application, in a
 // cluster that can be made unreachable.
-type periodWorld struct {
+type periodEnv struct {
 	*client
 	t     *testing.T
 	stop  func()
@@ -34,14 +34,14 @@ type periodWorld struct {
 	web   string
 }
 
-func newPeriodWorld(t *testing.T) *periodWorld {
+func newPeriodEnv(t *testing.T) *periodEnv {
 	t.Helper()
-	return newPeriodWorldIn(t, clustertest.Shared(t))
+	return newPeriodEnvIn(t, clustertest.Shared(t))
 }
 
-func newPeriodWorldIn(t *testing.T, cluster *clustertest.Cluster) *periodWorld {
+func newPeriodEnvIn(t *testing.T, cluster *clustertest.Cluster) *periodEnv {
 	t.Helper()
-	w := &periodWorld{t: t, repo: newRepo(t), ns: cluster.Namespace(t), kube: cluster.Client(t), web: appID("web")}
+	w := &periodEnv{t: t, repo: newRepo(t), ns: cluster.Namespace(t), kube: cluster.Client(t), web: appID("web")}
 	var err error
 	if w.proxy, err = agenttest.ServeAPI(cluster.Kubeconfig(), nil); err != nil {
 		t.Fatal(err)
@@ -60,14 +60,14 @@ func newPeriodWorldIn(t *testing.T, cluster *clustertest.Cluster) *periodWorld {
 	return w
 }
 
-func (w *periodWorld) start() {
+func (w *periodEnv) start() {
 	w.t.Helper()
 	w.client, w.stop = runAgentUntil(w.t, w.s)
 	w.t.Cleanup(w.proxy.Speak) // before the agent stops
 }
 
 // deploy deploys the application, with additional lines in its configuration.
-func (w *periodWorld) deploy(image, more string, want modelv1.DeploymentStatus) (commit string) {
+func (w *periodEnv) deploy(image, more string, want modelv1.DeploymentStatus) (commit string) {
 	w.t.Helper()
 	files := webApp(w.ns, image, "")
 	files["web/app.pipecd.yaml"] += more
@@ -77,7 +77,7 @@ func (w *periodWorld) deploy(image, more string, want modelv1.DeploymentStatus) 
 }
 
 // greet changes the application's ConfigMap by hand.
-func (w *periodWorld) greet(text string) {
+func (w *periodEnv) greet(text string) {
 	w.t.Helper()
 	patch := fmt.Sprintf(`{"data":{"greeting":%q}}`, text)
 	if _, err := w.kube.CoreV1().ConfigMaps(w.ns).Patch(w.t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
@@ -86,13 +86,13 @@ func (w *periodWorld) greet(text string) {
 }
 
 // want waits until the application has a state, and returns the state with its reason.
-func (w *periodWorld) want(want modelv1.ApplicationSyncStatus) *modelv1.ApplicationSyncState {
+func (w *periodEnv) want(want modelv1.ApplicationSyncStatus) *modelv1.ApplicationSyncState {
 	w.t.Helper()
 	return w.awaitSyncState(w.web, want)
 }
 
 // periods returns all periods of drift, newest first.
-func (w *periodWorld) periods() []*modelv1.DriftReport {
+func (w *periodEnv) periods() []*modelv1.DriftReport {
 	w.t.Helper()
 	resp, err := w.control.ListDriftReports(w.ctx, &controlv1.ListDriftReportsRequest{})
 	if err != nil {
@@ -102,7 +102,7 @@ func (w *periodWorld) periods() []*modelv1.DriftReport {
 }
 
 // wantPeriods fails the test unless there were n periods and the last one ended as given.
-func (w *periodWorld) wantPeriods(n int, end modelv1.DriftEnd) *modelv1.DriftReport {
+func (w *periodEnv) wantPeriods(n int, end modelv1.DriftEnd) *modelv1.DriftReport {
 	w.t.Helper()
 	all := w.periods()
 	if len(all) != n || all[0].GetEnd() != end {
@@ -120,7 +120,7 @@ const (
 // TestDriftIsReported changes an object by hand and changes it back.
 func TestDriftIsReported(t *testing.T) {
 	t.Parallel()
-	w := newPeriodWorld(t)
+	w := newPeriodEnv(t)
 	commit := w.deploy("v1", "", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	w.want(synced)
 	w.greet("good evening")
@@ -161,7 +161,7 @@ func TestDriftIsReported(t *testing.T) {
 }
 
 // mustEndAsked syncs the application by hand.
-func (w *periodWorld) mustEndAsked() {
+func (w *periodEnv) mustEndAsked() {
 	w.t.Helper()
 	id := w.sync(w.web).GetMetadata()["TriggeredDeploymentID"]
 	w.await(w.web, "was asked for and succeeds", func(d *modelv1.Deployment) bool {
@@ -173,7 +173,7 @@ func (w *periodWorld) mustEndAsked() {
 // while the cluster is unreachable.
 func TestDriftOverRestarts(t *testing.T) {
 	t.Parallel()
-	w := newPeriodWorld(t)
+	w := newPeriodEnv(t)
 	w.deploy("v1", "", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	w.want(synced)
 	w.greet("drifted")
@@ -228,7 +228,7 @@ func TestDriftOverRestarts(t *testing.T) {
 func TestDriftOverAnAPIServersRestart(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Own(t)
-	w := newPeriodWorldIn(t, cluster)
+	w := newPeriodEnvIn(t, cluster)
 	w.deploy("v1", "", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	w.want(synced)
 	w.greet("drifted")
@@ -259,7 +259,7 @@ func TestDriftOverAnAPIServersRestart(t *testing.T) {
 // affect its periods of drift.
 func TestDriftOfAnApplicationThatChanges(t *testing.T) {
 	t.Parallel()
-	w := newPeriodWorld(t)
+	w := newPeriodEnv(t)
 	good := w.deploy("v1", "", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	w.want(synced)
 	w.greet("drifted")
@@ -280,7 +280,7 @@ func TestDriftOfAnApplicationThatChanges(t *testing.T) {
 	w.greet("hello")
 	w.awaitPeriods(2, modelv1.DriftEnd_DRIFT_END_REVERTED)
 	w.want(modelv1.ApplicationSyncStatus_INVALID_CONFIG)
-	w.repo.Push(t, "mend", files)
+	w.repo.Push(t, "fix", files)
 	w.want(synced)
 
 	// A commit whose deployment fails is not deployed. Neither are the two commits before
@@ -303,7 +303,7 @@ func TestDriftOfAnApplicationThatChanges(t *testing.T) {
 	w.awaitPeriods(4, modelv1.DriftEnd_DRIFT_END_ABANDONED)
 }
 
-func (w *periodWorld) awaitPeriods(n int, end modelv1.DriftEnd) {
+func (w *periodEnv) awaitPeriods(n int, end modelv1.DriftEnd) {
 	w.t.Helper()
 	for limit := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		if all := w.periods(); len(all) == n && all[0].GetEnd() == end {
@@ -319,7 +319,7 @@ func (w *periodWorld) awaitPeriods(n int, end modelv1.DriftEnd) {
 // Objects that are no longer in Git are reported but not deleted.
 func TestSelfHealEndsAPeriod(t *testing.T) {
 	t.Parallel()
-	w := newPeriodWorld(t)
+	w := newPeriodEnv(t)
 	const heal = "  trigger: {onOutOfSync: {disabled: false, minWindow: 1s}}\n"
 	files := webApp(w.ns, "v1", "")
 	files["web/app.pipecd.yaml"] += heal

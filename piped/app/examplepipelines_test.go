@@ -125,7 +125,7 @@ func TestExamplesGoThroughTheirPipelines(t *testing.T) {
 	}
 
 	good := clustertest.TakeLastGood(t, cluster.Kubeconfig(), ns)
-	commit = repo.Push(t, "an image that nobody pushed", at("does-not-exist"))
+	commit = repo.Push(t, "an image that does not exist", at("does-not-exist"))
 	for _, app := range names {
 		if p := examplePipelines[app]; slices.Contains(p.failure, p.approved+" SUCCESS") {
 			agent.approve(agent.awaitStage(appID(app), commit, p.approved))

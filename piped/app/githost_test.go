@@ -64,7 +64,7 @@ func TestGitHubIsNotified(t *testing.T) {
 	files["web/app.pipecd.yaml"] = strings.Replace(files["web/app.pipecd.yaml"], "spec:\n", "spec:\n  environmentURL: https://shop.example.com\n  labels: {env: production}\n", 1)
 	first := repo.Push(t, "begin", files)
 	agent.mustEnd(appID("web"), first, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-	eventually(t, "the first commit is told", func() bool {
+	eventually(t, "the first commit is reported", func() bool {
 		_, says := stateOf(g, first, "piped/web")
 		return strings.HasPrefix(says, "live: rollout took ")
 	})
@@ -84,7 +84,7 @@ func TestGitHubIsNotified(t *testing.T) {
 	if code := post(t, "http://"+agent.app.WebAddr()+"/webhooks/github", "pull_request", payload, "webhook-secret"); code != http.StatusAccepted {
 		t.Fatalf("the webhook returned %d", code)
 	}
-	eventually(t, "the pull request is told what it would deploy", func() bool { return len(g.Comments(7)) == 1 })
+	eventually(t, "the pull request shows what it would deploy", func() bool { return len(g.Comments(7)) == 1 })
 	preview := g.Comments(7)[0].Body
 	mustContain(t, preview, "Plan preview of `"+head[:7]+"` into `main`", "**`web`** in `web`: QUICK_SYNC", "+      - image: registry.example/web:v2", "**`settings`**")
 
@@ -93,20 +93,20 @@ func TestGitHubIsNotified(t *testing.T) {
 	g.SetPull(githosttest.PullRequest{Number: 7, State: "closed", MergedAt: &now, Base: githosttest.Ref{Ref: "main"}, Brought: []string{commit}})
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	agent.mustEnd(appID("settings"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-	eventually(t, "the pull request is told that it is live", func() bool { return strings.Contains(g.Comments(7)[0].Body, "`"+commit[:7]+"` is live") })
+	eventually(t, "the pull request shows that it is live", func() bool { return strings.Contains(g.Comments(7)[0].Body, "`"+commit[:7]+"` is live") })
 	if all := g.Comments(7); len(all) != 1 || all[0].Edits != 1 {
 		t.Errorf("comments: %v", all)
 	}
 	mustContain(t, g.Comments(7)[0].Body, "| `web` | `production` <https://shop.example.com> | **live** | rollout took ", "| `settings` | `test` | **live** | ")
-	eventually(t, "the status of web is told", func() bool {
+	eventually(t, "the status of web is reported", func() bool {
 		states, _ := stateOf(g, commit, "piped/web")
 		return slices.Equal(states, inOrder)
 	})
-	eventually(t, "the status of settings is told", func() bool {
+	eventually(t, "the status of settings is reported", func() bool {
 		states, _ := stateOf(g, commit, "piped/settings") // it may be deployed before its start can be reported
 		return slices.Equal(states, inOrder) || slices.Equal(states, inOrder[1:])
 	})
-	eventually(t, "the deployments are told", func() bool {
+	eventually(t, "the deployments are reported", func() bool {
 		states := map[string]string{}
 		for _, d := range g.Deployments() {
 			if n := len(d.Statuses); n > 0 {
@@ -171,7 +171,7 @@ func TestKilledWhileGitHubIsNotified(t *testing.T) {
 	if err := p.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "everything is told", func() bool {
+	eventually(t, "everything is reported", func() bool {
 		states, _ := stateOf(g, commit, "piped/web")
 		deployments := g.Deployments()
 		return slices.Equal(states, []string{"pending", "success"}) && len(deployments) == 1 && slices.ContainsFunc(deployments[0].Statuses, func(s githosttest.DeploymentState) bool { return s.State == "success" }) &&

@@ -150,8 +150,8 @@ func TestLiveStateIsRedacted(t *testing.T) {
 		Children: []deploy.LiveObject{{Reason: "exit code 1: correct-horse-battery", Images: []string{"correct-horse-battery"}}},
 	}}}
 	kept.mark(&state)
-	if told := fmt.Sprint(state); strings.Contains(told, "horse") || !state.Objects[0].Declared || state.Health != deploy.HealthDegraded {
-		t.Errorf("%s, declared %t, %s", told, state.Objects[0].Declared, state.Health)
+	if text := fmt.Sprint(state); strings.Contains(text, "horse") || !state.Objects[0].Declared || state.Health != deploy.HealthDegraded {
+		t.Errorf("%s, declared %t, %s", text, state.Objects[0].Declared, state.Health)
 	}
 }
 

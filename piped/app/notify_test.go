@@ -74,9 +74,9 @@ func (h *hook) fail(fails bool) {
 	h.fails = fails
 }
 
-// taken returns the accepted messages, each key once in order of arrival, and the number
+// received returns the accepted messages, each key once in order of arrival, and the number
 // of repeated ones.
-func (h *hook) taken() (once []posted, again int) {
+func (h *hook) received() (once []posted, again int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	seen := map[string]bool{}
@@ -126,12 +126,12 @@ func TestNothingIsLeftUndelivered(t *testing.T) {
 	<-h.arrived // a delivery is in progress
 	restart(t, p)
 	second := agent.mustEnd(web, repo.Push(t, "change web", webApp(ns, "v2", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-	awaitToldAll(t, p)
+	awaitDelivered(t, p)
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
 
-	all, again := h.taken()
+	all, again := h.received()
 	want := []string{
 		"DEPLOYMENT_TRIGGERED", "DEPLOYMENT_PLANNED", "DEPLOYMENT_STARTED", "STAGE_STARTED", "ROLLOUT_ENDED", "STAGE_SUCCEEDED", "DEPLOYMENT_SUCCEEDED",
 	}
@@ -152,17 +152,17 @@ func TestNothingIsLeftUndelivered(t *testing.T) {
 	}
 }
 
-// awaitToldAll waits until no notification is pending, at most as long as the retry of a
+// awaitDelivered waits until no notification is pending, at most as long as the retry of a
 // failed one may take.
-func awaitToldAll(t *testing.T, p *agenttest.Agent) {
+func awaitDelivered(t *testing.T, p *agenttest.Agent) {
 	t.Helper()
 	err := p.Await(t.Context(), "all notifications to be delivered", 6*time.Minute, func(ctx context.Context) (bool, error) {
 		s, err := p.Control.GetStatus(ctx, &controlv1.GetStatusRequest{})
 		if err != nil {
 			return false, err
 		}
-		told := func(r *controlv1.ReceiverStatus) bool { return r.GetPending() == 0 && r.GetDeadLetterCount() == 0 }
-		return len(s.GetReceivers()) > 0 && !slices.ContainsFunc(s.GetReceivers(), func(r *controlv1.ReceiverStatus) bool { return !told(r) }),
+		done := func(r *controlv1.ReceiverStatus) bool { return r.GetPending() == 0 && r.GetDeadLetterCount() == 0 }
+		return len(s.GetReceivers()) > 0 && !slices.ContainsFunc(s.GetReceivers(), func(r *controlv1.ReceiverStatus) bool { return !done(r) }),
 			fmt.Errorf("receivers: %v", s.GetReceivers())
 	})
 	if err != nil {
@@ -210,7 +210,7 @@ func TestHangingReceiverSlowsNoDeployment(t *testing.T) {
 func TestReceiversComeAndGo(t *testing.T) {
 	t.Parallel()
 	first, second, repo := newHook(t), newHook(t), newRepo(t)
-	told := func(hooks ...*hook) string {
+	notifying := func(hooks ...*hook) string {
 		var routes, receivers []string
 		for i, h := range hooks {
 			routes = append(routes, fmt.Sprintf("{receiver: hook-%d, events: [DEPLOYMENT_TRIGGER_FAILED]}", i))
@@ -218,7 +218,7 @@ func TestReceiversComeAndGo(t *testing.T) {
 		}
 		return fmt.Sprintf("  notifications:\n    routes: [%s]\n    receivers: [%s]\n", strings.Join(routes, ", "), strings.Join(receivers, ", "))
 	}
-	s := spec{dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, more: told(first)}
+	s := spec{dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, more: notifying(first)}
 	agent := runReloading(t, s, 10*time.Millisecond)
 	breaks := func(text string) { // to cause one more notification
 		repo.Push(t, text, map[string]string{"web/app.pipecd.yaml": "nonsense: " + text + "\n"})
@@ -226,18 +226,18 @@ func TestReceiversComeAndGo(t *testing.T) {
 	breaks("one")
 	<-first.arrived
 
-	s.more = told(second)
+	s.more = notifying(second)
 	agent.write(s, inEffect, "changed=notifications")
 	breaks("two")
 	<-second.arrived
 
-	s.more = told(second, first)
+	s.more = notifying(second, first)
 	agent.write(s, inEffect, "changed=notifications")
 	breaks("three")
 	<-second.arrived
 	<-first.arrived
 	for name, h := range map[string]*hook{"the first": first, "the second": second} {
-		if got, again := h.taken(); len(got) != 2 || again != 0 {
+		if got, again := h.received(); len(got) != 2 || again != 0 {
 			t.Errorf("%s address got %v, and %d repeated events", name, got, again)
 		}
 	}

@@ -74,7 +74,7 @@ func (c *client) awaitStage(app, commit, stage string) *modelv1.Deployment {
 // approve approves the deployment's only stage that waits for an approval.
 func (c *client) approve(d *modelv1.Deployment) {
 	c.t.Helper()
-	resp, err := c.control.ApproveStage(c.ctx, &controlv1.ApproveStageRequest{DeploymentId: d.GetId(), Reason: "looked at"})
+	resp, err := c.control.ApproveStage(c.ctx, &controlv1.ApproveStageRequest{DeploymentId: d.GetId(), Reason: "checked"})
 	if err != nil {
 		c.t.Fatal(err)
 	}

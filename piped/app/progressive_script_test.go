@@ -18,9 +18,9 @@ const scriptPipeline = `  planner: {alwaysUsePipeline: true}
       - {id: clean, name: K8S_CANARY_CLEAN}
 `
 
-// TestScriptFailsBesideACanary: the primary is rolled back, the canary is removed, and
+// TestScriptFailsNextToACanary: the primary is rolled back, the canary is removed, and
 // the script's rollback command runs.
-func TestScriptFailsBesideACanary(t *testing.T) {
+func TestScriptFailsNextToACanary(t *testing.T) {
 	t.Parallel()
 	p := newProgressive(t, fmt.Sprintf(scriptPipeline, "echo told"), "", "")
 	last := p.lastGood()
@@ -42,9 +42,9 @@ const customSyncPipeline = `  planner: {alwaysUsePipeline: true}
       - {id: clean, name: K8S_CANARY_CLEAN}
 `
 
-// TestCustomSyncFailsBesideACanary: the script of the last success reverts the work of
+// TestCustomSyncFailsNextToACanary: the script of the last success reverts the work of
 // the failed one, and the objects are as before.
-func TestCustomSyncFailsBesideACanary(t *testing.T) {
+func TestCustomSyncFailsNextToACanary(t *testing.T) {
 	t.Parallel()
 	target := filepath.Join(t.TempDir(), "deployed")
 	script := func(more string) string {

@@ -27,9 +27,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// configWorld is an application with one Deployment that mounts its ConfigMap and another
+// configEnv is an application with one Deployment that mounts its ConfigMap and another
 // that reads it through its environment. A proxy records the agent's writes.
-type configWorld struct {
+type configEnv struct {
 	t          *testing.T
 	repo       *gittest.Repo
 	kube       kubernetes.Interface
@@ -43,10 +43,10 @@ type configWorld struct {
 	written  func()              // called once, before the agent gets the response to the write of the ConfigMap
 }
 
-func newConfigWorld(t *testing.T, delay time.Duration) *configWorld {
+func newConfigEnv(t *testing.T, delay time.Duration) *configEnv {
 	t.Helper()
 	cluster := clustertest.Shared(t)
-	w := &configWorld{t: t, repo: newRepo(t), kube: cluster.Client(t), ns: cluster.Namespace(t), delay: delay, notified: map[string][]string{}}
+	w := &configEnv{t: t, repo: newRepo(t), kube: cluster.Client(t), ns: cluster.Namespace(t), delay: delay, notified: map[string][]string{}}
 	w.app = appID(w.ns) // unique among the agents of all tests
 	proxy, err := agenttest.ServeAPIAnswers(cluster.Kubeconfig(), w.see, w.answered)
 	if err != nil {
@@ -67,7 +67,7 @@ func newConfigWorld(t *testing.T, delay time.Duration) *configWorld {
 var podOrWorkload = regexp.MustCompile(`/(pods|replicasets|deployments)/([^/]+)`)
 
 // see records the writes to pods and workloads.
-func (w *configWorld) see(r *http.Request) {
+func (w *configEnv) see(r *http.Request) {
 	target := podOrWorkload.FindStringSubmatch(r.URL.Path)
 	if r.Method != http.MethodPatch || target == nil {
 		return
@@ -91,7 +91,7 @@ func (w *configWorld) see(r *http.Request) {
 }
 
 // answered calls written when the ConfigMap has been written.
-func (w *configWorld) answered(resp *http.Response) {
+func (w *configEnv) answered(resp *http.Response) {
 	r := resp.Request
 	if r.Method != http.MethodPatch || r.URL.Query().Has("dryRun") || path.Base(path.Dir(r.URL.Path)) != "configmaps" {
 		return
@@ -107,7 +107,7 @@ func (w *configWorld) answered(resp *http.Response) {
 
 // taken returns the writes to pods and workloads since the last call, and the values with
 // which each pod was notified.
-func (w *configWorld) taken() (patches []string, notified map[string][]string) {
+func (w *configEnv) taken() (patches []string, notified map[string][]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	patches, notified = w.patches, w.notified
@@ -116,7 +116,7 @@ func (w *configWorld) taken() (patches []string, notified map[string][]string) {
 }
 
 // push commits the application with the given content of its ConfigMap.
-func (w *configWorld) push(content string) (commit string) {
+func (w *configEnv) push(content string) (commit string) {
 	w.t.Helper()
 	return w.repo.Push(w.t, "greet with "+content, map[string]string{
 		w.ns + "/app.pipecd.yaml": fmt.Sprintf(`apiVersion: pipecd.dev/v1beta1
@@ -159,7 +159,7 @@ spec:
 
 // pods returns the value of the annotation on the running pods of a Deployment, by pod
 // name.
-func (w *configWorld) pods(deployment string) map[string]string {
+func (w *configEnv) pods(deployment string) map[string]string {
 	w.t.Helper()
 	list, err := w.kube.CoreV1().Pods(w.ns).List(w.t.Context(), metav1.ListOptions{LabelSelector: "app=" + deployment})
 	if err != nil {
@@ -177,7 +177,7 @@ func (w *configWorld) pods(deployment string) map[string]string {
 // wantReached waits until the older pods that mount the ConfigMap were notified twice of
 // the change. It fails if anything else was written to them, if the log lacks the
 // notification, or if the other Deployment has not rolled out.
-func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before map[string]string) {
+func (w *configEnv) wantReached(agent *client, d *modelv1.Deployment, before map[string]string) {
 	w.t.Helper()
 	eventually(w.t, "the pods are notified for the second time", func() bool {
 		for _, value := range w.pods("mounts") {
@@ -229,7 +229,7 @@ func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before m
 
 // wantSynced waits until the agent reports the application as synced, and fails if it has
 // ever reported drift.
-func (w *configWorld) wantSynced(agent *client) {
+func (w *configEnv) wantSynced(agent *client) {
 	w.t.Helper()
 	agent.awaitSyncState(w.app, synced)
 	eventually(w.t, "the application is compared and in sync", func() bool {
@@ -247,7 +247,7 @@ func (w *configWorld) wantSynced(agent *client) {
 // restarted agent and a sync without changes must not write to either.
 func TestChangedConfigurationReachesPods(t *testing.T) {
 	t.Parallel()
-	w := newConfigWorld(t, 100*time.Millisecond)
+	w := newConfigEnv(t, 100*time.Millisecond)
 	s := settings{dataDir: t.TempDir(), pipedID: w.ns, remote: w.repo.Dir, kubeconfig: w.kubeconfig}
 	agent, stop := runAgentUntil(t, s)
 	agent.mustEnd(w.app, w.push("hello"), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
@@ -291,14 +291,14 @@ func TestKilledBeforePodsAreNotified(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		delay time.Duration // of the nudge
-		kill  func(*configWorld, *client, *agenttest.Agent) (commit string)
+		kill  func(*configEnv, *client, *agenttest.Agent) (commit string)
 	}{
-		{"the write is not answered", 2 * time.Second, (*configWorld).killUnanswered},
-		{"the nudge waits", 7 * time.Second, (*configWorld).killWaiting}, // the agent has restarted before the delay ends
+		{"the write is not answered", 2 * time.Second, (*configEnv).killUnanswered},
+		{"the nudge waits", 7 * time.Second, (*configEnv).killWaiting}, // the agent has restarted before the delay ends
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newConfigWorld(t, c.delay)
+			w := newConfigEnv(t, c.delay)
 			p := startProcess(t, agenttest.Options{Binary: binary, Remote: w.repo.Dir, Kubeconfig: w.kubeconfig})
 			agent := dial(t, p.Address, filepath.Dir(p.KeyFile))
 			agent.mustEnd(w.app, w.push("hello"), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
@@ -323,7 +323,7 @@ func TestKilledBeforePodsAreNotified(t *testing.T) {
 }
 
 // killUnanswered kills the agent before it gets the response to the write.
-func (w *configWorld) killUnanswered(_ *client, p *agenttest.Agent) (commit string) {
+func (w *configEnv) killUnanswered(_ *client, p *agenttest.Agent) (commit string) {
 	w.t.Helper()
 	written, killed := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(killed) })
@@ -344,7 +344,7 @@ func (w *configWorld) killUnanswered(_ *client, p *agenttest.Agent) (commit stri
 
 // killWaiting kills the agent when it has stored the pending notifications, before the
 // delay of the nudge is over.
-func (w *configWorld) killWaiting(agent *client, p *agenttest.Agent) (commit string) {
+func (w *configEnv) killWaiting(agent *client, p *agenttest.Agent) (commit string) {
 	w.t.Helper()
 	commit = w.push("good-evening")
 	agent.await(w.app, "has applied its objects", func(d *modelv1.Deployment) bool {

@@ -54,9 +54,9 @@ func TestRegistrationThroughTheAPI(t *testing.T) {
 	call(t, agent.api.DeleteApplication, agent.ctx, &apiservice.DeleteApplicationRequest{ApplicationId: web})
 	agent.awaitCandidate("web", controlv1.CandidateReason_CANDIDATE_REASON_DELETED)
 	later := repo.Push(t, "while deleted", webApp(ns, "v3", ""))
-	agent.add("beside") // its file does not exist; its state shows that the agent has seen the commit
-	state := agent.awaitSyncState(appID("beside"), modelv1.ApplicationSyncStatus_INVALID_CONFIG)
-	if !strings.Contains(state.GetReason(), "beside/app.pipecd.yaml does not exist at commit "+later[:7]) {
+	agent.add("other") // its file does not exist; its state shows that the agent has seen the commit
+	state := agent.awaitSyncState(appID("other"), modelv1.ApplicationSyncStatus_INVALID_CONFIG)
+	if !strings.Contains(state.GetReason(), "other/app.pipecd.yaml does not exist at commit "+later[:7]) {
 		t.Errorf("an application without a file says: %s", state.GetReason())
 	}
 	if app := agent.application(web); !app.GetDeleted() || len(agent.deployments(web)) != 2 {

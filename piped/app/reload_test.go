@@ -67,9 +67,9 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent.awaitLog("is rejected", "no such file")
-	mended := good
-	mended.more = "  limits: {deployments: 3}\n"
-	agent.write(mended, inEffect, "changed=limits")
+	fixed := good
+	fixed.more = "  limits: {deployments: 3}\n"
+	agent.write(fixed, inEffect, "changed=limits")
 	if got := agent.app.live.Limits().Deployments; got != 3 {
 		t.Errorf("limit %d, want 3", got)
 	}
@@ -253,10 +253,10 @@ func TestKeyFileIsRotated(t *testing.T) {
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
-// TestUnusableRepositoriesAreTakenUp: at the start one repository lacks its key and the
+// TestUnusableRepositoriesAreRetried: at the start one repository lacks its key and the
 // mirror of another cannot be created. The agent must run, log the reasons, deploy from
 // the working repository, and use the missing key once it exists.
-func TestUnusableRepositoriesAreTakenUp(t *testing.T) {
+func TestUnusableRepositoriesAreRetried(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
@@ -345,27 +345,27 @@ func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := &logText{} // the log of this reloader only: the agent also writes its own
-	r := newReloader(agent.path, cfg, agent.app.live, nil, Options{Logger: slog.New(slog.NewTextHandler(told, nil))}.withDefaults())
-	look := func(text, want string) {
+	own := &logText{} // the log of this reloader only: the agent also writes its own
+	r := newReloader(agent.path, cfg, agent.app.live, nil, Options{Logger: slog.New(slog.NewTextHandler(own, nil))}.withDefaults())
+	poll := func(text, want string) {
 		t.Helper()
 		if text != "" {
 			replaceFile(t, agent.path, text)
 		}
-		told.Reset()
+		own.Reset()
 		r.poll(t.Context())
-		if log := told.String(); want == "" && log != "" || !strings.Contains(log, want) {
+		if log := own.String(); want == "" && log != "" || !strings.Contains(log, want) {
 			t.Errorf("after a poll the log is %q, want %q", log, want)
 		}
 	}
 	s.more = "  limits: {deployments: 3}\n"
-	look(s.text()[:len(s.text())-10], "")
-	look(s.text(), "")
-	look("", inEffect)
-	look("", "")
-	look("kind: {", "")
-	look("", "is rejected")
-	look("", "")
+	poll(s.text()[:len(s.text())-10], "")
+	poll(s.text(), "")
+	poll("", inEffect)
+	poll("", "")
+	poll("kind: {", "")
+	poll("", "is rejected")
+	poll("", "")
 }
 
 // TestWhatNeedsARestartIsNamed: the log names the fields that need a restart; all other

@@ -43,9 +43,9 @@ func TestRolloutChaosFindsFaults(t *testing.T) {
 	superseded := record(deploy.RolloutSuperseded, 1, 22)
 	type found struct{ lost, duplicate, wrong int }
 	cases := map[string]struct {
-		records []deploy.Rollout
-		told    int // the number of end events of the second rollout
-		want    found
+		records  []deploy.Rollout
+		reported int // the number of end events of the second rollout
+		want     found
 	}{
 		"all is well":                           {[]deploy.Rollout{first, second}, 1, found{}},
 		"a commit took over":                    {[]deploy.Rollout{superseded, second}, 1, found{}},
@@ -53,8 +53,8 @@ func TestRolloutChaosFindsFaults(t *testing.T) {
 		"no record":                             {[]deploy.Rollout{first}, 0, found{lost: 1}},
 		"an intent only":                        {[]deploy.Rollout{first, record(deploy.RolloutIntent, 2, 0)}, 0, found{lost: 1}},
 		"no end":                                {[]deploy.Rollout{first, record(deploy.RolloutProgressing, 2, 0)}, 0, found{lost: 2}},
-		"an end that is not told":               {[]deploy.Rollout{first, second}, 0, found{lost: 1}},
-		"an end that is told twice":             {[]deploy.Rollout{first, second}, 2, found{duplicate: 1}},
+		"an end that is not reported":           {[]deploy.Rollout{first, second}, 0, found{lost: 1}},
+		"an end that is reported twice":         {[]deploy.Rollout{first, second}, 2, found{duplicate: 1}},
 		"two ends":                              {[]deploy.Rollout{first, second, with(second, func(r *deploy.Rollout) { r.ID, r.Generation = "again", 3 })}, 1, found{duplicate: 1, lost: 1}},
 		"complete before its pods are ready":    {[]deploy.Rollout{first, record(deploy.RolloutComplete, 2, 24)}, 1, found{wrong: 2}},
 		"complete while an old pod is there":    {[]deploy.Rollout{first, record(deploy.RolloutComplete, 2, 25.5)}, 1, found{wrong: 1}},
@@ -68,7 +68,7 @@ func TestRolloutChaosFindsFaults(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			e := rolloutEvidence{rollouts: c.records, deployments: map[string]deploy.Deployment{}, ended: map[string]int{first.ID: 1, second.ID: c.told}}
+			e := rolloutEvidence{rollouts: c.records, deployments: map[string]deploy.Deployment{}, ended: map[string]int{first.ID: 1, second.ID: c.reported}}
 			for hash := range commits {
 				d := deploy.Deployment{ID: hash, ApplicationName: "web", Status: deploy.Cancelled, CompletedAt: at(22), Stages: []deploy.Stage{{ID: "sync", Name: deploy.StageK8sSync}}}
 				d.Trigger.Commit.Hash = hash

@@ -53,7 +53,7 @@ func TestRolloutChaos(t *testing.T) {
 // it.
 type rolloutChaos struct {
 	rolloutChaosSize
-	*rolloutWorld
+	*rolloutEnv
 	dir   string
 	agent *agenttest.Agent
 	proxy *agenttest.APIProxy
@@ -79,7 +79,7 @@ func startRolloutChaos(t *testing.T, size rolloutChaosSize, seed uint64) *rollou
 	cluster := clustertest.Shared(t)
 	c := &rolloutChaos{
 		rolloutChaosSize: size, dir: t.TempDir(), random: source(11), delays: source(12),
-		rolloutWorld: newRolloutWorld(t, size.applications, cluster.Namespace(t), cluster.Client(t), source(13)),
+		rolloutEnv: newRolloutEnv(t, size.applications, cluster.Namespace(t), cluster.Client(t), source(13)),
 	}
 	var err error
 	if c.proxy, err = agenttest.ServeAPI(cluster.Kubeconfig(), c.delay); err != nil {
@@ -104,12 +104,12 @@ func startRolloutChaos(t *testing.T, size rolloutChaosSize, seed uint64) *rollou
 	if err := c.begin(); err != nil {
 		t.Fatal(err)
 	}
-	c.actBeside(t, source(14), source(15))
+	c.disturb(t, source(14), source(15))
 	return c
 }
 
-// actBeside starts to cut watches and to scale in the background, until rest.
-func (c *rolloutChaos) actBeside(t *testing.T, cuts, scales *rand.Rand) {
+// disturb cuts watches and scales in the background until rest is called.
+func (c *rolloutChaos) disturb(t *testing.T, cuts, scales *rand.Rand) {
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
 	t.Cleanup(c.rest)

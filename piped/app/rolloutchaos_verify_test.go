@@ -42,9 +42,9 @@ func (e rolloutEvidence) compare(seen map[string]*oracleDeployment, commits map[
 			byEpoch[epoch] = append(byEpoch[epoch], r)
 		}
 		if n := e.ended[r.ID]; n > 1 {
-			f.duplicate = append(f.duplicate, fmt.Sprintf("the end of %s is told %d times", r.ID, n))
+			f.duplicate = append(f.duplicate, fmt.Sprintf("the end of %s is reported %d times", r.ID, n))
 		} else if n == 0 && r.Phase.Terminal() {
-			f.lost = append(f.lost, fmt.Sprintf("the end of %s (%s) is not told", r.ID, r.Phase))
+			f.lost = append(f.lost, fmt.Sprintf("the end of %s (%s) is not reported", r.ID, r.Phase))
 		}
 	}
 	for name, d := range seen {
@@ -203,7 +203,7 @@ func (c *rolloutChaos) figures(e rolloutEvidence, f rolloutFaults, byEpoch map[*
 		}
 	}
 	return fmt.Sprintf(`%d rollouts in %s, %d records: %s; %d intents that came to nothing
-  %d kills, %d watches cut, %d told to read everything again, %d requests delayed, replicas changed %d times
+  %d kills, %d watches cut, %d forced to list again, %d requests delayed, replicas changed %d times
   %d lost, %d duplicate, %d false
   from the API showing completion to the mark: %s; with the agent alive: %s`,
 		c.oracle.rollouts, time.Since(c.began).Round(time.Second), len(e.rollouts), counts(ends), intents,

@@ -85,7 +85,7 @@ func TestHoldIsShownEverywhere(t *testing.T) {
 		t.Errorf("the rollback was reported as %s", event)
 	}
 
-	agent.mustEnd(web, repo.Push(t, "mend web", webApp(ns, "v3", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	agent.mustEnd(web, repo.Push(t, "fix web", webApp(ns, "v3", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	for place, hold := range shown() {
 		if hold != nil {
 			t.Errorf("after a new commit, %s shows the hold %v", place, hold)

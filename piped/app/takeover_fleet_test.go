@@ -181,14 +181,14 @@ func (f *fleet) awaitQuiet(t *testing.T) {
 	t.Helper()
 	var why string
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if why = f.unsettled(t); why == "" {
+		if why = f.unfinished(t); why == "" {
 			return
 		}
 	}
 	t.Fatalf("after %s %s", patience, why)
 }
 
-func (f *fleet) unsettled(t *testing.T) string {
+func (f *fleet) unfinished(t *testing.T) string {
 	deployments := 0
 	for key, u := range f.live(t) {
 		if u.GetKind() != "Deployment" {

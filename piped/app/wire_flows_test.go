@@ -162,8 +162,8 @@ func TestFlowsOfPipectl(t *testing.T) {
 		}
 		logs := p.call("ListStageLogs", text(1, deployment))
 		stages := p.values(d, 1, 32, 1)
-		if told := p.values(logs, 1, 1); len(told) == 0 || slices.ContainsFunc(told, func(id string) bool { return !slices.Contains(stages, id) }) {
-			t.Errorf("logs of %q, but the stages are %q", told, stages)
+		if got := p.values(logs, 1, 1); len(got) == 0 || slices.ContainsFunc(got, func(id string) bool { return !slices.Contains(stages, id) }) {
+			t.Errorf("logs of %q, but the stages are %q", got, stages)
 		}
 		if blocks := p.values(logs, 1, 2, 1, 2); len(blocks) == 0 || p.value(logs, 1, 2, 2) != "1" {
 			t.Errorf("the logs are %q", logs)

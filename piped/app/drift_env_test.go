@@ -27,9 +27,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// driftWorld is an agent whose requests are counted, its repository, and a client of the
+// driftEnv is an agent whose requests are counted, its repository, and a client of the
 // cluster that acts as other users.
-type driftWorld struct {
+type driftEnv struct {
 	*client
 	repo    *gittest.Repo
 	ns      string
@@ -40,7 +40,7 @@ type driftWorld struct {
 	mapper meta.RESTMapper
 }
 
-func newDriftWorld(t *testing.T) *driftWorld {
+func newDriftEnv(t *testing.T) *driftEnv {
 	t.Helper()
 	cluster := clustertest.Shared(t)
 	cfg := cluster.RESTConfig(t)
@@ -49,7 +49,7 @@ func newDriftWorld(t *testing.T) *driftWorld {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) })
-	w := &driftWorld{repo: newRepo(t), ns: cluster.Namespace(t), calls: &apiCalls{}}
+	w := &driftEnv{repo: newRepo(t), ns: cluster.Namespace(t), calls: &apiCalls{}}
 	if w.cluster, err = dynamic.NewForConfigAndClient(cfg, httpClient); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func newDriftWorld(t *testing.T) *driftWorld {
 }
 
 // learnKinds reads which kinds the cluster serves.
-func (w *driftWorld) learnKinds() {
+func (w *driftEnv) learnKinds() {
 	w.t.Helper()
 	groups, err := restmapper.GetAPIGroupResources(w.groups)
 	if err != nil {
@@ -74,7 +74,7 @@ func (w *driftWorld) learnKinds() {
 }
 
 // resource returns the client for an object's kind and namespace.
-func (w *driftWorld) resource(o *modelv1.ObjectRef) dynamic.ResourceInterface {
+func (w *driftEnv) resource(o *modelv1.ObjectRef) dynamic.ResourceInterface {
 	w.t.Helper()
 	m, err := w.mapper.RESTMapping(schema.GroupKind{Group: o.GetGroup(), Kind: o.GetKind()}, o.GetVersion())
 	if err != nil {
@@ -87,7 +87,7 @@ func (w *driftWorld) resource(o *modelv1.ObjectRef) dynamic.ResourceInterface {
 }
 
 // patch changes an object as another user does.
-func (w *driftWorld) patch(manager string, o *modelv1.ObjectRef, kind types.PatchType, patch string, subresources ...string) {
+func (w *driftEnv) patch(manager string, o *modelv1.ObjectRef, kind types.PatchType, patch string, subresources ...string) {
 	w.t.Helper()
 	if _, err := w.resource(o).Patch(w.ctx, o.GetName(), kind, []byte(patch), metav1.PatchOptions{FieldManager: manager}, subresources...); err != nil {
 		w.t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
@@ -95,7 +95,7 @@ func (w *driftWorld) patch(manager string, o *modelv1.ObjectRef, kind types.Patc
 }
 
 // objects returns the live objects of an application.
-func (w *driftWorld) objects(app string) (out []*modelv1.ObjectRef) {
+func (w *driftEnv) objects(app string) (out []*modelv1.ObjectRef) {
 	w.t.Helper()
 	resp, err := w.control.GetLiveState(w.ctx, &controlv1.GetLiveStateRequest{ApplicationId: app})
 	if err != nil {
@@ -110,7 +110,7 @@ func (w *driftWorld) objects(app string) (out []*modelv1.ObjectRef) {
 }
 
 // compare makes the agent compare an application with its cluster now.
-func (w *driftWorld) compare(app string) *modelv1.DriftReport {
+func (w *driftEnv) compare(app string) *modelv1.DriftReport {
 	w.t.Helper()
 	resp, err := w.control.GetDriftReport(w.ctx, &controlv1.GetDriftReportRequest{ApplicationId: app, Refresh: true})
 	if err != nil {
@@ -120,7 +120,7 @@ func (w *driftWorld) compare(app string) *modelv1.DriftReport {
 }
 
 // reports returns all periods of drift.
-func (w *driftWorld) reports() (out []*modelv1.DriftReport) {
+func (w *driftEnv) reports() (out []*modelv1.DriftReport) {
 	w.t.Helper()
 	for cursor := ""; ; {
 		resp, err := w.control.ListDriftReports(w.ctx, &controlv1.ListDriftReportsRequest{Limit: 500, Cursor: cursor})
@@ -135,7 +135,7 @@ func (w *driftWorld) reports() (out []*modelv1.DriftReport) {
 }
 
 // wantNoReports fails if there was a period of drift.
-func (w *driftWorld) wantNoReports(what string) {
+func (w *driftEnv) wantNoReports(what string) {
 	w.t.Helper()
 	for _, r := range w.reports() {
 		w.t.Errorf("%s: reported as drift: %s", what, describeReport(r))
@@ -144,7 +144,7 @@ func (w *driftWorld) wantNoReports(what string) {
 
 // wantSynced waits until the applications in these directories are reported as in
 // sync.
-func (w *driftWorld) wantSynced(dirs ...string) {
+func (w *driftEnv) wantSynced(dirs ...string) {
 	w.t.Helper()
 	for _, dir := range dirs {
 		w.awaitSyncState(appID(dir), modelv1.ApplicationSyncStatus_SYNCED)

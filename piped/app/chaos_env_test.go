@@ -22,10 +22,10 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// chaosWorld is the environment of the agent in a chaos run: a repository with
+// chaosEnv is the environment of the agent in a chaos run: a repository with
 // applications, and users who commit, sync, cancel and approve. It records what it did,
 // for a comparison with the agent's records.
-type chaosWorld struct {
+type chaosEnv struct {
 	namespace string
 	repo      *gittest.Repo
 	random    *rand.Rand
@@ -54,8 +54,8 @@ const (
 	badScript
 )
 
-func newChaosWorld(t *testing.T, applications int, random *rand.Rand) *chaosWorld {
-	w := &chaosWorld{
+func newChaosEnv(t *testing.T, applications int, random *rand.Rand) *chaosEnv {
+	w := &chaosEnv{
 		namespace: clustertest.Shared(t).Namespace(t), repo: newRepo(t), random: random,
 		scripts: filepath.Join(t.TempDir(), "scripts"), contents: map[string]map[string]int{},
 	}
@@ -102,7 +102,7 @@ var pipelines = map[string]string{
 
 // files returns the application's files at its revision. Every third revision does not
 // change the workload.
-func (a *chaosApp) files(w *chaosWorld, f flaw) map[string]string {
+func (a *chaosApp) files(w *chaosEnv, f flaw) map[string]string {
 	image, end, patience := fmt.Sprintf("v%d", a.revision-a.revision%3), "true", 120
 	switch f {
 	case badImage:
@@ -133,10 +133,10 @@ spec:
 }
 
 // begin adds all applications.
-func (w *chaosWorld) begin(t *testing.T) { w.commit(t, w.apps, func(*chaosApp) flaw { return sound }) }
+func (w *chaosEnv) begin(t *testing.T) { w.commit(t, w.apps, func(*chaosApp) flaw { return sound }) }
 
 // act performs random user actions, each now and then.
-func (w *chaosWorld) act(t *testing.T) {
+func (w *chaosEnv) act(t *testing.T) {
 	if w.random.IntN(100) < 80 {
 		order := w.random.Perm(len(w.apps))
 		var touched []*chaosApp
@@ -165,7 +165,7 @@ func (w *chaosWorld) act(t *testing.T) {
 }
 
 // commit raises the revision of some applications in one commit.
-func (w *chaosWorld) commit(t *testing.T, touched []*chaosApp, flawOf func(*chaosApp) flaw) {
+func (w *chaosEnv) commit(t *testing.T, touched []*chaosApp, flawOf func(*chaosApp) flaw) {
 	files, names := map[string]string{}, []string{}
 	for _, a := range touched {
 		a.revision++
@@ -186,7 +186,7 @@ func (w *chaosWorld) commit(t *testing.T, touched []*chaosApp, flawOf func(*chao
 	w.contents[w.head] = contents
 }
 
-func (w *chaosWorld) sync(t *testing.T, a *chaosApp) {
+func (w *chaosEnv) sync(t *testing.T, a *chaosApp) {
 	strategies := []modelv1.SyncStrategy{modelv1.SyncStrategy_AUTO, modelv1.SyncStrategy_QUICK_SYNC}
 	request := &controlv1.SyncApplicationRequest{ApplicationId: appID(a.dir), Strategy: strategies[w.random.IntN(2)]}
 	w.ask(t, "sync "+a.dir, func(ctx context.Context) (commandResponse, error) {
@@ -195,7 +195,7 @@ func (w *chaosWorld) sync(t *testing.T, a *chaosApp) {
 }
 
 // cancel cancels a deployment that has not ended, if there is one.
-func (w *chaosWorld) cancel(t *testing.T) {
+func (w *chaosEnv) cancel(t *testing.T) {
 	open := w.listIfAnswered(t.Context(), openStatuses()...)
 	if len(open) == 0 {
 		return
@@ -207,7 +207,7 @@ func (w *chaosWorld) cancel(t *testing.T) {
 }
 
 // approve approves every stage that waits for it.
-func (w *chaosWorld) approve(t *testing.T) {
+func (w *chaosEnv) approve(t *testing.T) {
 	for _, d := range w.listIfAnswered(t.Context(), modelv1.DeploymentStatus_DEPLOYMENT_RUNNING) {
 		for _, s := range d.GetStages() {
 			if s.GetName() != "WAIT_APPROVAL" || s.GetStatus() != modelv1.StageStatus_STAGE_RUNNING {
@@ -225,7 +225,7 @@ type commandResponse interface{ GetCommandId() string }
 
 // ask repeats a call that creates a command until it is answered, as a user would. A
 // refusal is an answer.
-func (w *chaosWorld) ask(t *testing.T, what string, call func(context.Context) (commandResponse, error)) {
+func (w *chaosEnv) ask(t *testing.T, what string, call func(context.Context) (commandResponse, error)) {
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		response, err := call(ctx)
@@ -256,7 +256,7 @@ func openStatuses() []modelv1.DeploymentStatus {
 }
 
 // list returns the deployments in some statuses.
-func (w *chaosWorld) list(ctx context.Context, statuses ...modelv1.DeploymentStatus) ([]*modelv1.Deployment, error) {
+func (w *chaosEnv) list(ctx context.Context, statuses ...modelv1.DeploymentStatus) ([]*modelv1.Deployment, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	request := &apiservice.ListDeploymentsRequest{Limit: 1000}
@@ -268,7 +268,7 @@ func (w *chaosWorld) list(ctx context.Context, statuses ...modelv1.DeploymentSta
 }
 
 // listIfAnswered is list, but returns nil when there is no answer.
-func (w *chaosWorld) listIfAnswered(ctx context.Context, statuses ...modelv1.DeploymentStatus) []*modelv1.Deployment {
+func (w *chaosEnv) listIfAnswered(ctx context.Context, statuses ...modelv1.DeploymentStatus) []*modelv1.Deployment {
 	deployments, err := w.list(ctx, statuses...)
 	if err != nil {
 		return nil
@@ -278,23 +278,23 @@ func (w *chaosWorld) listIfAnswered(ctx context.Context, statuses ...modelv1.Dep
 
 // count returns the number of deployments without cancelled ones, most of which a newer
 // commit superseded; 0 if there is no answer.
-func (w *chaosWorld) count(ctx context.Context) int {
+func (w *chaosEnv) count(ctx context.Context) int {
 	return len(w.listIfAnswered(ctx, append(openStatuses(),
 		modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)...))
 }
 
-func (w *chaosWorld) answers(ctx context.Context) bool {
+func (w *chaosEnv) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err := w.agent.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1})
 	return err == nil
 }
 
-func (w *chaosWorld) rollingBack(ctx context.Context) bool {
+func (w *chaosEnv) rollingBack(ctx context.Context) bool {
 	return len(w.listIfAnswered(ctx, modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK)) > 0
 }
 
-func (w *chaosWorld) scriptSize() int64 {
+func (w *chaosEnv) scriptSize() int64 {
 	info, err := os.Stat(w.scripts)
 	if err != nil {
 		return 0
@@ -304,7 +304,7 @@ func (w *chaosWorld) scriptSize() int64 {
 
 // finish runs the agent until no work is left. An application that never succeeded, and
 // so was never rolled back, gets a revision that succeeds.
-func (w *chaosWorld) finish(t *testing.T) {
+func (w *chaosEnv) finish(t *testing.T) {
 	w.awaitQuiet(t)
 	var never []*chaosApp
 	for _, a := range w.apps {
@@ -323,7 +323,7 @@ func (w *chaosWorld) finish(t *testing.T) {
 }
 
 // awaitQuiet waits until no work is open.
-func (w *chaosWorld) awaitQuiet(t *testing.T) {
+func (w *chaosEnv) awaitQuiet(t *testing.T) {
 	answered := 0 // number of commands known to be answered; asking for all each time would exceed the API's rate limit
 	err := w.agent.Await(t.Context(), "everything to end", patience, func(ctx context.Context) (bool, error) {
 		w.approve(t)

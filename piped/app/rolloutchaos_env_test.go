@@ -21,9 +21,9 @@ import (
 // chaosRevision is the annotation of a Deployment that holds its revision.
 const chaosRevision = "chaos/revision"
 
-// rolloutWorld is a repository with applications of one Deployment each, the functions
+// rolloutEnv is a repository with applications of one Deployment each, the functions
 // that commit to it, and an autoscaler.
-type rolloutWorld struct {
+type rolloutEnv struct {
 	namespace string
 	repo      *gittest.Repo
 	kube      kubernetes.Interface
@@ -81,8 +81,8 @@ func rolloutShapes() []rolloutShape {
 	}
 }
 
-func newRolloutWorld(t *testing.T, applications int, namespace string, kube kubernetes.Interface, random *rand.Rand) *rolloutWorld {
-	w := &rolloutWorld{
+func newRolloutEnv(t *testing.T, applications int, namespace string, kube kubernetes.Interface, random *rand.Rand) *rolloutEnv {
+	w := &rolloutEnv{
 		namespace: namespace, repo: newRepo(t), kube: kube, random: random,
 		oracle: watchRollouts(t, kube, namespace), commits: map[string]rolloutCommit{},
 	}
@@ -146,7 +146,7 @@ func (a *rolloutApp) files(namespace string) map[string]string {
 }
 
 // begin adds all applications, without any flaw.
-func (w *rolloutWorld) begin() error {
+func (w *rolloutEnv) begin() error {
 	for _, a := range w.apps {
 		a.next("ready", true)
 	}
@@ -164,7 +164,7 @@ func (a *rolloutApp) next(behavior string, rolls bool) {
 
 // act commits a change to applications whose last change is live, and to some whose last
 // change is pending.
-func (w *rolloutWorld) act() error {
+func (w *rolloutEnv) act() error {
 	var touched []*rolloutApp
 	for _, a := range w.apps {
 		if !w.oracle.wasLive(a.dir, strconv.Itoa(a.now.revision)) && time.Since(a.since) < time.Minute && w.random.IntN(1000) >= 5 {
@@ -186,7 +186,7 @@ func (w *rolloutWorld) act() error {
 	return w.commit(touched)
 }
 
-func (w *rolloutWorld) commit(touched []*rolloutApp) error {
+func (w *rolloutEnv) commit(touched []*rolloutApp) error {
 	files := map[string]string{}
 	for _, a := range touched {
 		maps.Copy(files, a.files(w.namespace))
@@ -207,7 +207,7 @@ func (w *rolloutWorld) commit(touched []*rolloutApp) error {
 }
 
 // scale sets the replicas of one of the applications left to the scaler.
-func (w *rolloutWorld) scale(ctx context.Context, random *rand.Rand) error {
+func (w *rolloutEnv) scale(ctx context.Context, random *rand.Rand) error {
 	a := w.apps[random.IntN(len(w.apps))]
 	if !a.shape.scaled {
 		return nil
