@@ -125,7 +125,7 @@ func (s *scene) serve(ctx context.Context, a archive, d time.Duration) (clients 
 			return nil, nil, 0, err
 		}
 	}
-	time.Sleep(apiRest) // until all have been told
+	time.Sleep(apiRest) // until all have been reported
 	stop()
 	running.Wait()
 	for _, err := range errs {

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	driftBurst   = 10 // changes made at once
-	driftFor     = time.Minute
-	driftSettles = 10 * time.Second
+	driftBurst = 10 // changes made at once
+	driftFor   = time.Minute
+	driftPause = 10 * time.Second
 	// scaleFlap makes the cluster's autoscaler go from 1 to 2 and back.
 	scaleFlap = "1,2,5s"
 )
@@ -137,7 +137,7 @@ func (d *driftBench) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rest, sweep := beside(d.calls.take(), nil)
+	rest, sweep := splitSweep(d.calls.take(), nil)
 	reads := 0
 	for _, c := range rest {
 		if c.reads(d.fleet.namespace) {
@@ -171,7 +171,7 @@ func (d *driftBench) forget(ctx context.Context) (err error) {
 
 // rest watches the agent while nothing happens.
 func (d *driftBench) rest(ctx context.Context) error {
-	time.Sleep(driftSettles) // what the start causes is over
+	time.Sleep(driftPause) // what the start causes is over
 	if err := d.watchCalls(ctx, "drift.rest", nil); err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (d *driftBench) scale(ctx context.Context) error {
 	if err := annotate(fmt.Sprintf("%q", scaleFlap)); err != nil {
 		return err
 	}
-	time.Sleep(driftSettles) // what the annotation causes is over
+	time.Sleep(driftPause) // what the annotation causes is over
 	scaled := map[string]bool{}
 	for i := range d.fleet.scaled {
 		scaled[fmt.Sprintf("/apis/apps/v1/namespaces/%s/deployments/%s", d.fleet.namespace, d.fleet.name(i))] = true
@@ -216,7 +216,7 @@ func (d *driftBench) scale(ctx context.Context) error {
 	}
 	n, err := d.unsynced(ctx)
 	d.exactly("drift.scaled.not_synced", n, 0)
-	time.Sleep(driftSettles)
+	time.Sleep(driftPause)
 	return err
 }
 
@@ -234,7 +234,7 @@ func (d *driftBench) watchCalls(ctx context.Context, name string, others map[str
 		return ctx.Err()
 	case <-time.After(driftFor):
 	}
-	rest, sweep := beside(d.calls.take(), others)
+	rest, sweep := splitSweep(d.calls.take(), others)
 	took := time.Since(began)
 	after, err := cpuTime(d.agent.PID())
 	if err != nil {
@@ -243,11 +243,11 @@ func (d *driftBench) watchCalls(ctx context.Context, name string, others map[str
 	d.atMost(name+".api_calls", float64(len(rest))/took.Seconds(), "per second", 1)
 	d.info(name+".api_calls_of_the_sweep", float64(len(sweep))/took.Seconds(), "per second")
 	d.info(name+".cpu", 100*float64(after-before)/float64(took), "% of a core")
-	told := map[string]int{}
+	counts := map[string]int{}
 	for _, c := range rest {
-		told[fmt.Sprintf("%s, watch %t, dry run %t", c.method, c.watch, c.dryRun)]++
+		counts[fmt.Sprintf("%s, watch %t, dry run %t", c.method, c.watch, c.dryRun)]++
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", name, told)
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, counts)
 	return nil
 }
 

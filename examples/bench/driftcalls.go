@@ -43,9 +43,9 @@ func (c call) reads(namespace string) bool {
 	return c.method == http.MethodGet && !c.watch && found && strings.Count(rest, "/") == 1
 }
 
-// beside splits calls: the sweep's are those about an object that a dry run was
+// splitSweep splits calls: the sweep's are those about an object that a dry run was
 // made of, and that is not one of others. What those cause is no sweep.
-func beside(all []call, others map[string]bool) (rest, sweep []call) {
+func splitSweep(all []call, others map[string]bool) (rest, sweep []call) {
 	swept := map[string]bool{}
 	for _, c := range all {
 		if c.dryRun && !others[c.path] {

@@ -70,8 +70,8 @@ func (d *driftBench) changeOne(ctx context.Context, w *driftWatch, floor *metada
 	if err != nil {
 		return c, err
 	}
-	told, err := w.of(ctx, differs(d.fleet.id(i), e.kind+" "+name))
-	return changed{max(0, told.Sub(answered)), max(0, seen.Sub(answered)), told.Sub(asked), seen.Sub(asked)}, err
+	reported, err := w.of(ctx, differs(d.fleet.id(i), e.kind+" "+name))
+	return changed{max(0, reported.Sub(answered)), max(0, seen.Sub(answered)), reported.Sub(asked), seen.Sub(asked)}, err
 }
 
 // edit returns the change that is made to an application.
@@ -115,8 +115,8 @@ func (d *driftBench) takeBack(ctx context.Context, w *driftWatch, first, n int) 
 			if err != nil {
 				return err
 			}
-			told, err := w.of(gctx, agrees(d.fleet.id(first+i), e.kind+" "+name))
-			took[i] = max(0, told.Sub(answered))
+			reported, err := w.of(gctx, agrees(d.fleet.id(first+i), e.kind+" "+name))
+			took[i] = max(0, reported.Sub(answered))
 			return err
 		})
 	}

@@ -72,7 +72,7 @@ func (m *moments) of(ctx context.Context, what string) (time.Time, error) {
 // differs and agrees.
 type driftWatch struct {
 	*moments
-	open    map[string]map[string]bool // by application: the objects told last
+	open    map[string]map[string]bool // by application: the objects reported last
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
@@ -81,7 +81,7 @@ func differs(app, object string) string { return app + ": " + object + " differs
 func agrees(app, object string) string  { return app + ": " + object + " is as in Git again" }
 
 // watchDrift begins to watch the drift of all applications and returns once
-// everything that is known has been told.
+// everything that is known has been reported.
 func watchDrift(ctx context.Context, agent *agenttest.Agent) (*driftWatch, error) {
 	key, err := os.ReadFile(agent.KeyFile)
 	if err != nil {
@@ -105,7 +105,7 @@ func watchDrift(ctx context.Context, agent *agenttest.Agent) (*driftWatch, error
 			if resp.GetCaughtUp() {
 				w.saw(known, time.Now())
 			} else {
-				w.told(resp.GetReport(), time.Now())
+				w.record(resp.GetReport(), time.Now())
 			}
 		}
 	})
@@ -116,7 +116,7 @@ func watchDrift(ctx context.Context, agent *agenttest.Agent) (*driftWatch, error
 	return w, nil
 }
 
-func (w *driftWatch) told(r *modelv1.DriftReport, now time.Time) {
+func (w *driftWatch) record(r *modelv1.DriftReport, now time.Time) {
 	app, objects := r.GetApplicationId(), map[string]bool{}
 	for _, o := range r.GetObjects() {
 		if r.GetEndedAtMs() > 0 {

@@ -59,14 +59,14 @@ func (a *agent) applications(ctx context.Context, count int) ([]*modelv1.Applica
 }
 
 // pipectl runs the client as a person would, and shows both.
-func (a *agent) pipectl(ctx context.Context, tell *narrator, args ...string) error {
+func (a *agent) pipectl(ctx context.Context, to *narrator, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, deployTimeout)
 	defer cancel()
-	tell.command("pipectl " + strings.Join(args, " ") + " \\\n       " + strings.Join(a.pipectlFlags(), " "))
+	to.command("pipectl " + strings.Join(args, " ") + " \\\n       " + strings.Join(a.pipectlFlags(), " "))
 	args = append(args, a.pipectlFlags()...)
 	out, err := exec.CommandContext(ctx, filepath.Join(a.bin, "pipectl"), args...).CombinedOutput()
 	for line := range strings.Lines(string(out)) {
-		tell.output(strings.TrimRight(line, "\n"))
+		to.output(strings.TrimRight(line, "\n"))
 	}
 	if err != nil {
 		return fmt.Errorf("pipectl %s: %w; the agent's log: %s", strings.Join(args, " "), err, a.LogFile)

@@ -36,7 +36,7 @@ func (d *demo) defineRouting(ctx context.Context) error {
 	if err := clustertest.Define(ctx, config, append(definitions, clustertest.Istio()...)...); err != nil {
 		return err
 	}
-	d.tell.good("it knows the routes of the Gateway API and of Istio")
+	d.out.good("it knows the routes of the Gateway API and of Istio")
 	return nil
 }
 
@@ -53,7 +53,7 @@ func (d *demo) canary(ctx context.Context) error {
 	if err := d.expectWeights(ctx, map[string]int64{routed: 50, routed + "-canary": 50}); err != nil {
 		return err
 	}
-	d.tell.gap()
+	d.out.gap()
 	if err := d.approveDeployment(ctx, waiting, "the numbers are good"); err != nil {
 		return err
 	}
@@ -63,10 +63,10 @@ func (d *demo) canary(ctx context.Context) error {
 	return d.expectStable(ctx)
 }
 
-// breakCanary commits an image that the canary cannot start: nobody but it has seen
+// breakCanary commits an image that the canary cannot start: only the canary has seen
 // that version when it is taken back.
 func (d *demo) breakCanary(ctx context.Context) error {
-	if err := d.commitImage(routed, badTag, "Try an image that nobody pushed"); err != nil {
+	if err := d.commitImage(routed, badTag, "Try an image that does not exist"); err != nil {
 		return err
 	}
 	deployment, err := d.expect(ctx, routed, onCommit, failure)
@@ -89,7 +89,7 @@ func (d *demo) expectStable(ctx context.Context) error {
 	}
 	left, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + routed + "-canary"})
 	if err != nil {
-		return fmt.Errorf("look for the canary: %w", err)
+		return fmt.Errorf("find the canary: %w", err)
 	}
 	if len(left.Items) > 0 {
 		d.differ("Deployment %s/%s-canary is still there", namespace, routed)
@@ -115,7 +115,7 @@ func (d *demo) expectWeights(ctx context.Context, want map[string]int64) error {
 		d.differ("HTTPRoute %s/%s shares the traffic as %s instead of %s", namespace, routed, listed(got), listed(want))
 		return nil
 	}
-	d.tell.good("seen in the cluster: the weights of HTTPRoute %s/%s are %s", namespace, routed, listed(want))
+	d.out.good("seen in the cluster: the weights of HTTPRoute %s/%s are %s", namespace, routed, listed(want))
 	return nil
 }
 

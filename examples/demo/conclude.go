@@ -28,17 +28,17 @@ func (d *demo) conclude(ctx context.Context) error {
 		commit := shortHash(it.Trigger.Commit.Hash) + " " + it.Trigger.Commit.Message
 		rows = append(rows, []string{it.ApplicationName, commit, triggerName(it.TriggerKind), seconds(took), statusName(it.Status)})
 	}
-	d.tell.table(rows)
-	d.tell.gap()
+	d.out.table(rows)
+	d.out.gap()
 	if err := d.measure(ctx, all); err != nil {
 		return err
 	}
 	for _, text := range d.differences {
-		d.tell.bad(text)
+		d.out.bad(text)
 	}
 	d.compare(all)
 	if len(d.differences) == 0 {
-		d.tell.good("every deployment ended as it should")
+		d.out.good("every deployment ended as it should")
 	}
 	return nil
 }
@@ -50,10 +50,10 @@ func (d *demo) measure(ctx context.Context, all []*modelv1.Deployment) error {
 		{"application", "rollouts", "--outcome", "COMPLETE,FAILED,SUPERSEDED,TIMED_OUT,GONE", "--limit", "100"},
 		{"figures", "--since", "1h"},
 	} {
-		if err := d.agent.pipectl(ctx, d.tell, args...); err != nil {
+		if err := d.agent.pipectl(ctx, d.out, args...); err != nil {
 			return err
 		}
-		d.tell.gap()
+		d.out.gap()
 	}
 	ended := map[modelv1.DeploymentStatus]int32{}
 	for _, it := range all {
@@ -79,21 +79,21 @@ func (d *demo) compare(all []*modelv1.Deployment) {
 			open = slices.Delete(open, i, i+1)
 			continue
 		}
-		d.differ("nobody asked for %s", expectation{it.ApplicationName, it.Trigger.Commit.Hash, it.TriggerKind})
+		d.differ("unexpected deployment %s", expectation{it.ApplicationName, it.Trigger.Commit.Hash, it.TriggerKind})
 	}
 }
 
 // handOver prints where everything is and what can be tried.
 func (d *demo) handOver() {
-	d.tell.heading("Where it is")
-	d.tell.fact("control API", d.agent.Address)
-	d.tell.fact("health", "http://"+d.agent.WebAddress+"/healthz")
-	d.tell.fact("owner key", d.agent.KeyFile)
-	d.tell.fact("log", d.agent.LogFile)
-	d.tell.fact("kubeconfig", d.cluster.Kubeconfig())
-	d.tell.fact("repository", d.repo.Dir)
+	d.out.heading("Where it is")
+	d.out.fact("control API", d.agent.Address)
+	d.out.fact("health", "http://"+d.agent.WebAddress+"/healthz")
+	d.out.fact("owner key", d.agent.KeyFile)
+	d.out.fact("log", d.agent.LogFile)
+	d.out.fact("kubeconfig", d.cluster.Kubeconfig())
+	d.out.fact("repository", d.repo.Dir)
 
-	d.tell.heading("What to try in another terminal")
+	d.out.heading("What to try in another terminal")
 	flags := strings.Join(d.agent.pipectlFlags(), " ")
 	clone := filepath.Join(d.dir, "apps")
 	for _, command := range []string{
@@ -102,10 +102,10 @@ func (d *demo) handOver() {
 		"pipectl deployment list $flags",
 		"pipectl application sync $flags --app-id " + d.subjectID,
 		fmt.Sprintf("git clone -c user.name=me -c user.email=me@example.com %s %s", d.repo.Dir, clone),
-		fmt.Sprintf("sed -i 's/%s/v2.0.0/' %s", mendedTag, filepath.Join(clone, workload(subject))),
+		fmt.Sprintf("sed -i 's/%s/v2.0.0/' %s", fixedTag, filepath.Join(clone, workload(subject))),
 		fmt.Sprintf("git -C %s commit -am 'Deploy v2.0.0' && git -C %[1]s push", clone),
 	} {
-		d.tell.command(command)
+		d.out.command(command)
 	}
-	d.tell.gap()
+	d.out.gap()
 }

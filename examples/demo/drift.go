@@ -29,7 +29,7 @@ func (d *demo) byHand(ctx context.Context, app, command, patch string) error {
 	if err != nil {
 		return err
 	}
-	d.tell.fact("by hand", "kubectl -n "+namespace+" "+command)
+	d.out.fact("by hand", "kubectl -n "+namespace+" "+command)
 	_, err = client.AppsV1().Deployments(namespace).Patch(ctx, app, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-by-hand"})
 	if err != nil {
 		return fmt.Errorf("change Deployment %s/%s by hand: %w", namespace, app, err)
@@ -60,15 +60,15 @@ func (d *demo) drift(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.tell.gap()
-	d.tell.good("%s is %s after %s: %s", subject, app.SyncState.Status, seconds(time.Since(began)), app.SyncState.ShortReason)
-	d.tell.gap()
-	if err := d.agent.pipectl(ctx, d.tell, "application", "drift", "--app-id", app.Id, "--diff"); err != nil {
+	d.out.gap()
+	d.out.good("%s is %s after %s: %s", subject, app.SyncState.Status, seconds(time.Since(began)), app.SyncState.ShortReason)
+	d.out.gap()
+	if err := d.agent.pipectl(ctx, d.out, "application", "drift", "--app-id", app.Id, "--diff"); err != nil {
 		return err
 	}
-	d.tell.gap()
+	d.out.gap()
 	return d.expectDrift(ctx, app.Id, map[string]string{
-		"spec.template.spec.containers[name=web].image": fmt.Sprintf("%q instead of %q by kubectl-by-hand", imageName+":"+handTag, imageName+":"+mendedTag),
+		"spec.template.spec.containers[name=web].image": fmt.Sprintf("%q instead of %q by kubectl-by-hand", imageName+":"+handTag, imageName+":"+fixedTag),
 	})
 }
 
@@ -82,17 +82,17 @@ func (d *demo) heal(ctx context.Context) error {
 	if err := d.scale(ctx, healing, handScale); err != nil {
 		return err
 	}
-	if err := d.agent.pipectl(ctx, d.tell, "application", "drift", "--app-id", app.Id, "--refresh"); err != nil {
+	if err := d.agent.pipectl(ctx, d.out, "application", "drift", "--app-id", app.Id, "--refresh"); err != nil {
 		return err
 	}
 	if err := d.expectDrift(ctx, app.Id, map[string]string{}); err != nil {
 		return err
 	}
-	d.tell.gap()
+	d.out.gap()
 	if err := d.setImage(ctx, healing, handTag); err != nil {
 		return err
 	}
-	d.tell.gap()
+	d.out.gap()
 	if _, err := d.expect(ctx, healing, onDrift, success); err != nil {
 		return err
 	}
@@ -143,9 +143,9 @@ func (d *demo) expectDrift(ctx context.Context, id string, want map[string]strin
 	case !maps.Equal(got, want):
 		d.differ("the report says that these fields differ: %q instead of %q", got, want)
 	case len(want) == 0:
-		d.tell.good("the report says that nothing differs")
+		d.out.good("the report says that nothing differs")
 	default:
-		d.tell.good("the report names the field, both values and who changed it")
+		d.out.good("the report names the field, both values and who changed it")
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (d *demo) expectReplicas(ctx context.Context, app string, want int32) error
 		d.differ("Deployment %s/%s has %d replicas instead of %d", namespace, app, got, want)
 		return nil
 	}
-	d.tell.good("seen in the cluster: Deployment %s/%s still has %d replicas", namespace, app, want)
+	d.out.good("seen in the cluster: Deployment %s/%s still has %d replicas", namespace, app, want)
 	return nil
 }
 
@@ -191,7 +191,7 @@ func (d *demo) expectStates(ctx context.Context) error {
 		}
 		rows = append(rows, []string{app.Name, now.GetSyncState().GetShortReason(), now.GetSyncState().GetStatus().String()})
 	}
-	d.tell.table(rows)
-	d.tell.gap()
+	d.out.table(rows)
+	d.out.gap()
 	return nil
 }

@@ -43,11 +43,11 @@ func (e expectation) String() string {
 // differ notes that something is not as it should be; the story goes on.
 func (d *demo) differ(format string, args ...any) {
 	d.differences = append(d.differences, fmt.Sprintf(format, args...))
-	d.tell.bad(d.differences[len(d.differences)-1])
+	d.out.bad(d.differences[len(d.differences)-1])
 }
 
 // expect waits until an application's deployment of the head commit has ended,
-// telling what happens meanwhile, and returns it.
+// printing what happens meanwhile, and returns it.
 func (d *demo) expect(ctx context.Context, app string, trigger modelv1.TriggerKind, status modelv1.DeploymentStatus) (*modelv1.Deployment, error) {
 	want := expectation{app, d.repo.Head(), trigger}
 	d.expected = append(d.expected, want)
@@ -80,7 +80,7 @@ func (d *demo) expectRollback(deployment *modelv1.Deployment) {
 }
 
 // awaitApproval waits until a stage of an application's deployment of the head
-// commit waits for approval, telling what happens meanwhile, and returns the
+// commit waits for approval, printing what happens meanwhile, and returns the
 // deployment's ID.
 func (d *demo) awaitApproval(ctx context.Context, app string) (id string, err error) {
 	want := expectation{app, d.repo.Head(), onCommit}
@@ -124,7 +124,7 @@ func (d *demo) expectSecret(ctx context.Context) error {
 	case string(live.Data["password"]) != password:
 		d.differ("Secret %s/%s does not hold the decrypted password", namespace, encrypted)
 	default:
-		d.tell.good("seen in the cluster: Secret %s/%s holds it decrypted, %d characters", namespace, encrypted, len(password))
+		d.out.good("seen in the cluster: Secret %s/%s holds it decrypted, %d characters", namespace, encrypted, len(password))
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (d *demo) expectGreeting(ctx context.Context) error {
 	case config.Data["greeting"] != nextGreeting:
 		d.differ("ConfigMap %s/%s holds %q", namespace, name, config.Data["greeting"])
 	default:
-		d.tell.good("seen in the cluster: the pods of Deployment %s/%s use ConfigMap %s", namespace, workload, name)
+		d.out.good("seen in the cluster: the pods of Deployment %s/%s use ConfigMap %s", namespace, workload, name)
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (d *demo) expectImage(ctx context.Context, app, tag string) error {
 	case err != nil:
 		d.differ("%s", err)
 	default:
-		d.tell.good("seen in the cluster: Deployment %s/%s and all its pods run %s", namespace, app, image)
+		d.out.good("seen in the cluster: Deployment %s/%s and all its pods run %s", namespace, app, image)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Demo shows the agent at work on one machine: a real Kubernetes control plane
 // with simulated nodes, a local Git repository, the agent watching it, and the
-// deployments that commits and a person cause. It tells what happens while it
+// deployments that commits and a person cause. It prints what happens while it
 // happens and checks that every deployment ends as it should.
 //
 // Everything it makes lives in one temporary folder, and the programs it starts

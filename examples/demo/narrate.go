@@ -73,7 +73,7 @@ func (n *narrator) output(line string) {
 	fmt.Fprintf(n.out, "   %s %s\n", n.paint(dim, "|"), line)
 }
 
-// event tells one step of a deployment: when, whose, what and why. A line of a
+// event prints one step of a deployment: when, whose, what and why. A line of a
 // log is cut short: what matters of it is in the reason of the status.
 func (n *narrator) event(e event) {
 	since := time.UnixMilli(e.atMs).Sub(e.view.zero)

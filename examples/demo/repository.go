@@ -19,7 +19,7 @@ const (
 	firstTag  = "v1.0.0"
 	nextTag   = "v1.1.0"
 	badTag    = "does-not-exist"
-	mendedTag = "v1.1.1"
+	fixedTag  = "v1.1.1"
 
 	firstMessage = "Add the applications"
 

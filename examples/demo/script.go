@@ -23,7 +23,7 @@ const (
 type demo struct {
 	bin, apps, keys string
 	dir             string // holds everything the demo makes
-	tell            *narrator
+	out             *narrator
 
 	cluster *clustertest.Cluster
 	repo    *repository
@@ -35,8 +35,8 @@ type demo struct {
 	differences []string // what was not as it should be
 }
 
-// newDemo makes the working folder. Whoever calls it calls close.
-func newDemo(bin, apps, keys string, tell *narrator) (*demo, error) {
+// newDemo makes the working folder. The caller must call close.
+func newDemo(bin, apps, keys string, out *narrator) (*demo, error) {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
 		return nil, fmt.Errorf("find the programs: %w", err)
@@ -56,14 +56,14 @@ func newDemo(bin, apps, keys string, tell *narrator) (*demo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the working folder: %w", err)
 	}
-	d := &demo{bin: bin, apps: apps, keys: keys, dir: dir, tell: tell}
+	d := &demo{bin: bin, apps: apps, keys: keys, dir: dir, out: out}
 	if err := d.ownTemporaryFiles(); err != nil {
 		return nil, errors.Join(fmt.Errorf("make the working folder: %w", err), os.RemoveAll(dir))
 	}
 	return d, nil
 }
 
-// play tells the story. What is not as it should be is noted in differences; an
+// play runs the demo. What is not as it should be is noted in differences; an
 // error means that the story cannot go on.
 func (d *demo) play(ctx context.Context) error {
 	steps := []struct {
@@ -78,7 +78,7 @@ func (d *demo) play(ctx context.Context) error {
 		{"A commit changes a setting of a kustomization", d.changeSetting},
 		{"A commit changes an image", d.changeImage},
 		{"A commit that cannot roll out", d.breakImage},
-		{"A commit that mends it", d.mendImage},
+		{"A commit that fixes it", d.fixImage},
 		{"A pipeline that waits for a person", d.approve},
 		{"A canary gets more and more of the traffic", d.canary},
 		{"A canary that cannot start", d.breakCanary},
@@ -89,12 +89,12 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	began := time.Now()
 	for i, s := range steps {
-		d.tell.heading(fmt.Sprintf("%d  %s", i+1, s.title))
+		d.out.heading(fmt.Sprintf("%d  %s", i+1, s.title))
 		if err := s.do(ctx); err != nil {
 			return fmt.Errorf("step %d, %q: %w", i+1, s.title, err)
 		}
 	}
-	d.tell.note("All of it took %s.", seconds(time.Since(began)))
+	d.out.note("All of it took %s.", seconds(time.Since(began)))
 	return nil
 }
 
@@ -103,13 +103,13 @@ func (d *demo) startCluster(ctx context.Context) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	d.tell.note("etcd, API server, controller manager, scheduler and three simulated nodes are starting")
+	d.out.note("etcd, API server, controller manager, scheduler and three simulated nodes are starting")
 	began := time.Now()
 	var err error
 	if d.cluster, err = clustertest.Start(ctx, clustertest.Options{Dir: dir, Args: []string{"--route-status", "accept"}}); err != nil {
 		return err
 	}
-	d.tell.good("ready after %s", seconds(time.Since(began)))
+	d.out.good("ready after %s", seconds(time.Since(began)))
 	return d.defineRouting(ctx)
 }
 
@@ -118,8 +118,8 @@ func (d *demo) makeRepository(context.Context) error {
 	if d.repo, err = newRepository(filepath.Join(d.dir, "apps.git"), d.apps); err != nil {
 		return err
 	}
-	d.tell.fact("remote", d.repo.Dir)
-	d.tell.fact("commit", shortHash(d.repo.Head())+"  "+firstMessage)
+	d.out.fact("remote", d.repo.Dir)
+	d.out.fact("commit", shortHash(d.repo.Head())+"  "+firstMessage)
 	return nil
 }
 
@@ -128,10 +128,10 @@ func (d *demo) startAgent(ctx context.Context) error {
 	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.cluster.Kubeconfig(), d.repo.Dir, d.keys); err != nil {
 		return err
 	}
-	d.tell.command("piped run --config " + d.agent.Config)
-	d.watch = newWatch(d.agent.API, d.tell)
+	d.out.command("piped run --config " + d.agent.Config)
+	d.watch = newWatch(d.agent.API, d.out)
 	d.watch.since(d.repo.Head(), d.agent.started) // the commit was there before the agent
-	d.tell.good("the control API answers on %s after %s", d.agent.Address, seconds(time.Since(d.agent.started)))
+	d.out.good("the control API answers on %s after %s", d.agent.Address, seconds(time.Since(d.agent.started)))
 	return nil
 }
 
@@ -141,12 +141,12 @@ func (d *demo) firstDeployments(ctx context.Context) error {
 		return err
 	}
 	for _, app := range apps {
-		d.tell.fact("found", fmt.Sprintf("%-12s%s/%s", app.Name, app.GitPath.Path, app.GitPath.ConfigFilename))
+		d.out.fact("found", fmt.Sprintf("%-12s%s/%s", app.Name, app.GitPath.Path, app.GitPath.ConfigFilename))
 		if app.Name == subject {
 			d.subjectID = app.Id
 		}
 	}
-	d.tell.gap()
+	d.out.gap()
 	for _, app := range apps {
 		if _, err := d.expect(ctx, app.Name, onCommit, success); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (d *demo) showSecret(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.tell.fact("in Git", ciphertext)
+	d.out.fact("in Git", ciphertext)
 	return d.expectSecret(ctx)
 }
 
@@ -170,9 +170,9 @@ func (d *demo) changeSetting(ctx context.Context) error {
 	if err := d.repo.commitChange(kustomized+"/kustomization.yaml", firstGreeting, nextGreeting, "Greet "+nextGreeting); err != nil {
 		return err
 	}
-	d.tellCommit("Greet " + nextGreeting)
-	d.tell.fact("setting", "greeting="+nextGreeting)
-	d.tell.gap()
+	d.reportCommit("Greet " + nextGreeting)
+	d.out.fact("setting", "greeting="+nextGreeting)
+	d.out.gap()
 	if _, err := d.expect(ctx, kustomized, onCommit, success); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (d *demo) changeSetting(ctx context.Context) error {
 
 func (d *demo) changeImage(ctx context.Context) error { return d.rollOut(ctx, nextTag) }
 
-func (d *demo) mendImage(ctx context.Context) error { return d.rollOut(ctx, mendedTag) }
+func (d *demo) fixImage(ctx context.Context) error { return d.rollOut(ctx, fixedTag) }
 
 // rollOut commits an image that works and sees it deployed.
 func (d *demo) rollOut(ctx context.Context, tag string) error {
@@ -195,7 +195,7 @@ func (d *demo) rollOut(ctx context.Context, tag string) error {
 }
 
 func (d *demo) breakImage(ctx context.Context) error {
-	if err := d.commitImage(subject, badTag, "Deploy an image that nobody pushed"); err != nil {
+	if err := d.commitImage(subject, badTag, "Deploy an image that does not exist"); err != nil {
 		return err
 	}
 	deployment, err := d.expect(ctx, subject, onCommit, failure)
@@ -216,7 +216,7 @@ func (d *demo) approve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.tell.gap()
+	d.out.gap()
 	if err := d.approveDeployment(ctx, waiting, "reviewed"); err != nil {
 		return err
 	}
@@ -228,46 +228,46 @@ func (d *demo) approve(ctx context.Context) error {
 
 // approveDeployment is the person that a deployment waits for.
 func (d *demo) approveDeployment(ctx context.Context, id, reason string) error {
-	err := d.agent.pipectl(ctx, d.tell, "deployment", "approve", "--deployment-id", id, "--reason", reason, "--check-interval", "1s")
-	d.tell.gap()
+	err := d.agent.pipectl(ctx, d.out, "deployment", "approve", "--deployment-id", id, "--reason", reason, "--check-interval", "1s")
+	d.out.gap()
 	return err
 }
 
 func (d *demo) syncByHand(ctx context.Context) error {
-	err := d.agent.pipectl(ctx, d.tell, "application", "sync", "--app-id", d.subjectID,
+	err := d.agent.pipectl(ctx, d.out, "application", "sync", "--app-id", d.subjectID,
 		"--wait-status", success.String(), "--check-interval", "1s", "--timeout", "1m")
 	if err != nil {
 		return err
 	}
-	d.tell.gap()
+	d.out.gap()
 	if _, err := d.expect(ctx, subject, onCommand, success); err != nil {
 		return err
 	}
-	return d.expectImage(ctx, subject, mendedTag)
+	return d.expectImage(ctx, subject, fixedTag)
 }
 
 func (d *demo) commitImage(app, tag, message string) error {
 	if err := d.repo.commitImage(app, tag, message); err != nil {
 		return err
 	}
-	d.tellCommit(message)
-	d.tell.fact("image", imageName+":"+tag)
-	d.tell.gap()
+	d.reportCommit(message)
+	d.out.fact("image", imageName+":"+tag)
+	d.out.gap()
 	return nil
 }
 
-// tellCommit tells the head commit, which has just been made.
-func (d *demo) tellCommit(message string) {
+// reportCommit prints the head commit, which was just created.
+func (d *demo) reportCommit(message string) {
 	d.watch.since(d.repo.Head(), time.Now())
-	d.tell.fact("commit", shortHash(d.repo.Head())+"  "+message)
+	d.out.fact("commit", shortHash(d.repo.Head())+"  "+message)
 }
 
-// stayUp says how to go on by hand, and tells what the agent does until the
+// stayUp says how to go on by hand, and prints what the agent does until the
 // person ends the demo.
 func (d *demo) stayUp(ctx context.Context) error {
 	d.handOver()
-	d.tell.note("The agent stays up, and what it does is told here. Ctrl-C ends everything.")
-	d.tell.gap()
+	d.out.note("The agent keeps running, and its actions are printed here. Ctrl-C ends everything.")
+	d.out.gap()
 	err := d.agent.Await(ctx, "Ctrl-C", 365*24*time.Hour, func(ctx context.Context) (bool, error) {
 		_, err := d.watch.poll(ctx)
 		return false, err
@@ -281,8 +281,8 @@ func (d *demo) stayUp(ctx context.Context) error {
 // close ends the programs, last started first, checks that they left nothing, and
 // removes the working folder unless it shall be kept.
 func (d *demo) close(keep bool) error {
-	d.tell.gap()
-	d.tell.note("Stopping the agent and the cluster.")
+	d.out.gap()
+	d.out.note("Stopping the agent and the cluster.")
 	var errs []error
 	if d.agent != nil {
 		errs = append(errs, d.agent.Close())
@@ -292,7 +292,7 @@ func (d *demo) close(keep bool) error {
 	}
 	errs = append(errs, d.leftovers()...)
 	if keep {
-		d.tell.note("The working folder is kept, with the logs: %s", d.dir)
+		d.out.note("The working folder is kept, with the logs: %s", d.dir)
 	} else {
 		errs = append(errs, os.RemoveAll(d.dir))
 	}

@@ -12,25 +12,25 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// watch tells every step of every deployment once.
+// watch prints every step of every deployment once.
 type watch struct {
 	api   apiservice.APIServiceClient
-	tell  *narrator
+	out   *narrator
 	zero  map[string]time.Time // by commit: from when its times are counted
 	views map[string]*view     // by deployment
 }
 
-// view is what is known of a deployment and what of it was told.
+// view is what is known of a deployment and what of it was printed.
 type view struct {
 	deployment  *modelv1.Deployment
 	zero        time.Time
-	transitions int              // told
-	cause       string           // why it is rolled back, told
-	blocks      map[string]int64 // by stage: index of the last log block told
+	transitions int              // printed
+	cause       string           // why it is rolled back, printed
+	blocks      map[string]int64 // by stage: index of the last log block printed
 	ended       bool             // nothing more will come
 }
 
-// event is one thing to tell.
+// event is one thing to print.
 type event struct {
 	atMs int64
 	view *view
@@ -40,8 +40,8 @@ type event struct {
 	bad  bool // a log line about an error
 }
 
-func newWatch(api apiservice.APIServiceClient, tell *narrator) *watch {
-	return &watch{api: api, tell: tell, zero: map[string]time.Time{}, views: map[string]*view{}}
+func newWatch(api apiservice.APIServiceClient, out *narrator) *watch {
+	return &watch{api: api, out: out, zero: map[string]time.Time{}, views: map[string]*view{}}
 }
 
 // since says from when the times of a commit's deployments are counted.
@@ -59,7 +59,7 @@ func (w *watch) deployments() []*modelv1.Deployment {
 	return out
 }
 
-// poll asks for news, tells them in the order they happened, and returns all
+// poll asks for news, prints them in the order they happened, and returns all
 // deployments.
 func (w *watch) poll(ctx context.Context) ([]*modelv1.Deployment, error) {
 	list, err := w.api.ListDeployments(ctx, &apiservice.ListDeploymentsRequest{})
@@ -80,7 +80,7 @@ func (w *watch) poll(ctx context.Context) ([]*modelv1.Deployment, error) {
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.atMs, b.atMs) })
 	for _, e := range events {
-		w.tell.event(e)
+		w.out.event(e)
 	}
 	return w.deployments(), nil
 }
@@ -131,7 +131,7 @@ func (w *watch) news(ctx context.Context, v *view) ([]event, error) {
 	return out, nil
 }
 
-// reason says what a person wants to read beside a status.
+// reason says what a person wants to read next to a status.
 func (v *view) reason(t *modelv1.Transition) string {
 	commit := v.deployment.Trigger.Commit
 	switch modelv1.DeploymentStatus(modelv1.DeploymentStatus_value[t.To]) {

@@ -56,7 +56,7 @@ type routeWriter struct {
 func (w *routeWriter) run(ctx context.Context) {
 	var writing sync.WaitGroup
 	var stop context.CancelFunc
-	var mu sync.Mutex // the informer's calls come one by one, the last stop beside them
+	var mu sync.Mutex // the informer's calls come one by one, the last stop concurrently with them
 	halt := func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -66,7 +66,7 @@ func (w *routeWriter) run(ctx context.Context) {
 		}
 		writing.Wait()
 	}
-	look := func(obj any) {
+	observe := func(obj any) {
 		crd, ok := obj.(*unstructured.Unstructured)
 		mu.Lock()
 		defer mu.Unlock()
@@ -81,8 +81,8 @@ func (w *routeWriter) run(ctx context.Context) {
 	}
 	crds := dynamicinformer.NewFilteredDynamicInformer(w.client, crdResource, "", 0, cache.Indexers{}, only).Informer()
 	crds.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    look,
-		UpdateFunc: func(_, after any) { look(after) },
+		AddFunc:    observe,
+		UpdateFunc: func(_, after any) { observe(after) },
 		DeleteFunc: func(any) { halt() },
 	})
 	crds.RunWithContext(ctx)

@@ -36,11 +36,11 @@ const (
 // annotation says what the metrics would. It is the only one that scales, as
 // the real controller is left out of the cluster.
 type scaleWriter struct {
-	client kubernetes.Interface
-	mapper *restmapper.DeferredDiscoveryRESTMapper
-	scales scale.ScalesGetter
-	hpas   listers.HorizontalPodAutoscalerLister
-	looked map[string]time.Time // by namespace/name
+	client     kubernetes.Interface
+	mapper     *restmapper.DeferredDiscoveryRESTMapper
+	scales     scale.ScalesGetter
+	hpas       listers.HorizontalPodAutoscalerLister
+	reconciled map[string]time.Time // by namespace/name
 }
 
 func newScaleWriter(config *rest.Config, client kubernetes.Interface) (*scaleWriter, error) {
@@ -50,7 +50,7 @@ func newScaleWriter(config *rest.Config, client kubernetes.Interface) (*scaleWri
 	if err != nil {
 		return nil, fmt.Errorf("making a scale client: %w", err)
 	}
-	return &scaleWriter{client: client, mapper: mapper, scales: scales, looked: map[string]time.Time{}}, nil
+	return &scaleWriter{client: client, mapper: mapper, scales: scales, reconciled: map[string]time.Time{}}, nil
 }
 
 // withInformer makes the writer read the autoscalers from factory.
@@ -59,7 +59,7 @@ func (w *scaleWriter) withInformer(factory informers.SharedInformerFactory) *sca
 	return w
 }
 
-// run looks at the autoscalers until ctx ends.
+// run reconciles the autoscalers until ctx ends.
 func (w *scaleWriter) run(ctx context.Context) {
 	ticker := time.NewTicker(scaleTick)
 	defer ticker.Stop()
@@ -68,13 +68,13 @@ func (w *scaleWriter) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			w.look(ctx, now)
+			w.reconcileAll(ctx, now)
 		}
 	}
 }
 
-// look reconciles every autoscaler that is due.
-func (w *scaleWriter) look(ctx context.Context, now time.Time) {
+// reconcileAll reconciles every autoscaler that is due.
+func (w *scaleWriter) reconcileAll(ctx context.Context, now time.Time) {
 	all, err := w.hpas.List(labels.Everything())
 	if err != nil {
 		klog.ErrorS(err, "Listing the autoscalers")
@@ -83,10 +83,10 @@ func (w *scaleWriter) look(ctx context.Context, now time.Time) {
 	for _, hpa := range all {
 		key := hpa.Namespace + "/" + hpa.Name
 		annotated := hpa.Annotations[scaleToKey] != "" || hpa.Annotations[scaleFlapKey] != ""
-		if !annotated && now.Sub(w.looked[key]) < scaleIdleTick {
+		if !annotated && now.Sub(w.reconciled[key]) < scaleIdleTick {
 			continue
 		}
-		w.looked[key] = now
+		w.reconciled[key] = now
 		if err := w.reconcile(ctx, hpa.DeepCopy(), now); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Scaling", "autoscaler", key)
 			if meta.IsNoMatchError(err) {
@@ -123,7 +123,7 @@ func (w *scaleWriter) reconcile(ctx context.Context, hpa *autoscalingv2.Horizont
 		target.Spec.Replicas = desired
 		_, err := w.scales.Scales(hpa.Namespace).Update(ctx, mapping.Resource.GroupResource(), target, metav1.UpdateOptions{FieldManager: fieldManager})
 		if apierrors.IsConflict(err) {
-			return nil // somebody else wrote; the next tick sees it
+			return nil // another client wrote; the next tick sees it
 		}
 		if err != nil {
 			return fmt.Errorf("scaling %s %s to %d: %w", ref.Kind, ref.Name, desired, err)

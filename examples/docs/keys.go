@@ -113,7 +113,7 @@ func (k *keys) rows(file, head string, all []key, shown func(path string) string
 	place := map[string]int{}
 	for _, key := range all {
 		if k.written[file+key.Path] {
-			return "", fmt.Errorf("%s stands in two tables", key.Path)
+			return "", fmt.Errorf("%s is in two tables", key.Path)
 		}
 		k.written[file+key.Path] = true
 		if !key.shown() {

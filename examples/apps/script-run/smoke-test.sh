@@ -1,4 +1,4 @@
-# Tests what runs at a URL. This one only looks at the manifests; a real one would
+# Tests what runs at a URL. This one only checks the manifests; a real one would
 # ask the URL:
 #
 #   curl --fail --retry 5 --retry-connrefused "$1/healthz"
