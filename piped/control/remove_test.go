@@ -85,7 +85,7 @@ func TestDeleteApplicationOfControlService(t *testing.T) {
 	refused("a dry run of a cluster that is down", err, codes.Unavailable, "the cluster is down")
 	r.err = deploy.Errorf(deploy.Invalid, "no such rights")
 	_, err = request(true, false)
-	refused("without the right to look", err, codes.InvalidArgument, "no such rights")
+	refused("without the right to read", err, codes.InvalidArgument, "no such rights")
 	if open, err := agent.Store.OpenCommands(t.Context()); err != nil || len(open) > 0 {
 		t.Fatalf("commands so far: %v, %v", open, err)
 	}

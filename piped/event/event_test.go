@@ -94,7 +94,7 @@ func TestWhatBecomesOfAnEvent(t *testing.T) {
 			files: with(appFile(appConfig("commitMessage: '{{ .Other }}'", setTag))), commits: "1",
 			status: deploy.EventFailure, says: "web/app.pipecd.yaml: commitMessage: ",
 		},
-		"older form, beside one that is broken": {
+		"older form, next to a broken one": {
 			files: with(map[string]string{
 				"web/app.pipecd.yaml": "broken: [", "env.sh": "TAG=v1\n", ".pipe/a.yaml": strings.Replace(legacy, "events", "evnts", 1), ".pipe/deep/b.yaml": legacy, ".pipe/c.txt": "",
 			}),
@@ -211,15 +211,15 @@ func TestADisabledAgentWritesNothing(t *testing.T) {
 	}
 	disable(true)
 	l.register("e1", "v2", appWeb)
-	looks := 0
+	polls := 0
 	l.run(func() bool {
-		if looks++; looks == 10 {
+		if polls++; polls == 10 {
 			if got := commits(t, up); got != "1" {
 				t.Errorf("%s commits while the agent is disabled", got)
 			}
 			disable(false)
 		}
-		return looks > 10 && l.ended("e1")()
+		return polls > 10 && l.ended("e1")()
 	})
 	l.want("e1", deploy.EventHandled, "committed")
 }
@@ -545,8 +545,8 @@ func TestUnsignedRulesDoNotCount(t *testing.T) {
 	l.refused = deploy.Errorf(deploy.Invalid, "not signed")
 	l.config.Interval = 10 * time.Millisecond
 	l.register("e1", "v2", appWeb)
-	looks := 0
-	l.run(func() bool { looks++; return looks > 20 })
+	polls := 0
+	l.run(func() bool { polls++; return polls > 20 })
 	l.want("e1", deploy.EventOpen, "")
 	if got := commits(t, up); got != "1" {
 		t.Errorf("%s commits", got)
@@ -584,8 +584,8 @@ func TestRulesOfAnOlderCommitDoNotCount(t *testing.T) {
 			l.want("e1", deploy.EventHandled, "opened pull request")
 			continue
 		}
-		looks := 0
-		l.run(func() bool { looks++; return looks > 20 })
+		polls := 0
+		l.run(func() bool { polls++; return polls > 20 })
 		l.want("e1", deploy.EventOpen, "")
 	}
 }

@@ -58,7 +58,7 @@ func TestPublicRemote(t *testing.T) {
 		"gopher://user:secret@git.example.com/repo.git":    "",
 	} {
 		if got := PublicRemote(remote); got != want {
-			t.Errorf("%s is told as %q, want %q", remote, got, want)
+			t.Errorf("%s is shown as %q, want %q", remote, got, want)
 		}
 	}
 }

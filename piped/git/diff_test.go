@@ -14,7 +14,7 @@ import (
 
 func TestChanged(t *testing.T) {
 	base := map[string]string{
-		"README.md": "readme", "a/app.yaml": "a", "a/deep/er/x": "x", "b/app.yaml": "b", "b.yaml": "beside b",
+		"README.md": "readme", "a/app.yaml": "a", "a/deep/er/x": "x", "b/app.yaml": "b", "b.yaml": "next to b",
 		"größe/日本 語.yaml": "ü", "run.sh": "#!", "becomes-dir": "f", "becomes-file/x": "x",
 	}
 	cases := map[string]struct {

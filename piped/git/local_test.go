@@ -15,7 +15,7 @@ import (
 
 // A copy larger than a batch, cut after each batch in turn, never leaves a
 // commit in the mirror whose files are not there too.
-func TestALocalCopyCutBetweenItsBatchesIsTakenUpAgain(t *testing.T) {
+func TestInterruptedLocalCopyIsResumed(t *testing.T) {
 	up := gittest.New(t)
 	const batch = 30_000
 	large := noise(batch * 2 / 3)

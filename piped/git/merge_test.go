@@ -137,7 +137,7 @@ func TestMergeLikeGit(t *testing.T) {
 		"other places of a file":           {write("a", lines()), write("a", lines("one", "1")), write("a", lines("six", "6")), ""},
 		"the same change":                  {write("a", lines()), write("a", lines("one", "1")), write("a", lines("one", "1")), ""},
 		"the same line":                    {write("a", lines()), write("a", lines("three", "3")), write("a", lines("three", "III")), "a has lines that both sides changed"},
-		"lines beside each other":          {write("a", lines()), write("a", lines("three", "3")), write("a", lines("four", "4")), "a has lines that both sides changed"},
+		"adjacent lines":                   {write("a", lines()), write("a", lines("three", "3")), write("a", lines("four", "4")), "a has lines that both sides changed"},
 		"a line between":                   {write("a", lines()), write("a", lines("three", "3")), write("a", lines("five", "5")), ""},
 		"windows line ends":                {write("a", strings.ReplaceAll(lines(), "\n", "\r\n")), write("a", strings.ReplaceAll(lines("one", "1"), "\n", "\r\n")), write("a", strings.ReplaceAll(lines("six", "6"), "\n", "\r\n")), ""},
 		"no line end at the end":           {write("a", lines("seven\n", "seven")), write("a", lines("seven\n", "seven", "one", "1")), write("a", lines("seven\n", "seven", "five", "5")), ""},
@@ -322,7 +322,7 @@ func TestMergeCrossedHistories(t *testing.T) {
 	}
 }
 
-// TestMergeLeavesNoTrace: what a merge fetched is not in the mirror, and beside it
+// TestMergeLeavesNoTrace: what a merge fetched is not in the mirror, and next to it
 // only until it is closed, or the mirror is opened again.
 func TestMergeLeavesNoTrace(t *testing.T) {
 	w := newWorktree(t)
@@ -359,25 +359,25 @@ func TestMergeLeavesNoTrace(t *testing.T) {
 	if _, err := r.Commit(t.Context(), head); !deploy.IsKind(err, deploy.NotFound) {
 		t.Errorf("the mirror knows the head's commit: %v", err)
 	}
-	beside := func() int {
+	mergeDirs := func() int {
 		found, err := filepath.Glob(filepath.Join(dir, "*"+mergeDir+"*"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return len(found)
 	}
-	if beside() != 1 {
-		t.Errorf("%d directories beside the mirror", beside())
+	if mergeDirs() != 1 {
+		t.Errorf("%d directories next to the mirror", mergeDirs())
 	}
-	if err := m.Close(); err != nil || beside() != 0 {
-		t.Errorf("after Close: %d directories beside the mirror, %v", beside(), err)
+	if err := m.Close(); err != nil || mergeDirs() != 0 {
+		t.Errorf("after Close: %d directories next to the mirror, %v", mergeDirs(), err)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "repo-1.git"+mergeDir+"of-a-killed-process"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	open(t, server.URL, func(c *Config) { c.Dir = dir })
-	if beside() != 0 {
-		t.Errorf("after the next start: %d directories beside the mirror", beside())
+	if mergeDirs() != 0 {
+		t.Errorf("after the next start: %d directories next to the mirror", mergeDirs())
 	}
 }
 

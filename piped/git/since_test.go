@@ -42,7 +42,7 @@ func TestSince(t *testing.T) {
 		"since a commit that was merged":     {topic, merge, []Step{{merge, second}, {second, begin}}, true},
 		"the branch was merged into another": {merge, head, []Step{{head, foxtrot}, {foxtrot, own}, {own, second}}, true},
 		"backwards":                          {head, second, nil, false},
-		"beside":                             {own, merge, nil, false},
+		"on another branch":                  {own, merge, nil, false},
 	} {
 		got, ok, err := r.Since(t.Context(), c.base, c.head)
 		if err != nil || ok != c.ok {

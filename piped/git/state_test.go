@@ -34,7 +34,7 @@ func TestStateShowsTheRemote(t *testing.T) {
 	now = start.Add(time.Minute)
 	mustSync(t, r, head, false)
 	known.CheckedAt = now
-	check("after a look")
+	check("after a poll")
 
 	if err := os.Rename(up.Dir, up.Dir+".away"); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestStateShowsTheRemote(t *testing.T) {
 	if _, _, err := r.Sync(gone); err == nil {
 		t.Fatal("a Sync was not given up")
 	}
-	check("after a look that was given up")
+	check("after an aborted poll")
 
 	for range 2 {
 		now = now.Add(time.Minute)

@@ -153,7 +153,7 @@ func TestSyncFetchesMergesAndLongHistoriesIncrementally(t *testing.T) {
 			mustSync(t, r, up.Push(t, "very last", map[string]string{"f1": "newer"}), true)
 			mirror := mirrorDir(r.cfg.Dir, r.cfg.ID)
 			if got := shell(t, mirror, "git fsck --full --strict >&2; git for-each-ref --format='%(refname)'"); got != "refs/piped/heads/main\n" {
-				t.Errorf("the mirror, looked at with git:\n%s", got)
+				t.Errorf("the mirror as git sees it:\n%s", got)
 			}
 		})
 	}
@@ -294,7 +294,7 @@ func TestAFlightWhoseRunnerGivesUpIsRunByAnother(t *testing.T) {
 		wait.Go(func() {
 			got, err := f.join(t.Context(), run)
 			if err != nil || !got.moved || got.err != nil {
-				t.Errorf("join beside a cancelled one = %+v, %v", got, err)
+				t.Errorf("join next to a cancelled one = %+v, %v", got, err)
 			}
 		})
 		synctest.Wait()

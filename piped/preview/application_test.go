@@ -34,7 +34,7 @@ func (r rendered) LoadFrom(context.Context, fs.FS, deploy.GitPath, string) (*sou
 // TestPreviewIsOfWhatIsApplied: objects are shown in the namespace they are applied to,
 // and live changes that the deployment would undo are named.
 func TestPreviewIsOfWhatIsApplied(t *testing.T) {
-	inBubble(t, func(l lab) {
+	inBubble(t, func(l env) {
 		ctx := l.t.Context()
 		app := deploy.Application{ID: "web", Name: "web", Kind: deploy.KindKubernetes, Provider: "local", Git: deploy.GitPath{RepoID: "apps", Dir: "web", ConfigFile: "app.pipecd.yaml"}}
 		if _, err := l.store.PutApplication(ctx, app); err != nil {

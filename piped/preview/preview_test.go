@@ -27,13 +27,13 @@ func (f merge) Foresee(context.Context, string, *git.Merge) ([]deploy.AffectedAp
 	panic("nothing was merged")
 }
 
-// lab is a store in a bubble of testing/synctest.
-type lab struct {
+// env is a store in a bubble of testing/synctest.
+type env struct {
 	t     *testing.T
 	store *store.Store
 }
 
-func inBubble(t *testing.T, test func(l lab)) {
+func inBubble(t *testing.T, test func(l env)) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := store.Open(t.Context(), storetest.Ready(t), store.Options{Key: storetest.Key()})
 		if err != nil {
@@ -44,12 +44,12 @@ func inBubble(t *testing.T, test func(l lab)) {
 				t.Error(err)
 			}
 		}()
-		test(lab{t, s})
+		test(env{t, s})
 	})
 }
 
 // run runs a previewer until the function that it returns is called.
-func (l lab) run(f merge) (stop func()) {
+func (l env) run(f merge) (stop func()) {
 	p := New(Config{Store: l.store, Repositories: f, Workers: 1, Timeout: time.Minute, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Now: time.Now})
 	ctx, cancel := context.WithCancel(l.t.Context())
 	ended := make(chan error, 1)
@@ -62,7 +62,7 @@ func (l lab) run(f merge) (stop func()) {
 	}
 }
 
-func (l lab) ask(id string, timeout time.Duration) {
+func (l env) ask(id string, timeout time.Duration) {
 	l.t.Helper()
 	_, err := l.store.CreateCommand(l.t.Context(), deploy.Command{
 		ID: id, Type: deploy.CommandBuildPlanPreview, PlanPreview: &deploy.PlanPreviewRequest{RepoID: "apps", Timeout: timeout},
@@ -72,7 +72,7 @@ func (l lab) ask(id string, timeout time.Duration) {
 	}
 }
 
-func (l lab) want(id string, status deploy.CommandStatus, text string) {
+func (l env) want(id string, status deploy.CommandStatus, text string) {
 	l.t.Helper()
 	c, err := l.store.Command(l.t.Context(), id)
 	if err != nil {
@@ -93,7 +93,7 @@ func hang(ctx context.Context) error {
 // TestTimeouts: a preview ends when its time is over, which begins when it is asked
 // for: also behind others, and while the agent did not run.
 func TestTimeouts(t *testing.T) {
-	inBubble(t, func(l lab) {
+	inBubble(t, func(l env) {
 		l.ask("early", 10*time.Second)
 		time.Sleep(time.Hour)
 		l.ask("own", 20*time.Second)
@@ -115,7 +115,7 @@ func TestTimeouts(t *testing.T) {
 // TestInterrupted: what is being built when the agent stops is built after the next
 // start, and answered once.
 func TestInterrupted(t *testing.T) {
-	inBubble(t, func(l lab) {
+	inBubble(t, func(l env) {
 		stop := l.run(hang)
 		l.ask("p", time.Hour)
 		synctest.Wait()
@@ -137,7 +137,7 @@ func TestInterrupted(t *testing.T) {
 
 // TestOldPreviewsAreRemoved: the safety net removes what nobody may ask for.
 func TestOldPreviewsAreRemoved(t *testing.T) {
-	inBubble(t, func(l lab) {
+	inBubble(t, func(l env) {
 		defer l.run(func(context.Context) error { return deploy.Errorf(deploy.Invalid, "conflicts") })()
 		l.ask("p", 0)
 		time.Sleep(KeepFor - time.Minute)

@@ -121,7 +121,7 @@ func TestTooManyDeliveries(t *testing.T) {
 		t.Errorf("after they ended: code %d, want 202", resp.StatusCode)
 	}
 	if want := 4 * 2; len(b.takePolled()) != want {
-		t.Errorf("not every accepted delivery was announced, want %d looks", want)
+		t.Errorf("not every accepted delivery was announced, want %d polls", want)
 	}
 }
 

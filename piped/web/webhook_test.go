@@ -271,7 +271,7 @@ func TestABurstIsOneLine(t *testing.T) {
 		t.Errorf("%d lines for 40 pushes, want one:\n%s", n, b.log())
 	}
 	if n := len(b.takePolled()); n != 80 {
-		t.Errorf("%d looks, want one for each delivery and repository", n)
+		t.Errorf("%d polls, want one for each delivery and repository", n)
 	}
 }
 

@@ -47,7 +47,7 @@ type Fault func(w http.ResponseWriter, r *http.Request, next http.Handler)
 // Fail answers every request with a status.
 func Fail(status int) Fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-		http.Error(w, "told to fail", status)
+		http.Error(w, "injected failure", status)
 	}
 }
 
@@ -87,7 +87,7 @@ type cutWriter struct {
 	left int
 }
 
-var errCut = errors.New("connection cut as told")
+var errCut = errors.New("injected connection cut")
 
 func (c *cutWriter) Write(p []byte) (int, error) {
 	n := min(len(p), c.left)

@@ -146,5 +146,5 @@ func nameOf(e *openpgp.Entity) string {
 	if id := e.PrimaryIdentity(); id != nil {
 		return id.Name
 	}
-	return "somebody without a name"
+	return "an unnamed signer"
 }

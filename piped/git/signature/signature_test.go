@@ -139,7 +139,7 @@ func TestVerify(t *testing.T) {
 		"only a signature of the other hash":  {object: with(plain, header("gpgsig-sha256", armor(t, plain, ed))), err: "it is not signed"},
 		"a signed tag that was merged":        {object: object(day, "mergetag object 89e4\n type commit\n "+strings.ReplaceAll(armor(t, plain, ed), "\n", "\n ")+"\n"), err: "it is not signed"},
 		"a merge of a signed tag, signed too": {object: signed(t, object(day, "mergetag object 89e4\n type commit\n tagger T <t@x> 1 +0000\n"), ed), signer: "dave"},
-		"headers nobody knows":                {object: signed(t, object(day, "encoding ISO-8859-1\n", "x-more a\n b\n"), pgp), signer: "alice"},
+		"unknown headers":                     {object: signed(t, object(day, "encoding ISO-8859-1\n", "x-more a\n b\n"), pgp), signer: "alice"},
 		"no time":                             {object: "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\nmessage\n", err: "does not say when"},
 		"two committers": {
 			object: signed(t, object(day, "committer B <b@x> 1 +0000\n"), ed), err: "is not one",

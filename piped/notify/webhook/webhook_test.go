@@ -127,7 +127,7 @@ func TestSignature(t *testing.T) {
 	}
 	message := &http.Request{Header: header}
 	if !genuine(message, body, "s3cret") || genuine(message, body, "known") || genuine(message, append(body, ' '), "s3cret") {
-		t.Error("the signature does not tell a genuine message from a forged one")
+		t.Error("the signature does not distinguish a genuine message from a forged one")
 	}
 	for _, name := range []string{HeaderEvent, HeaderDelivery, HeaderTimestamp} {
 		forged := &http.Request{Header: header.Clone()}
