@@ -312,8 +312,8 @@ func TestManualSyncIsLeftAlone(t *testing.T) {
 }
 
 // TestOneFailureKeepsNoOther: an application whose deployment cannot be made
-// delays no other of its repository, nor a sync of it; it is tried again, and
-// told of once.
+// delays no other of its repository, nor a sync of it; it is retried, and
+// notified once.
 func TestOneFailureKeepsNoOther(t *testing.T) {
 	var log bytes.Buffer
 	taken := 3

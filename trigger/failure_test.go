@@ -9,8 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// failures returns the commits of which it was told that an application cannot be
-// deployed from them, with the reasons checked.
+// failures returns the commits that were reported as not deployable, and checks the
+// reasons.
 func (l *env) failures(dir, reason string) (commits []string) {
 	l.t.Helper()
 	events, err := l.store.Events(l.t.Context(), 0, 0)
@@ -30,7 +30,7 @@ func (l *env) failures(dir, reason string) (commits []string) {
 	return commits
 }
 
-// TestTriggerFailed: that a configuration cannot be used is told once for each commit
+// TestTriggerFailed: an unusable configuration is reported once for each commit
 // that changes the application's directory and leaves it so, also when it is the same
 // that is wrong, and of an application that is new; not for other commits.
 func TestTriggerFailed(t *testing.T) {
@@ -51,8 +51,8 @@ func TestTriggerFailed(t *testing.T) {
 	}
 }
 
-// TestDeploymentsNameWhomToMention: whom the configuration has mentioned is on the
-// deployment, as in PipeCD, and nothing where nobody is.
+// TestDeploymentsNameWhomToMention: the users that the configuration mentions are on the
+// deployment, as in PipeCD; without mentions there are none.
 func TestDeploymentsNameWhomToMention(t *testing.T) {
 	l := newEnv(t)
 	l.push("begin", map[string]string{

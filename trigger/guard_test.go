@@ -48,7 +48,7 @@ func TestLoopGuard(t *testing.T) {
 	l.wantStops(1)
 }
 
-// wantStops fails unless so many notifications tell that healing stopped.
+// wantStops fails unless that many notifications report that healing stopped.
 func (l *env) wantStops(want int) {
 	l.t.Helper()
 	events, err := l.store.Events(l.t.Context(), 0, 0)

@@ -129,8 +129,8 @@ func TestChainDeploysTheHeldCommit(t *testing.T) {
 	}
 }
 
-// TestSyncToAnEarlierCommitHolds: whoever deploys what later commits have changed since
-// would see it undone by self-healing. A sync to a commit that nothing has changed since
+// TestSyncToAnEarlierCommitHolds: without a hold, self-healing would undo a deployment of
+// what later commits have changed since. A sync to a commit that nothing has changed since
 // is one to the head.
 func TestSyncToAnEarlierCommitHolds(t *testing.T) {
 	for _, kind := range []deploy.CommandType{deploy.CommandSync, deploy.CommandRetry} {

@@ -95,8 +95,8 @@ func TestUnreadKeysAreNoticedAfterAHold(t *testing.T) {
 	}
 }
 
-// TestOldestConfigurationName: .pipe.yaml is an application's configuration, and beside
-// app.pipecd.yaml only that one is taken.
+// TestOldestConfigurationName: .pipe.yaml is an application's configuration, but
+// app.pipecd.yaml in the same directory takes precedence.
 func TestOldestConfigurationName(t *testing.T) {
 	l := newEnv(t)
 	l.push("begin", map[string]string{
@@ -117,7 +117,7 @@ func TestOldestConfigurationName(t *testing.T) {
 
 // TestMoveToTheOldestNameWhileTheAgentIsDown: the first pass after a start finds an
 // application that a commit moved to a .pipe.yaml. It is the same application there, unless
-// an app.pipecd.yaml stands beside it.
+// an app.pipecd.yaml is next to it.
 func TestMoveToTheOldestNameWhileTheAgentIsDown(t *testing.T) {
 	for name, more := range map[string]map[string]string{"alone": {}, "replaced": {"store/app.pipecd.yaml": appFile("other", "")}} {
 		t.Run(name, func(t *testing.T) {

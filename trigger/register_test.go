@@ -60,8 +60,8 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// TestInvalidConfig: what makes an application impossible to deploy is said on
-// it, disturbs no other, and is taken back when it is mended.
+// TestInvalidConfig: the reason why an application cannot be deployed is its sync
+// reason, affects no other application, and is removed when it is fixed.
 func TestInvalidConfig(t *testing.T) {
 	l := newEnv(t)
 	broken := appFile("web", "  timeout: nonsense")
@@ -86,7 +86,7 @@ func TestInvalidConfig(t *testing.T) {
 }
 
 // TestBrokenCommitIsEvaluatedLater: what changed while the configuration was
-// broken is deployed once it is mended, even by a commit elsewhere.
+// broken is deployed once it is fixed, even by a commit elsewhere.
 func TestBrokenCommitIsEvaluatedLater(t *testing.T) {
 	l := newEnv(t)
 	first := l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"})

@@ -126,7 +126,7 @@ func TestSilentClusterHoldsUpNoOther(t *testing.T) {
 }
 
 // TestClusterThatAnswersInPart: an application whose question got no answer is
-// held and asked for again, whatever others were told.
+// held and asked for again, whatever the answers for others are.
 func TestClusterThatAnswersInPart(t *testing.T) {
 	silent := true
 	l := newEnv(t, func(_ *env, c *Config) {

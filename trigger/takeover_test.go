@@ -18,7 +18,7 @@ func (f live) RunningCommits(_ context.Context, provider string, git deploy.GitP
 	return f(provider, git.Dir)
 }
 
-// Foreign tells that nothing is another's.
+// Foreign reports no objects of others.
 func (f live) Foreign(context.Context, string, deploy.Application, string) ([]deploy.AdoptedObject, error) {
 	return nil, nil
 }

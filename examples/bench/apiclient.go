@@ -66,7 +66,7 @@ func (c *apiClient) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// read reads something now and then, and measures how long that takes, beside a
+// read reads something now and then, and measures how long that takes, next to a
 // call that does nothing.
 func (c *apiClient) read(ctx context.Context) error {
 	for {

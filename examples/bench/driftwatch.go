@@ -68,7 +68,7 @@ func (m *moments) of(ctx context.Context, what string) (time.Time, error) {
 	}
 }
 
-// driftWatch follows what the agent tells of drift. What it sees is named by
+// driftWatch follows what the agent reports of drift. What it sees is named by
 // differs and agrees.
 type driftWatch struct {
 	*moments

@@ -129,7 +129,7 @@ type times struct {
 	end   time.Duration // from the API server showing completion to the stage's end
 }
 
-// pushAndWatch pushes a commit and follows it, watching the rollout beside the agent.
+// pushAndWatch pushes a commit and follows it, watching the rollout independently of the agent.
 func pushAndWatch(ctx context.Context, client kubernetes.Interface, s *scene, i int) (times, error) {
 	tag := fmt.Sprintf("v%d", i)
 	type result struct {

@@ -29,7 +29,7 @@ func freeBytes(dir string) (uint64, error) {
 }
 
 // scratch is the temporary directory of a run. The steps, and all that they start, have
-// it as TMPDIR, or a home in it, which tells their processes from all others.
+// it as TMPDIR, or a home in it, which distinguishes their processes from all others.
 type scratch struct{ dir string }
 
 // newScratch makes the directory in memory where the machine has room for it there: what

@@ -47,7 +47,7 @@ type plan struct {
 }
 
 // all returns the steps of everything that must pass. The control plane is compiled
-// beside the tests that need none. The end-to-end tests of one package take longest, and
+// next to the tests that need none. The end-to-end tests of one package take longest, and
 // start as soon as they can; the others fill the processor time in which those wait.
 func (p plan) all() ([]*step, error) {
 	packages, err := listPackages()
@@ -71,7 +71,7 @@ func (p plan) all() ([]*step, error) {
 	tests, endToEnd := p.goTest("tests", 3, light), p.goTest("end-to-end tests", 2, cluster)
 	tests.args, endToEnd.args = append(tests.args, "-count=1"), append(endToEnd.args, "-count=1")
 	endToEnd.needs = []*step{devcluster, build}
-	own.after = []*step{tests} // beside the end of the end-to-end tests, which mostly waits
+	own.after = []*step{tests} // next to the end of the end-to-end tests, which mostly waits
 	return []*step{devcluster, build, lint, own, tests, endToEnd}, nil
 }
 

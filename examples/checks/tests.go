@@ -175,7 +175,7 @@ func reasons(output, dir string) []string {
 	return append(logged, others[:min(1, len(others))]...)
 }
 
-// isLog reports whether a message was written by t.Log, which go test does not tell from
+// isLog reports whether a message was written by t.Log, which go test does not distinguish from
 // t.Error: by the line of the source that wrote it.
 func isLog(message, dir string) bool {
 	name, rest, _ := strings.Cut(message, ":")

@@ -21,5 +21,5 @@ const neverReady = "never-ready"
 // stand in for do.
 const fieldManager = "kube-controller-manager"
 
-// keyQueue holds namespace/name keys of objects to look at.
+// keyQueue holds namespace/name keys of objects to process.
 type keyQueue = workqueue.TypedRateLimitingInterface[string]

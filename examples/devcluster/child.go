@@ -23,7 +23,7 @@ import (
 )
 
 // runComponent is the main of a child process. Kubernetes' own commands bring
-// their signal handling; the others end when the process is told to.
+// their signal handling; the others end when the process gets a signal.
 func runComponent(ctx context.Context, name string, args []string, stderr io.Writer) int {
 	switch name {
 	case "apiserver":
@@ -91,12 +91,12 @@ func runEtcd(ctx context.Context, args []string) error {
 	}
 }
 
-// serveHealth runs work beside an endpoint that answers for as long as it does.
+// serveHealth runs work next to an endpoint that answers for as long as it does.
 func serveHealth(ctx context.Context, port string, work func(context.Context) error) error {
 	return serve(ctx, port, &http.Server{Handler: http.HandlerFunc(healthy)}, work)
 }
 
-// serve runs work beside a server, which speaks TLS if it has a certificate.
+// serve runs work next to a server, which speaks TLS if it has a certificate.
 func serve(ctx context.Context, port string, server *http.Server, work func(context.Context) error) error {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {

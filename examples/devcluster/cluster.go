@@ -21,7 +21,7 @@ type cluster struct {
 	downAsked  chan struct{}
 }
 
-// up runs a cluster until ctx ends or somebody asks it to go down, both of
+// up runs a cluster until ctx ends or a client requests its end, both of
 // which are successes. All children are gone when it returns.
 func up(ctx context.Context, d dir, o options, stdout, stderr io.Writer) error {
 	if err := d.create(); err != nil {

@@ -20,7 +20,7 @@ import (
 	kwokclient "sigs.k8s.io/kwok/pkg/utils/client"
 )
 
-// runKwok runs the node simulation, and the kubelet of all nodes beside it. It
+// runKwok runs the node simulation, and the kubelet of all nodes next to it. It
 // uses kwok's controllers without kwok's command, whose configuration loader
 // compiles all of kustomize and reads the home directory of the user.
 func runKwok(ctx context.Context, args []string) error {

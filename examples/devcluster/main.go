@@ -16,7 +16,7 @@ func main() {
 }
 
 // run executes one command line and returns the exit code. A component never
-// comes back from it before its process is told to end.
+// comes back from it before its process is asked to end.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 1 && args[0] == "component" {
 		return runComponent(ctx, args[1], args[2:], stderr)

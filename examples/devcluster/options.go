@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// options are what "up" can be told. They hold for one run: the next up on the
+// options are the options of "up". They hold for one run: the next up on the
 // same folder may choose others.
 type options struct {
 	nodes      int

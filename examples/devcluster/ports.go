@@ -67,14 +67,14 @@ func choosePorts(file string) (ports, error) {
 	return chosen, nil
 }
 
-// Ports are chosen below those that Linux gives to outgoing connections unless it is told
-// otherwise: one that is kept while the cluster is down would else be any program's.
+// Ports are chosen below those that Linux gives to outgoing connections by default: another
+// program could take a port of that range while the cluster is down.
 const (
 	lowestPort  = 20000
 	highestPort = 32767
 )
 
-// listenAnywhere listens on a port that nobody uses.
+// listenAnywhere listens on an unused port.
 func listenAnywhere() (l net.Listener, err error) {
 	for range 100 {
 		l, err = listen(lowestPort + rand.IntN(highestPort-lowestPort+1))

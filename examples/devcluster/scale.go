@@ -25,7 +25,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How often the autoscalers are looked at: the annotated ones often enough for
+// How often the autoscalers are reconciled: the annotated ones often enough for
 // short flapping periods, the others as the real controller does.
 const (
 	scaleTick     = 200 * time.Millisecond

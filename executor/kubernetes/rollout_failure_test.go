@@ -83,7 +83,7 @@ func blockPods(t *testing.T, l *rolloutEnv) {
 }
 
 // TestRollbacksOfDeployments: a rollback waits for its own rollout. It uses the old
-// ReplicaSet again, which nobody creates, and a deadline that the failed rollout
+// ReplicaSet again, which is not created, and a deadline that the failed rollout
 // exceeded does not fail it.
 func TestRollbacksOfDeployments(t *testing.T) {
 	cases := []struct {

@@ -74,8 +74,8 @@ func awaitScaled(t *testing.T, l *rolloutEnv) {
 	})
 }
 
-// TestRolloutsThatOthersInterfereWith: restarts are followed, everything else that
-// somebody else does to the workload is told as what it is.
+// TestRolloutsThatOthersInterfereWith: a stage follows restarts, and reports every
+// other change to the workload by another client.
 func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 	first, second := web("1", "replicas: 3"), slowly(web("2", "replicas: 3"))
 	pause := func(paused bool) func(*testing.T, *rolloutEnv) {

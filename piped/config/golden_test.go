@@ -118,7 +118,7 @@ func TestGoldenPiped(t *testing.T) {
 	})
 }
 
-// golden compares parse's report of each case with the file beside it. A case
+// golden compares parse's report of each case with the file next to it. A case
 // is valid exactly when its name says so.
 func golden(t *testing.T, folder string, parse func([]byte) string) {
 	for _, file := range cases(t, folder) {

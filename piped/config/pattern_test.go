@@ -75,7 +75,7 @@ func TestBadPatternsAreRefused(t *testing.T) {
 	}
 }
 
-// Patterns are shared by whoever reads a configuration: run with -race.
+// Patterns are shared by all readers of a configuration: run with -race.
 func TestPatternsMatchConcurrently(t *testing.T) {
 	ps := patterns(t, "a/*.md", "**/b", "c/**", "d", "!e/*")
 	var wg sync.WaitGroup

@@ -46,7 +46,7 @@ type Piped struct {
 	AnalysisProviders []AnalysisProvider
 	EventWatcher      EventWatcher
 	PlanPreview       PlanPreview
-	// Notifications say who is told what.
+	// Notifications configure which receivers get which events.
 	Notifications Notifications
 	RolloutExport RolloutExport
 	Retention     Retention
@@ -202,9 +202,8 @@ type Limits struct {
 }
 
 // Files returns every file that the configuration names and the agent reads,
-// sorted: when one changes, the agent's configuration has changed. Files the
-// agent looks for without being told, such as the user's known hosts, are not
-// among them.
+// sorted: when one changes, the agent's configuration has changed. Files that
+// the agent reads by default, such as the user's known hosts, are not among them.
 func (p *Piped) Files() []string {
 	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.API.ClientCAFile, p.Web.TLSCertFile, p.Web.TLSKeyFile, p.Web.ClientCAFile, p.Git.SSHKeyFile, p.Git.KnownHostsFile}
 	for _, provider := range p.Providers {

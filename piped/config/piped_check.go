@@ -26,7 +26,7 @@ func required(d *strict.Document, path, text string) {
 	}
 }
 
-// exclusive reports every field that is set beside an earlier one, and returns
+// exclusive reports every field that is set in addition to an earlier one, and returns
 // whether any is.
 func exclusive(d *strict.Document, fields ...field) bool {
 	var first field
@@ -41,7 +41,7 @@ func exclusive(d *strict.Document, fields ...field) bool {
 	return first.set
 }
 
-// exactlyOne reports fields that are set beside an earlier one, or that none is.
+// exactlyOne reports fields that are set in addition to an earlier one, or that none is.
 func exactlyOne(d *strict.Document, first field, others ...field) {
 	if exclusive(d, append([]field{first}, others...)...) {
 		return

@@ -9,7 +9,7 @@ import (
 )
 
 // GitHost is one entry of spec.gitHosts: how the API of a service that hosts Git
-// repositories is reached, and what it is told.
+// repositories is reached, and what is reported to it.
 type GitHost struct {
 	// Host is the unique host of the remotes, such as `github.com`.
 	// Required.
@@ -42,7 +42,7 @@ type GitHost struct {
 	Comments bool `yaml:"comments"`
 }
 
-// Default sets what a host is told when nothing is said: what nobody gets mail for.
+// Default sets what is reported by default: what sends no mail.
 func (h *GitHost) Default() { h.CommitStatus, h.ContextPrefix = true, "piped" }
 
 // GitHubApp is a GitHub App as which the agent calls the API.

@@ -10,7 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Notifications is spec.notifications: who is told what.
+// Notifications is spec.notifications: which receivers get which events.
 type Notifications struct {
 	// Routes send events to receivers. An event follows a route when all conditions of the route
 	// hold.
@@ -54,7 +54,7 @@ type NotificationRoute struct {
 	IgnoreLabels map[string]string `yaml:"ignoreLabels"`
 }
 
-// NotificationEvent is the name of an event people can be told of.
+// NotificationEvent is the name of an event that can be notified.
 type NotificationEvent string
 
 // Values returns every event.
@@ -74,7 +74,7 @@ func textsOf[T ~string](list []T) []string {
 	return out
 }
 
-// NotificationReceiver is told events, over Slack or else a webhook.
+// NotificationReceiver gets events by Slack or by a webhook.
 type NotificationReceiver struct {
 	// Name is the unique name that routes use.
 	// Required.

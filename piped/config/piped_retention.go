@@ -22,9 +22,8 @@ type Retention struct {
 	StageLogs time.Duration `yaml:"stageLogs"`
 }
 
-// What is younger is looked at by others: traces are sent and notifications are tried
-// again for a day, and what a commit led to is told on its pull request until all of it
-// has ended.
+// Younger data is still in use: traces and notifications are retried for a day, and
+// the results of a commit are reported on its pull request until all have ended.
 const (
 	leastDeployments = 7 * 24 * time.Hour
 	leastStageLogs   = 24 * time.Hour

@@ -72,8 +72,8 @@ func (r *TenancyRule) allowsClusterScoped() bool {
 	return len(r.Namespaces) == 0
 }
 
-// completeTenancy checks the rules; a repository or a provider that they name and
-// nobody configured would make a rule that is for nothing.
+// completeTenancy checks the rules; a rule that names a repository or a provider that is
+// not configured would have no effect.
 func completeTenancy(rules []TenancyRule, d *strict.Document, r resolver, repositories []Repository, providers []string) Tenancy {
 	seen := names{d: d}
 	for i := range rules {

@@ -187,7 +187,7 @@ func drawField(t *rapid.T, name string, low, high int) cronField {
 	}).Draw(t, name)
 }
 
-// model is a window told by looking at every minute.
+// model is a window that is evaluated at every minute.
 type model struct {
 	minute, hour, dom, dow cronField
 	kind                   WindowKind

@@ -17,7 +17,7 @@ type Tenancy []TenancyRule
 // and say what to do.
 type Tenant []TenancyRule
 
-// TenantObject is an object as a rule looks at it. Ref has a namespace exactly
+// TenantObject is an object as a rule evaluates it. Ref has a namespace exactly
 // when the kind is a namespaced one; Origin says where the object is written.
 type TenantObject struct {
 	Ref    deploy.ObjectRef
@@ -37,7 +37,7 @@ func (t Tenancy) Of(at deploy.GitPath) Tenant {
 	return out
 }
 
-// selective reports whether the rule tells one application from another.
+// selective reports whether the rule selects some applications only.
 func (r *TenancyRule) selective() bool { return len(r.Repositories) > 0 || len(r.Paths) > 0 }
 
 func (r *TenancyRule) selects(at deploy.GitPath) bool {

@@ -42,7 +42,7 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-// TestPublicRemote: only a remote with credentials is not told as it is written.
+// TestPublicRemote: a remote is shown as it is written unless it contains credentials.
 func TestPublicRemote(t *testing.T) {
 	for remote, want := range map[string]string{
 		"/srv/repo.git":                                    "/srv/repo.git",

@@ -93,7 +93,7 @@ func TestACommitIsAFileSystem(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreNotUTF8 are in repositories, and io/fs has none: whoever walks a
+// TestNamesThatAreNotUTF8 are in repositories, and io/fs has none: a walk of a
 // commit must not fail at them.
 func TestNamesThatAreNotUTF8(t *testing.T) {
 	fsys := at(t, func(up *gittest.Repo) error {

@@ -381,7 +381,7 @@ func TestMergeLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// TestMergeRefused states what cannot be merged beside conflicts.
+// TestMergeRefused states what cannot be merged, other than conflicts.
 func TestMergeRefused(t *testing.T) {
 	w := newWorktree(t)
 	w.git("checkout", "-q", "--orphan", "stranger")

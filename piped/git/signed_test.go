@@ -11,7 +11,7 @@ import (
 )
 
 // TestCommitObjectIsWhatWasSigned: in a history with signed and unsigned
-// commits, each is judged by its own signature.
+// commits, each is verified by its own signature.
 func TestCommitObjectIsWhatWasSigned(t *testing.T) {
 	repo, signer := gittest.New(t), gittest.NewSSHSigner(t, "dave")
 	keys, err := signature.Load(nil, []string{gittest.KeyFile(t, signer)})

@@ -13,7 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
-// The test uses the environment and so runs beside no other.
+// The test sets environment variables and so is not parallel.
 func TestTheUsersOwnKeysAndKnownHostsAreUsed(t *testing.T) {
 	up := gittest.New(t)
 	hash := up.Push(t, "first", map[string]string{"a": "1"})

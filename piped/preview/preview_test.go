@@ -135,7 +135,7 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// TestOldPreviewsAreRemoved: the safety net removes what nobody may ask for.
+// TestOldPreviewsAreRemoved: the safety net removes previews that can no longer be requested.
 func TestOldPreviewsAreRemoved(t *testing.T) {
 	inBubble(t, func(l env) {
 		defer l.run(func(context.Context) error { return deploy.Errorf(deploy.Invalid, "conflicts") })()

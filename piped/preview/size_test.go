@@ -7,7 +7,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestBounded: whatever is told fits into one message, and what is missing is said.
+// TestBounded: every result fits into one message, which says what is left out.
 func TestBounded(t *testing.T) {
 	lines := func(n int) string { return strings.Repeat("0123456\n", n/8) }
 	total := func(results []deploy.ApplicationPreview) (n int) {

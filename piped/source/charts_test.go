@@ -120,8 +120,8 @@ func TestChartsFollowTheirCluster(t *testing.T) {
 	}
 }
 
-// TestBrokenChartsAreRenderedOnce: what is wrong with a commit is remembered, as
-// long as the cluster is the same, but for what another time may mend.
+// TestBrokenChartsAreRenderedOnce: the failure of a commit is cached as long as
+// the cluster is the same, unless a retry may succeed.
 func TestBrokenChartsAreRenderedOnce(t *testing.T) {
 	slow, err := helm.New(helm.Config{Limits: helm.Limits{Time: 20 * time.Millisecond}})
 	if err != nil {

@@ -34,8 +34,8 @@ func copyTo(ctx context.Context, s *store.Store, dsn string, also func() error) 
 
 func fine() error { return nil }
 
-// TestUnfinishedRestore: whatever ended a restore, nobody works with what it left, and
-// the next one makes it whole.
+// TestUnfinishedRestore: an incomplete restore is not usable, whatever ended it, and
+// the next restore completes it.
 func TestUnfinishedRestore(t *testing.T) {
 	engines(t, func(t *testing.T, dsn string) {
 		source := storetest.Ready(t)

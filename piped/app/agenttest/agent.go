@@ -35,10 +35,10 @@ type Options struct {
 	Dir        string // for configuration, log and data
 	Remote     string // the Git repository to follow, on branch main
 	Kubeconfig string
-	Interval   time.Duration // between two looks at the repository
-	DSN        string        // between two polls of the repository
-	Limit      int           // of deployments that run at once; 0 is none
-	More       string        // of concurrent deployments; 0 means no limit
+	Interval   time.Duration // between two polls of the repository
+	DSN        string        // "" is SQLite in the data directory
+	Limit      int           // of concurrent deployments; 0 means no limit
+	More       string        // further lines of the spec, indented
 }
 
 // Agent is an agent process and a client of its control API, authorised by the

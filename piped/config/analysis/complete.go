@@ -68,7 +68,7 @@ func (c *Check) complete(d *strict.Document, at string) {
 	}
 }
 
-// unset takes away defaults that nobody wrote.
+// unset removes defaults that are not in the document.
 func (c *Check) unset(r rules) {
 	if !r.written("timeout") {
 		c.Timeout = 0

@@ -2,6 +2,6 @@
 // metrics, logs and HTTP answers, and the templates (kind AnalysisTemplate) that
 // say what checks have in common. It owns their fields, defaults and rules.
 //
-// It asks nobody anything and reads no file: who has a template's bytes hands
-// them over. Package executor/analysis carries the checks out.
+// It sends no requests and reads no files: the caller passes the bytes of a
+// template. Package executor/analysis runs the checks.
 package analysis

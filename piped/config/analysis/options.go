@@ -19,7 +19,7 @@ type Options struct {
 	Checks           `yaml:",inline"`
 }
 
-// Checks are what is looked at.
+// Checks are the checks of an analysis.
 type Checks struct {
 	// Metrics are checks of numbers that a provider returns.
 	// Default: none.

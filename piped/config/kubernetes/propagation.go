@@ -55,7 +55,7 @@ const (
 // Values lists the scopes.
 func (PropagationScope) Values() []string { return []string{string(ScopeManaged), string(ScopeNamed)} }
 
-// PropagationNudge says how pods are annotated so that the kubelet looks at once.
+// PropagationNudge says how pods are annotated so that the kubelet syncs them at once.
 type PropagationNudge struct {
 	// Delay is the time from the applied change to the first nudge.
 	// Default: `0s`.

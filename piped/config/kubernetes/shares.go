@@ -34,7 +34,7 @@ func (o *TrafficRoutingOptions) whole() bool {
 	return o.Primary == 100 || o.Canary == 100 && len(o.Steps) < 2
 }
 
-// written lists the fields beside all that are in the document.
+// written lists the fields other than all that are in the document.
 func (o *TrafficRoutingOptions) written(d *strict.Document, at string) []string {
 	var fields []string
 	for _, f := range []string{"primary", "canary", "baseline", "steps"} {
@@ -45,8 +45,7 @@ func (o *TrafficRoutingOptions) written(d *strict.Document, at string) []string 
 	return fields
 }
 
-// excludes reports fields next to one that excludes them, and whether
-// there are none.
+// excludes reports the fields that field excludes, and whether there are none.
 func excludes(d *strict.Document, at, field string, others []string) bool {
 	ok := true
 	for _, f := range others {

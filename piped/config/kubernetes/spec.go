@@ -91,7 +91,7 @@ type Reference struct {
 	Name string `yaml:"name" json:"name,omitempty"`
 }
 
-// VariantLabel is the label that tells the variants of a workload apart.
+// VariantLabel is the label that distinguishes the variants of a workload.
 type VariantLabel struct {
 	// Key is the key of the label.
 	Key string `yaml:"key"`

@@ -10,7 +10,7 @@ import (
 // whose type follows from the struct's other fields.
 type Variant interface {
 	// Variant returns a pointer to what the field is read into, holding its
-	// defaults, or nil when that cannot be known: the value is not looked at then.
+	// defaults, or nil when that cannot be known: the value is not checked then.
 	// The other fields have been read before.
 	Variant() any
 }

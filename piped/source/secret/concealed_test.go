@@ -8,8 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestConcealed: concealed keys tell one ciphertext from another and nothing of
-// what is in it, and refuse what the keys refuse.
+// TestConcealed: concealed keys distinguish ciphertexts, reveal nothing of
+// their content, and refuse what the keys refuse.
 func TestConcealed(t *testing.T) {
 	keys, _ := ageKeys(t)
 	sealed := func() string {

@@ -41,7 +41,7 @@ func TestFunctionsThatCannotBeInterrupted(t *testing.T) {
 	}
 }
 
-// TestMetadataAddressesAreNotAsked: a cloud's machine would tell its secrets there.
+// TestMetadataAddressesAreNotAsked: a cloud's machine exposes its secrets there.
 func TestMetadataAddressesAreNotAsked(t *testing.T) {
 	for address, refused := range map[string]bool{
 		"169.254.169.254:80": true, "[fe80::1]:443": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.169.254]:80": true,

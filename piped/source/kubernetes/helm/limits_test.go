@@ -244,7 +244,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// FuzzChart: what is beside the templates may be anything, too.
+// FuzzChart: the files next to the templates may be anything, too.
 func FuzzChart(f *testing.F) {
 	const head = "apiVersion: v2\nname: web\nversion: 1.0.0\n"
 	f.Add(head, "", "", "{}")
@@ -271,7 +271,7 @@ func FuzzChart(f *testing.F) {
 	})
 }
 
-// unreachableNetwork is a network in which there is nobody.
+// unreachableNetwork is a network without any server.
 type unreachableNetwork struct{}
 
 func (unreachableNetwork) RoundTrip(*http.Request) (*http.Response, error) {

@@ -255,8 +255,8 @@ func unstructuredString(object map[string]any, path ...string) (string, bool, er
 	return text, ok, nil
 }
 
-// TestWhatFailsRemotely: each failure has its kind, says what to do, and tells no
-// credential.
+// TestWhatFailsRemotely: each failure has its kind, says what to do, and contains
+// no credential.
 func TestWhatFailsRemotely(t *testing.T) {
 	s, g := newSite(t, false), newRegistry(t)
 	s.publish(t, "web", "1.0.0", "1.1.0")

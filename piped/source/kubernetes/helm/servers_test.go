@@ -101,7 +101,7 @@ func (s *site) publish(t *testing.T, name string, versions ...string) {
 	s.put("/charts/index.yaml", []byte(index.String()))
 }
 
-// chartArchive is a chart with one ConfigMap, which tells the version.
+// chartArchive is a chart with one ConfigMap, which contains the version.
 func chartArchive(t *testing.T, name, version, more string) []byte {
 	t.Helper()
 	return packed(t, map[string]string{

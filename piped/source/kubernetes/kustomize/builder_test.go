@@ -303,7 +303,7 @@ func (s slow) Open(name string) (fs.File, error) {
 }
 
 // TestSlowBuild: its caller does not wait beyond the limit, and the next build
-// does not begin beside it.
+// does not begin concurrently.
 func TestSlowBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slow{tree("app/kustomization.yaml", "resources: [a.yaml]\n", "app/a.yaml", service), make(chan struct{}), make(chan struct{})}
@@ -361,7 +361,7 @@ func TestBuildConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNothingIsRun: with a git on the path that tells of being run, none of the
+// TestNothingIsRun: with a git on the path that records its calls, none of the
 // ways to name something remote runs it or asks a server.
 func TestNothingIsRun(t *testing.T) {
 	dir := t.TempDir()

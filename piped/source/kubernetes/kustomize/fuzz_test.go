@@ -16,7 +16,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// watched tells of names that are asked for and no files of a tree could have.
+// watched reports requested names that no file of a tree can have.
 type watched struct {
 	fs.FS
 	t *testing.T
