@@ -23,8 +23,17 @@ const (
 	// TopicPropagation reports a written Propagation. ID is "cluster/" and the key of
 	// the workload.
 	TopicPropagation Topic = "propagation"
-	TopicChain       Topic = "chain" // a deployment of the chain was created or has ended, or its command was rejected
+	TopicChain       Topic = "chain"   // a deployment of the chain was created or has ended, or its command was rejected
+	TopicSession     Topic = "session" // one was ended
 )
+
+// Topics lists every topic.
+func Topics() []Topic {
+	return []Topic{
+		TopicApplication, TopicDeployment, TopicCommand, TopicStageLog, TopicRollout, TopicEvent, TopicAPIKey,
+		TopicRegistered, TopicRegistration, TopicDrift, TopicEvaluated, TopicPropagation, TopicChain, TopicSession,
+	}
+}
 
 // Change is a hint that a row was written and must be read again. ID is the row's ID,
 // or the deployment's for stage logs. For a chain, ApplicationID is that of the changed

@@ -11,6 +11,7 @@ func (t Trigger) Delivers() bool { return t.Kind == OnCommit && !t.TakeOver }
 type FiguresQuery struct {
 	ApplicationIDs []string          // one must match
 	Labels         map[string]string // of the application's current labels; all must match
+	Scope          *Scope            // must contain the application; nil for no restriction
 	From, To       time.Time         // of the completion: From is inclusive, To exclusive
 }
 

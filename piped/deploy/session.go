@@ -30,6 +30,13 @@ type Session struct {
 	EndedAt    time.Time // zero while it is open
 }
 
+// DisabledUser is a user who cannot sign in.
+type DisabledUser struct {
+	Issuer, Subject string
+	By              string // the subject of the caller who disabled the user
+	At              time.Time
+}
+
 // AuditRecord is one call of the API that changed something or was denied, or one sign-in.
 // A record is never changed.
 type AuditRecord struct {
