@@ -10,13 +10,20 @@ import (
 )
 
 const (
-	apiKeyColumns = "id, name, subject, role, hash, creator, disabled, created_at, updated_at, last_used_at"
+	apiKeyColumns = "id, name, subject, role, hash, creator, disabled, created_at, updated_at, last_used_at, restriction"
 	selectAPIKey  = "SELECT " + apiKeyColumns + " FROM api_keys"
 )
 
+// adminRole is the built-in role that may do everything, as READ_WRITE.
+const adminRole = "admin"
+
 func scanAPIKey(row scanner) (k deploy.APIKey, err error) {
 	var created, updated, used int64
-	err = row.Scan(&k.ID, &k.Name, &k.Subject, &k.Role, &k.Hash, &k.Creator, &k.Disabled, &created, &updated, &used)
+	var limit string
+	if err := row.Scan(&k.ID, &k.Name, &k.Subject, &k.Role, &k.Hash, &k.Creator, &k.Disabled, &created, &updated, &used, &limit); err != nil {
+		return k, err
+	}
+	err = decode(limit, &k.Limit)
 	k.CreatedAt, k.UpdatedAt, k.LastUsedAt = fromMilli(created), fromMilli(updated), fromMilli(used)
 	return k, err
 }
@@ -27,9 +34,16 @@ func (s *Store) CreateAPIKey(ctx context.Context, k deploy.APIKey) error {
 	if k.CreatedAt.IsZero() {
 		k.CreatedAt = s.now()
 	}
+	limit := ""
+	if k.Limit != nil {
+		var err error
+		if limit, err = encode(k.Limit); err != nil {
+			return s.fail(err, "create API key "+k.ID)
+		}
+	}
 	err := s.write(ctx, func(t *tx) error {
-		_, err := t.exec(ctx, "INSERT INTO api_keys ("+apiKeyColumns+") VALUES ("+placeholders(10)+")",
-			k.ID, k.Name, k.Subject, string(k.Role), k.Hash, k.Creator, k.Disabled, toMilli(k.CreatedAt), toMilli(k.CreatedAt), toMilli(k.LastUsedAt))
+		_, err := t.exec(ctx, "INSERT INTO api_keys ("+apiKeyColumns+") VALUES ("+placeholders(11)+")",
+			k.ID, k.Name, k.Subject, string(k.Role), k.Hash, k.Creator, k.Disabled, toMilli(k.CreatedAt), toMilli(k.CreatedAt), toMilli(k.LastUsedAt), limit)
 		if s.dialect.unique(err) {
 			return deploy.Errorf(deploy.Exists, "there is an enabled API key named %q already, or one of the ID %s: choose another name, or disable that key first", k.Name, k.ID)
 		}
@@ -55,8 +69,9 @@ func (s *Store) APIKeys(ctx context.Context) ([]deploy.APIKey, error) {
 	return ks, s.fail(err, "list API keys")
 }
 
-// DisableAPIKey disables a key permanently. It is idempotent. Illegal if the key is the last
-// enabled one with the role READ_WRITE, because no other key could be created without it.
+// DisableAPIKey disables a key permanently. It is idempotent. Illegal if
+// the key is the last enabled one with the role READ_WRITE or admin that is not limited to
+// some applications, because no other key could be created without it.
 func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 	err := s.write(ctx, func(t *tx) error {
 		key, ok, err := one(ctx, t, scanAPIKey, selectAPIKey+" WHERE id = ?", id)
@@ -69,16 +84,20 @@ func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 			return nil
 		}
 		// Lock all keys, so that one of two concurrent calls sees the effect of the other.
-		writers, err := all(ctx, t, scanText, "SELECT id FROM api_keys WHERE role = ? AND disabled = FALSE ORDER BY id"+t.store.dialect.forUpdate(), string(deploy.ReadWrite))
+		writers, err := all(ctx, t, scanText, "SELECT id FROM api_keys WHERE role IN (?, ?) AND restriction = '' AND disabled = FALSE ORDER BY id"+t.store.dialect.forUpdate(),
+			string(deploy.ReadWrite), adminRole)
 		if err != nil {
 			return err
 		}
 		if slices.Equal(writers, []string{id}) {
-			return deploy.Errorf(deploy.Illegal, "API key %s is the last enabled one with the role %s, without which no other can be created: create one first", id, deploy.ReadWrite)
+			return deploy.Errorf(deploy.Illegal, "API key %s is the last enabled one with the role %s or %s for all applications, without which no other can be created: create one first",
+				id, deploy.ReadWrite, adminRole)
 		}
-		_, err = t.exec(ctx, "UPDATE api_keys SET disabled = TRUE, updated_at = ? WHERE id = ?", toMilli(s.now()), id)
+		if _, err := t.exec(ctx, "UPDATE api_keys SET disabled = TRUE, updated_at = ? WHERE id = ?", toMilli(s.now()), id); err != nil {
+			return err
+		}
 		t.changed(deploy.TopicAPIKey, id, "")
-		return err
+		return nil
 	})
 	return s.fail(err, "disable API key "+id)
 }

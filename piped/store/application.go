@@ -168,6 +168,39 @@ func (s *Store) Application(ctx context.Context, id string) (deploy.Application,
 	return a, s.fail(err, "read application "+id)
 }
 
+const selectSlimApplication = "SELECT id, name, kind, spec, disabled, deleted FROM applications"
+
+func scanSlimApplication(row scanner) (a deploy.Application, err error) {
+	var spec string
+	if err := row.Scan(&a.ID, &a.Name, &a.Kind, &spec, &a.Disabled, &a.Deleted); err != nil {
+		return a, err
+	}
+	var sp applicationSpec
+	err = decode(spec, &sp)
+	a.Git, a.Provider, a.Description, a.Labels, a.Former = sp.Git, sp.Provider, sp.Description, sp.Labels, sp.Former
+	return a, err
+}
+
+// ApplicationsByID returns those of the applications that exist, deleted ones included, by ID.
+// They have no state: only what Git or the registration defines, and whether they are disabled
+// or deleted. nil selects all applications, an empty list none.
+func (s *Store) ApplicationsByID(ctx context.Context, ids []string) ([]deploy.Application, error) {
+	const perQuery = 500
+	if ids == nil {
+		apps, err := all(ctx, s, scanSlimApplication, selectSlimApplication+" ORDER BY id")
+		return apps, s.fail(err, "read all applications")
+	}
+	var out []deploy.Application
+	for chunk := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), perQuery) {
+		apps, err := all(ctx, s, scanSlimApplication, selectSlimApplication+" WHERE id IN ("+placeholders(len(chunk))+") ORDER BY id", anys(chunk)...)
+		if err != nil {
+			return nil, s.fail(err, "read applications")
+		}
+		out = append(out, apps...)
+	}
+	return out, nil
+}
+
 // ApplicationQuery selects applications. Zero fields do not restrict, except Disabled: without
 // IncludeAll, false selects only enabled applications.
 type ApplicationQuery struct {
@@ -175,6 +208,7 @@ type ApplicationQuery struct {
 	Kind           string
 	RepoID         string
 	Labels         map[string]string // all of them must match
+	Scope          *deploy.Scope     // must contain the application; nil: no restriction
 	Disabled       bool
 	IncludeAll     bool // enabled and disabled ones
 	IncludeDeleted bool
@@ -198,6 +232,9 @@ func (s *Store) ListApplications(ctx context.Context, q ApplicationQuery) ([]dep
 	f.labels("application_labels", "application_id", "applications.id", q.Labels)
 	if err := f.after(q.Cursor); err != nil {
 		return nil, "", err
+	}
+	if _, err := s.scoped(ctx, &f, q.Scope, scopedList{"applications", "id", "updated_at"}, q.Name != "", q.Limit, q.Cursor); err != nil {
+		return nil, "", s.fail(err, "list applications")
 	}
 	query := f.limit(selectApplication+f.where()+" ORDER BY updated_at DESC, id", q.Limit)
 	apps, err := all(ctx, s, scanApplication, query, f.args...)

@@ -34,6 +34,8 @@ func BenchmarkListDeployments(b *testing.B) {
 		"all":         {Limit: 50},
 		"application": {Limit: 50, ApplicationIDs: []string{"a7"}},
 		"label":       {Limit: 50, Labels: map[string]string{"app": "a7"}},
+		"scope, rare": {Limit: 50, Scope: &deploy.Scope{Alternatives: [][]deploy.Selector{{{Labels: map[string]string{"app": "a7"}}}}}},
+		"scope, wide": {Limit: 50, Scope: &deploy.Scope{Alternatives: [][]deploy.Selector{{{Labels: map[string]string{"team": "core"}}}}}},
 		"status":      {Limit: 50, Statuses: []deploy.Status{deploy.Success, deploy.Failure}},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -51,7 +53,7 @@ func deployments(b *testing.B, s *store.Store, n int) {
 	b.Helper()
 	for i := range 20 {
 		id := fmt.Sprint("a", i)
-		if _, err := s.PutApplication(b.Context(), deploy.Application{ID: id, Name: id, Kind: deploy.KindKubernetes}); err != nil {
+		if _, err := s.PutApplication(b.Context(), deploy.Application{ID: id, Name: id, Kind: deploy.KindKubernetes, Labels: map[string]string{"app": id, "team": "core"}}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -17,6 +17,7 @@ type DeploymentQuery struct {
 	ApplicationName string
 	Commit          string            // the full hash of the deployed commit
 	Labels          map[string]string // all of them must match
+	Scope           *deploy.Scope     // must contain the application; nil: no restriction
 	Limit           int               // 0: no limit
 	Cursor          string
 }
@@ -40,7 +41,12 @@ func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deplo
 		}
 		f.add("(SELECT a.kind FROM applications a WHERE a.id = deployments.application_id) IN ("+placeholders(len(q.Kinds))+")", anys(q.Kinds)...)
 	}
-	few := q.Limit == 0 || len(q.ApplicationIDs) > 0 || q.ApplicationName != "" || q.Commit != "" // at most those of an application or a commit
+	few := len(q.ApplicationIDs) > 0 || q.ApplicationName != "" || q.Commit != "" // at most those of an application or a commit
+	rare, err := s.scoped(ctx, &f, q.Scope, scopedList{"deployments", "application_id", "updated_at"}, few, q.Limit, q.Cursor)
+	if err != nil {
+		return nil, "", s.fail(err, "list deployments")
+	}
+	few = few || rare || q.Limit == 0
 	if rare, ok, err := s.rareLabel(ctx, q.Labels, few); err != nil {
 		return nil, "", s.fail(err, "list deployments")
 	} else if ok {

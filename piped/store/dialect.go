@@ -51,6 +51,9 @@ type dialect interface {
 	// forUpdate returns the end of a SELECT that locks the rows it reads until the transaction
 	// ends.
 	forUpdate() string
+	// wildcard returns the condition that a column matches a pattern in which * stands for any
+	// text, and the condition's argument. Upper and lower case differ.
+	wildcard(column, pattern string) (cond, arg string)
 	// oneWriter reports whether concurrent writers share one connection.
 	oneWriter() bool
 	// cacheStatements reports whether the store caches prepared statements.
@@ -192,6 +195,9 @@ func (sqliteDialect) rewrite(query string) string { return query }
 func (sqliteDialect) forUpdate() string           { return "" } // the writer is alone
 func (sqliteDialect) oneWriter() bool             { return true }
 func (sqliteDialect) cacheStatements() bool       { return true }
+func (sqliteDialect) wildcard(column, pattern string) (cond, arg string) {
+	return column + " GLOB ?", strings.NewReplacer("?", "[?]", "[", "[[]").Replace(pattern)
+}
 func (sqliteDialect) unique(err error) bool {
 	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_UNIQUE || sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 }
@@ -316,6 +322,10 @@ func (postgresDialect) rewrite(query string) string {
 func (postgresDialect) forUpdate() string     { return " FOR NO KEY UPDATE" }
 func (postgresDialect) oneWriter() bool       { return false }
 func (postgresDialect) cacheStatements() bool { return false } // pgx caches them per connection
+
+func (postgresDialect) wildcard(column, pattern string) (cond, arg string) {
+	return column + ` LIKE ? ESCAPE '\'`, strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%").Replace(pattern)
+}
 
 func (postgresDialect) unique(err error) bool  { return postgresCode(err) == "23505" }
 func (postgresDialect) foreign(err error) bool { return postgresCode(err) == "23503" }

@@ -106,6 +106,7 @@ func (s *Store) DriftReport(ctx context.Context, appID string) (deploy.DriftRepo
 type DriftQuery struct {
 	ApplicationIDs []string
 	Labels         map[string]string // of the application's current labels; all must match
+	Scope          *deploy.Scope     // must contain the application; nil: no restriction
 	OpenOnly       bool              // only current periods
 	From, To       time.Time         // the period overlaps this range
 	Limit          int               // 0: no limit
@@ -131,11 +132,11 @@ func (s *Store) ListDriftReports(ctx context.Context, q DriftQuery) ([]deploy.Dr
 	if err := f.afterBy("began_at", q.Cursor); err != nil {
 		return nil, "", err
 	}
-	asked := q.Limit
-	if asked > 0 {
-		asked++ // the extra row shows whether there is a next page
+	few := len(q.ApplicationIDs) > 0
+	if _, err := s.scoped(ctx, &f, q.Scope, scopedList{"drift_reports", "application_id", "began_at"}, few, q.Limit, q.Cursor); err != nil {
+		return nil, "", s.fail(err, "list reports of drift")
 	}
-	query := f.limit(selectDriftReport+f.where()+" ORDER BY began_at DESC, id", asked)
+	query := f.limit(selectDriftReport+f.where()+" ORDER BY began_at DESC, id", extra(q.Limit))
 	found, err := all(ctx, s, scanDriftReport, query, f.args...)
 	if err != nil || q.Limit <= 0 || len(found) <= q.Limit {
 		return found, "", s.fail(err, "list reports of drift")

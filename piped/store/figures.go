@@ -92,6 +92,9 @@ func (s *Store) deliveredApplications(ctx context.Context, q deploy.FiguresQuery
 	f := filter{args: []any{toMilli(q.To)}}
 	in(&f, "id", q.ApplicationIDs)
 	f.labels("application_labels", "application_id", "applications.id", q.Labels)
+	if _, err := s.scoped(ctx, &f, q.Scope, scopedList{"applications", "id", "updated_at"}, len(q.ApplicationIDs) > 0, 0, ""); err != nil {
+		return nil, err
+	}
 	list, err := all(ctx, s, scanDelivered, selectDelivered+f.where(), f.args...)
 	apps := make(map[string]*deliveredApplication, len(list))
 	for i := range list {

@@ -32,9 +32,22 @@ func parseCursor(cursor string) (position, error) {
 		err = json.Unmarshal(b, &p)
 	}
 	if err != nil {
-		return p, deploy.Errorf(deploy.Invalid, "the cursor is not one that a list returned: leave it empty to start from the first page")
+		return p, errCursor()
 	}
 	return p, nil
+}
+
+func errCursor() error {
+	return deploy.Errorf(deploy.Invalid, "the cursor is not one that a list returned: leave it empty to start from the first page")
+}
+
+// extra returns the limit of a query for a page of n rows: one more row shows whether there is
+// a next page. 0 means no limit.
+func extra(n int) int {
+	if n <= 0 {
+		return 0
+	}
+	return n + 1
 }
 
 // filter collects the conditions of a list query and their arguments.

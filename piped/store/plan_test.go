@@ -62,6 +62,15 @@ func TestListsUseIndices(t *testing.T) {
 		"due deliveries":         selectDelivery + strings.NewReplacer("d.receiver = ?", "d.receiver = 'r'", "<= ?", "<= 5").Replace(dueDeliveries) + " LIMIT 10",
 		"next delivery":          strings.NewReplacer("receiver = ?", "receiver = 'r'", "> ?", "> 5").Replace(nextDelivery),
 		"forgotten events":       strings.ReplaceAll(forgottenEvents, "?", "5"),
+		"page of the audit log":  selectAudit + auditOrder + " LIMIT 10",
+		"next audit records":     selectAudit + " WHERE at <= 5 AND (at < 5 OR id < 5)" + auditOrder + " LIMIT 10",
+		"audit of a range":       selectAudit + " WHERE at >= 5 AND at < 9" + auditOrder + " LIMIT 10",
+		"audit of a subject":     audited(AuditQuery{Subject: "s"}),
+		"audit of a method":      audited(AuditQuery{Method: "m"}),
+		"audit of a code":        audited(AuditQuery{Code: "c"}),
+		"audit of an app":        audited(AuditQuery{ApplicationID: "a"}),
+		"audit of everything":    audited(AuditQuery{ApplicationID: "a", Subject: "s", Method: "m", Code: "c", From: fromMilli(5)}),
+		"old audit records":      strings.ReplaceAll(oldAudit, "?", "5"),
 		"retained events":        "SELECT seq FROM outbox WHERE delivered_at > 0 AND delivered_at < 5 ORDER BY delivered_at",
 	} {
 		steps, err := all(context.Background(), s, func(row scanner) (detail string, err error) {
@@ -75,6 +84,79 @@ func TestListsUseIndices(t *testing.T) {
 			whole := strings.HasPrefix(step, "SCAN") && !strings.Contains(step, "INDEX")
 			if whole || strings.Contains(step, "TEMP B-TREE") {
 				t.Errorf("%s: %s", name, strings.Join(steps, "; "))
+			}
+		}
+	}
+}
+
+// audited returns the query of a page of the audit log.
+func audited(q AuditQuery) string {
+	f := q.filter()
+	return selectAudit + strings.ReplaceAll(f.where(), "?", "5") + auditOrder + " LIMIT 10"
+}
+
+// TestScopesUseIndices: the rows of a large scope are read in the order of the page, and those of
+// a small one are searched for from its applications. No form reads all applications for a
+// label, a name, the beginning of a name or a repository.
+func TestScopesUseIndices(t *testing.T) {
+	s, err := Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "piped.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	orders := map[string]string{"applications": "updated_at", "deployments": "updated_at", "rollouts": "started_at", "drift_reports": "began_at", "audit_records": "at"}
+	for name, selectors := range map[string][][]deploy.Selector{
+		"a label":      {{{Labels: map[string]string{"team": "a"}}}},
+		"two labels":   {{{Labels: map[string]string{"team": "a", "env": "prod"}}}},
+		"names":        {{{Names: []string{"web", "api"}}}},
+		"a repository": {{{Repositories: []string{"r"}}}},
+		"alternatives": {{{Labels: map[string]string{"team": "a"}}}, {{Labels: map[string]string{"team": "b"}}, {Names: []string{"*-prod"}}}, {{Repositories: []string{"r", "s"}}}},
+	} {
+		for table, order := range orders {
+			r := restriction{s.dialect, deploy.Scope{Alternatives: selectors}, scopedList{table, "application_id", order}}
+			if table == "applications" {
+				r.list.column = "id"
+			}
+			var row, set filter
+			r.byRow(&row)
+			r.bySet(&set)
+			tail := " ORDER BY " + order + " DESC, id"
+			if table == "audit_records" {
+				tail += " DESC"
+			}
+			explainQuery := func(query string, args ...any) string {
+				steps, err := all(t.Context(), s, func(row scanner) (detail string, err error) {
+					var id, parent, unused int
+					return detail, row.Scan(&id, &parent, &unused, &detail)
+				}, "EXPLAIN QUERY PLAN "+query, args...)
+				if err != nil {
+					t.Fatalf("%s, %s: %v", table, name, err)
+				}
+				return strings.Join(steps, "; ")
+			}
+			explain := func(f filter) string {
+				return explainQuery("SELECT * FROM "+table+f.where()+tail+" LIMIT 50", f.args...)
+			}
+			next, args, err := r.countNext(200, cursorAt(fromMilli(5), "x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plan := explainQuery(next, args...); !strings.Contains(plan, "SEARCH "+table+" USING") || strings.Contains(plan, "SCAN a") || strings.Contains(plan, "TEMP B-TREE") {
+				t.Errorf("next of %s, %s: %s", table, name, plan)
+			}
+			whole, args := r.countAll(1001)
+			if plan := explainQuery(whole, args...); !strings.Contains(plan, "SEARCH "+table+" USING") || strings.Contains(plan, "SCAN a") {
+				t.Errorf("all of %s, %s: %s", table, name, plan)
+			}
+			if plan := explain(row); !strings.HasPrefix(plan, "SCAN "+table+" USING INDEX "+table+"_") || strings.Count(plan, "SCAN") > 1 || strings.Contains(plan, "TEMP B-TREE") {
+				t.Errorf("%s by row, %s: %s", table, name, plan)
+			}
+			if plan := explain(set); !strings.HasPrefix(plan, "SEARCH "+table+" USING INDEX") || strings.Contains(plan, "SCAN") {
+				t.Errorf("%s by set, %s: %s", table, name, plan)
 			}
 		}
 	}

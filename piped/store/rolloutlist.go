@@ -12,6 +12,7 @@ import (
 type RolloutList struct {
 	ApplicationIDs []string
 	Labels         map[string]string // of the application's current labels; all must match
+	Scope          *deploy.Scope     // must contain the application; nil: no restriction
 	DeploymentID   string
 	Kind           deploy.RolloutKind
 	Phases         []deploy.RolloutPhase
@@ -63,11 +64,11 @@ func (s *Store) ListRollouts(ctx context.Context, q RolloutList) ([]deploy.Rollo
 	if err := f.afterBy("started_at", q.Cursor); err != nil {
 		return nil, "", err
 	}
-	asked := q.Limit
-	if asked > 0 {
-		asked++ // the extra row shows whether there is a next page
+	few := len(q.ApplicationIDs) > 0 || q.DeploymentID != ""
+	if _, err := s.scoped(ctx, &f, q.Scope, scopedList{"rollouts", "application_id", "started_at"}, few, q.Limit, q.Cursor); err != nil {
+		return nil, "", s.fail(err, "list rollouts")
 	}
-	query := f.limit(selectListedRollout+f.where()+" ORDER BY started_at DESC, id", asked)
+	query := f.limit(selectListedRollout+f.where()+" ORDER BY started_at DESC, id", extra(q.Limit))
 	found, err := all(ctx, s, scanListedRollout, query, f.args...)
 	if err != nil || q.Limit <= 0 || len(found) <= q.Limit {
 		return found, "", s.fail(err, "list rollouts")

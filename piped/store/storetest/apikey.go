@@ -123,3 +123,26 @@ func testAPIKeyUse(t *testing.T, e *env) {
 		t.Errorf("announced: %+v", got)
 	}
 }
+
+// testAPIKeyLimits: limits are stored, and a limited key is not counted among those that can
+// create others.
+func testAPIKeyLimits(t *testing.T, e *env) {
+	ctx, s := t.Context(), e.store
+	limit := &deploy.Selector{Labels: map[string]string{"team": "a"}, Names: []string{"web*"}, Repositories: []string{"r"}}
+	for _, k := range []deploy.APIKey{
+		{ID: "writer", Role: deploy.ReadWrite}, {ID: "admin", Role: "admin"}, {ID: "limited", Role: deploy.ReadWrite, Limit: limit},
+		{ID: "limited-admin", Role: "admin", Limit: &deploy.Selector{}}, {ID: "custom", Role: "release team"},
+	} {
+		k.Name, k.Hash = k.ID, []byte(k.ID)
+		must(t, s.CreateAPIKey(ctx, k))
+		got, err := s.APIKey(ctx, k.ID)
+		if diff := cmp.Diff(k.Limit, got.Limit); err != nil || diff != "" || got.Role != k.Role {
+			t.Errorf("%s: role %q, %v, limit (-want +got):\n%s", k.ID, got.Role, err, diff)
+		}
+	}
+	must(t, s.DisableAPIKey(ctx, "writer")) // the other one has all rights, too
+	wantKind(t, s.DisableAPIKey(ctx, "admin"), deploy.Illegal, "last enabled")
+	for _, id := range []string{"limited", "limited-admin", "custom"} {
+		must(t, s.DisableAPIKey(ctx, id))
+	}
+}

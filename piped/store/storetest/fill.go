@@ -81,7 +81,8 @@ func (e *env) fillApplication(t testing.TB, a deploy.Application) {
 func (e *env) fillRequests(t testing.TB) {
 	ctx, s := t.Context(), e.store
 	must(t, s.CreateAPIKey(ctx, deploy.APIKey{ID: "k1", Name: "owner", Role: deploy.ReadWrite, Hash: []byte{0, 1, 0xff, '"'}}))
-	must(t, s.CreateAPIKey(ctx, deploy.APIKey{ID: "k2", Name: "ci", Role: deploy.ReadOnly, Hash: []byte{}, Disabled: true}))
+	must(t, s.CreateAPIKey(ctx, deploy.APIKey{ID: "k2", Name: "ci", Role: deploy.ReadOnly, Hash: []byte{}, Disabled: true, Limit: &deploy.Selector{Names: []string{"web*"}}}))
+	must(t, s.AppendAudit(ctx, deploy.AuditRecord{Subject: "jane", Method: "Sync", ApplicationID: "app-web", Code: "OK", Target: map[string]string{"name": "web \u2028"}}))
 	_, err := s.UpdateAgent(ctx, func(a *deploy.AgentRecord) { a.Name = "prod" })
 	must(t, err)
 	_, err = s.CreateCommand(ctx, deploy.Command{ID: "preview", Type: deploy.CommandBuildPlanPreview, PlanPreview: &deploy.PlanPreviewRequest{RepoID: "repo", Timeout: time.Minute}})
