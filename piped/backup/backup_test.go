@@ -185,6 +185,52 @@ func TestOlderSchema(t *testing.T) {
 	}
 }
 
+// TestSessionsAreNotRestored: a backup holds no session and no sign-in, so that a restore brings
+// none back that was ended since. Who was disabled stays so.
+func TestSessionsAreNotRestored(t *testing.T) {
+	for name, engine := range engines {
+		t.Run(name, func(t *testing.T) {
+			s, target := storetest.Open(t, engine(t), nil), engine(t)
+			storetest.Fill(t, s)
+			if open, _, err := s.Sessions(t.Context(), store.SessionQuery{OpenOnly: true}); err != nil || len(open) == 0 {
+				t.Fatalf("open sessions: %v, %v", open, err)
+			}
+			archive := written(t, s)
+			for _, m := range members(t, archive) {
+				if strings.Contains(m.name, "sessions") || strings.Contains(m.name, "sign_in") {
+					t.Errorf("the backup has %s", m.name)
+				}
+			}
+			restored(t, archive, target)
+			there := storetest.Open(t, target, nil)
+			if all, _, err := there.Sessions(t.Context(), store.SessionQuery{}); err != nil || len(all) != 0 {
+				t.Errorf("restored sessions: %v, %v", all, err)
+			}
+			if _, err := there.TakeSignInState(t.Context(), []byte("state")); !deploy.IsKind(err, deploy.NotFound) {
+				t.Errorf("restored sign-in: %v", err)
+			}
+			again := deploy.Session{ID: "again", Hash: []byte("again"), User: deploy.User{Issuer: "corp", Subject: "joe"}, ExpiresAt: time.Now().Add(time.Hour)}
+			if err := there.CreateSession(t.Context(), again); !deploy.IsKind(err, deploy.Denied) {
+				t.Errorf("a disabled user signed in after the restore: %v", err)
+			}
+			again.User.Subject = "jane"
+			if err := there.CreateSession(t.Context(), again); err != nil {
+				t.Errorf("sign in again: %v", err)
+			}
+			before, _, err := there.ListAudit(t.Context(), store.AuditQuery{})
+			if err != nil || len(before) != 1 {
+				t.Fatalf("audit log: %+v, %v", before, err)
+			}
+			if err := there.AppendAudit(t.Context(), deploy.AuditRecord{Subject: "jane"}); err != nil {
+				t.Fatal(err)
+			}
+			if after, _, err := there.ListAudit(t.Context(), store.AuditQuery{Subject: "jane", Limit: 1}); err != nil || after[0].ID != before[0].ID+1 {
+				t.Errorf("audit log: %+v, %v", after, err)
+			}
+		})
+	}
+}
+
 // TestWhileWritersWrite: a backup is a consistent snapshot: transactions are contained
 // completely or not at all.
 func TestWhileWritersWrite(t *testing.T) {

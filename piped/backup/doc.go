@@ -1,6 +1,7 @@
-// Package backup defines the file format of backups. A backup contains the entire state of
-// an agent: a snapshot of its store and the files of its data directory that cannot be
-// regenerated. Write creates it while the agent runs; Read reads and verifies it.
+// Package backup defines the file format of backups. A backup contains the state of an agent:
+// a snapshot of its store and the files of its data directory that cannot be regenerated. It
+// omits sessions and sign-ins; users sign in again. Write creates it while the agent runs; Read
+// reads and verifies it.
 //
 // A backup is a tar archive, compressed with gzip, with these members:
 //

@@ -69,7 +69,7 @@ func (s *Store) APIKeys(ctx context.Context) ([]deploy.APIKey, error) {
 	return ks, s.fail(err, "list API keys")
 }
 
-// DisableAPIKey disables a key permanently. It is idempotent. Illegal if
+// DisableAPIKey disables a key permanently and ends its sessions. It is idempotent. Illegal if
 // the key is the last enabled one with the role READ_WRITE or admin that is not limited to
 // some applications, because no other key could be created without it.
 func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
@@ -93,11 +93,14 @@ func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 			return deploy.Errorf(deploy.Illegal, "API key %s is the last enabled one with the role %s or %s for all applications, without which no other can be created: create one first",
 				id, deploy.ReadWrite, adminRole)
 		}
+		if err := t.lockSignIns(ctx); err != nil {
+			return err
+		}
 		if _, err := t.exec(ctx, "UPDATE api_keys SET disabled = TRUE, updated_at = ? WHERE id = ?", toMilli(s.now()), id); err != nil {
 			return err
 		}
 		t.changed(deploy.TopicAPIKey, id, "")
-		return nil
+		return t.endSessionsOfKey(ctx, id)
 	})
 	return s.fail(err, "disable API key "+id)
 }

@@ -1,7 +1,7 @@
 // Package store persists the agent's state: applications, candidates,
 // deployments with their stages, chains and transition log, commands, stage logs,
-// inventory, applied sets, rollout records, API keys and the outbox, in SQLite or
-// PostgreSQL behind one type, with one set of migrations and one set of queries.
+// inventory, applied sets, rollout records, API keys, sessions, the audit log and the outbox, in
+// SQLite or PostgreSQL behind one type, with one set of migrations and one set of queries.
 //
 // The package provides the guarantees on which the phases rely. A deployment changes only as
 // package deploy allows it, by compare-and-swap on its revision, in one transaction with its
@@ -9,7 +9,7 @@
 // commit, and nothing else, is published on the change feed.
 //
 // It makes no decision about next steps, reads neither Git nor a cluster, and stores applied
-// objects only encrypted.
+// objects and the secrets of sessions and sign-ins only encrypted.
 //
 // Stages are rows, not JSON in their deployment. A transition of a stage rewrites the state of
 // that stage and of its deployment, but not the options of all stages, and stages can be
@@ -36,8 +36,8 @@ import (
 
 // Options configure a store.
 type Options struct {
-	// Key is the 32-byte key that encrypts applied sets. Without it they can neither be stored
-	// nor read.
+	// Key is the 32-byte key that encrypts applied sets, and the secrets of sessions and
+	// sign-ins. Without it they can neither be stored nor read.
 	Key []byte
 	// Existing rejects a database with another schema version instead of migrating it. It is
 	// for commands that open the store of a running agent.

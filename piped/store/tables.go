@@ -32,8 +32,13 @@ const (
 	Bytes   ColumnType = "BYTEA"   // []byte
 )
 
+// transient lists the tables that are not backed up: the owner of the database, and the
+// sessions and sign-ins, so that a restore opens no session that was ended since.
+const transient = "'store_owner', 'sessions', 'sign_in_states'"
+
 // Tables returns the tables of a version of the schema, each after the tables that it refers
-// to, so that they can be filled in this order. It omits the table of the database's owner.
+// to, so that they can be filled in this order. It omits the tables that are not backed up: of
+// the database's owner, sessions and sign-ins.
 // The schema is read from an in-memory database on which the migrations were run. Other tables
 // in a shared database are therefore not included. Invalid if this program does not know the
 // version.
@@ -66,7 +71,7 @@ func Tables(ctx context.Context, version int64) (_ []Table, err error) {
 func (s *Store) describe(ctx context.Context) ([]Table, error) {
 	var tables []Table
 	columns, err := all(ctx, s, scanColumn, `SELECT m.name, c.name, c.type FROM sqlite_master m JOIN pragma_table_info(m.name) c
-WHERE m.type = 'table' AND m.name NOT IN ('sqlite_sequence', 'goose_db_version', 'store_owner') ORDER BY m.name, c.cid`)
+WHERE m.type = 'table' AND m.name NOT IN ('sqlite_sequence', 'goose_db_version', `+transient+`) ORDER BY m.name, c.cid`)
 	if err != nil {
 		return nil, err
 	}

@@ -82,6 +82,13 @@ func (e *env) fillRequests(t testing.TB) {
 	ctx, s := t.Context(), e.store
 	must(t, s.CreateAPIKey(ctx, deploy.APIKey{ID: "k1", Name: "owner", Role: deploy.ReadWrite, Hash: []byte{0, 1, 0xff, '"'}}))
 	must(t, s.CreateAPIKey(ctx, deploy.APIKey{ID: "k2", Name: "ci", Role: deploy.ReadOnly, Hash: []byte{}, Disabled: true, Limit: &deploy.Selector{Names: []string{"web*"}}}))
+	for _, id := range []string{"open", "ended"} {
+		must(t, s.CreateSession(ctx, deploy.Session{ID: id, Hash: []byte(id), User: deploy.User{Issuer: "corp", Subject: "jane"}, Refresh: []byte("refresh"),
+			ExpiresAt: farFuture}))
+	}
+	must(t, s.EndSession(ctx, "ended"))
+	must(t, s.DisableUser(ctx, "corp", "joe", "jane"))
+	must(t, s.PutSignInState(ctx, []byte("state"), []byte("{}"), farFuture))
 	must(t, s.AppendAudit(ctx, deploy.AuditRecord{Subject: "jane", Method: "Sync", ApplicationID: "app-web", Code: "OK", Target: map[string]string{"name": "web \u2028"}}))
 	_, err := s.UpdateAgent(ctx, func(a *deploy.AgentRecord) { a.Name = "prod" })
 	must(t, err)
@@ -92,8 +99,12 @@ func (e *env) fillRequests(t testing.TB) {
 	must(t, err)
 }
 
+// farFuture is later than any test.
+var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Rows returns all rows of all tables of a database as sorted texts, by table. It omits the
-// tables of schema versions and of the owner, which are not backed up.
+// tables of schema versions, of the owner, and of sessions and sign-ins, which are not backed
+// up.
 func Rows(t testing.TB, dsn string) map[string][]string {
 	t.Helper()
 	db, list := Raw(t, dsn), "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
@@ -103,7 +114,7 @@ func Rows(t testing.TB, dsn string) map[string][]string {
 	out := map[string][]string{}
 	for _, table := range records(t, db, list) {
 		name := table[0].(string)
-		if name == "goose_db_version" || name == "store_owner" { // they hold nothing that is backed up
+		if slices.Contains([]string{"goose_db_version", "store_owner", "sessions", "sign_in_states"}, name) { // they hold nothing that is backed up
 			continue
 		}
 		out[name] = nil
