@@ -94,7 +94,12 @@ UNION ALL SELECT 'chain', chain_id, application_id FROM deployments WHERE chain_
 UNION ALL SELECT 'rollout', id, application_id FROM rollouts WHERE updated_at >= ?
 UNION ALL SELECT 'registered_event', id, '' FROM registered_events WHERE updated_at >= ?
 UNION ALL SELECT 'api_key', id, '' FROM api_keys WHERE disabled = TRUE AND updated_at >= ?
-UNION ALL SELECT 'event', event_key, application_id FROM outbox WHERE delivered_at = 0`, ms, ms, ms, ms, ms, ms, ms, ms)
+UNION ALL SELECT 'session', id, '' FROM sessions WHERE ended_at > 0 AND ended_at >= ?
+UNION ALL SELECT 'drift', id, id FROM applications WHERE updated_at >= ?
+UNION ALL SELECT 'drift', application_id, application_id FROM drift_reports WHERE ended_at = 0 OR ended_at >= ?
+UNION ALL SELECT DISTINCT 'evaluated', evaluated_commit, '' FROM applications WHERE evaluated_commit <> '' AND deleted = FALSE
+UNION ALL SELECT 'propagation', cluster || '/' || workload, application_id FROM propagations
+UNION ALL SELECT 'event', event_key, application_id FROM outbox WHERE delivered_at = 0`, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms)
 	if err != nil {
 		return err
 	}

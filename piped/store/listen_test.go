@@ -107,6 +107,79 @@ func TestDisabledKeysReachOtherProcesses(t *testing.T) {
 	waitFor(t, w, "later")
 }
 
+// TestCatchUpKnowsEveryTopic: a store that begins to listen publishes what others wrote
+// before, of each topic.
+func TestCatchUpKnowsEveryTopic(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	mine, theirs := storetest.Open(t, dsn, nil), storetest.Open(t, dsn, nil)
+	w := mine.Watch()
+	defer w.Close()
+	storetest.Fill(t, theirs)
+	web, err := theirs.Application(t.Context(), "app-web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := theirs.SetEvaluatedCommit(t.Context(), "c0ffee", map[string]string{web.ID: web.EvaluatedCommit}); err != nil {
+		t.Fatal(err)
+	}
+	if err := theirs.DisableAPIKey(t.Context(), "k2"); err != nil {
+		t.Fatal(err)
+	}
+	missing := map[deploy.Topic]bool{}
+	for _, topic := range deploy.Topics() {
+		missing[topic] = true
+	}
+	want := map[deploy.Change]bool{
+		{Topic: deploy.TopicSession, ID: "ended"}:                                                    true,
+		{Topic: deploy.TopicEvaluated, ID: "c0ffee"}:                                                 true,
+		{Topic: deploy.TopicDrift, ID: "app-other", ApplicationID: "app-other"}:                      true,
+		{Topic: deploy.TopicPropagation, ID: "c/apps/Deployment/shop/web", ApplicationID: "app-web"}: true,
+	}
+	defer run(t, mine)()
+	deadline := time.After(3 * time.Minute)
+	for len(missing)+len(want) > 0 {
+		select {
+		case <-w.C():
+			for _, c := range w.Take() {
+				delete(missing, c.Topic)
+				delete(want, c)
+			}
+		case <-deadline:
+			t.Fatalf("not announced: topics %v, changes %v", missing, want)
+		}
+	}
+}
+
+// Another process learns that a session was ended, also when it did not listen then.
+func TestEndedSessionsReachOtherProcesses(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	mine, theirs := storetest.Open(t, dsn, nil), storetest.Open(t, dsn, nil)
+	w := mine.Watch(deploy.TopicSession)
+	defer w.Close()
+	for _, id := range []string{"early", "later", "disabled"} {
+		v := deploy.Session{ID: id, Hash: []byte(id), User: deploy.User{Issuer: "corp", Subject: id}, ExpiresAt: time.Now().Add(time.Hour)}
+		if err := theirs.CreateSession(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func(id string) {
+		t.Helper()
+		if err := theirs.EndSession(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end("early")
+	stop := run(t, mine)
+	defer stop()
+	waitFor(t, w, "early")
+	end("later")
+	waitFor(t, w, "later")
+	if err := theirs.DisableUser(t.Context(), "corp", "disabled", "boss"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, w, "disabled")
+}
+
 func TestABrokenListenerMissesNothing(t *testing.T) {
 	dsn := postgres.NewDSN(t)
 	mine, theirs := storetest.Open(t, dsn, nil), storetest.Open(t, dsn, nil)
