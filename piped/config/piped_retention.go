@@ -20,6 +20,8 @@ type Retention struct {
 	// no longer than deployments. If deployments are stored for less than the default, that is the
 	// default.
 	StageLogs time.Duration `yaml:"stageLogs"`
+	// Audit is how long records of the audit log are stored; `24h` or more.
+	Audit time.Duration `yaml:"audit"`
 }
 
 // Younger data is still in use: traces and notifications are retried for a day, and
@@ -27,10 +29,11 @@ type Retention struct {
 const (
 	leastDeployments = 7 * 24 * time.Hour
 	leastStageLogs   = 24 * time.Hour
+	leastAudit       = 24 * time.Hour
 )
 
 func defaultRetention() Retention {
-	return Retention{Deployments: 365 * 24 * time.Hour, KeepPerApplication: 20, StageLogs: 90 * 24 * time.Hour}
+	return Retention{Deployments: 365 * 24 * time.Hour, KeepPerApplication: 20, StageLogs: 90 * 24 * time.Hour, Audit: 400 * 24 * time.Hour}
 }
 
 // complete shortens the default of logs to what is kept of deployments.
@@ -50,6 +53,9 @@ func (r Retention) complete(d *strict.Document) Retention {
 		d.Problemf("retention.stageLogs", "expected %s or more, found %s; %s", leastStageLogs, r.StageLogs, everything)
 	case r.StageLogs > r.Deployments:
 		d.Problemf("retention.stageLogs", "logs go with their deployment: expected no more than deployments, which is %s, found %s", r.Deployments, r.StageLogs)
+	}
+	if r.Audit < leastAudit {
+		d.Problemf("retention.audit", "expected %s or more, found %s; %s", leastAudit, r.Audit, everything)
 	}
 	return r
 }

@@ -38,7 +38,7 @@ func TestPipedDefaults(t *testing.T) {
 		Adopt:        AdoptAuto,
 		Scripts:      Scripts{Isolation: IsolationAuto},
 		PlanPreview:  PlanPreview{WorkerNum: 3, CommandHandleTimeout: 5 * time.Minute},
-		Retention:    Retention{Deployments: 8760 * time.Hour, KeepPerApplication: 20, StageLogs: 2160 * time.Hour},
+		Retention:    Retention{Deployments: 8760 * time.Hour, KeepPerApplication: 20, StageLogs: 2160 * time.Hour, Audit: 9600 * time.Hour},
 		Telemetry:    Telemetry{SampleRatio: 1},
 	}
 	if diff := cmp.Diff(want, parsePiped(t, "piped.yaml", pipedHead+"  {}\n")); diff != "" {
@@ -124,7 +124,7 @@ func TestPipedEveryField(t *testing.T) {
 			{RepoID: "a", CommitMessage: "Update", Includes: patterns(t, "a.yaml"), Excludes: patterns(t, "b/*")},
 		}},
 		PlanPreview: PlanPreview{WorkerNum: 1, CommandHandleTimeout: 4 * time.Second},
-		Retention:   Retention{Disabled: true, Deployments: 720 * time.Hour, KeepPerApplication: 3, StageLogs: 48 * time.Hour},
+		Retention:   Retention{Disabled: true, Deployments: 720 * time.Hour, KeepPerApplication: 3, StageLogs: 48 * time.Hour, Audit: 72 * time.Hour},
 		AppSelector: map[string]string{"env": "dev"},
 		Telemetry:   Telemetry{OTLPEndpoint: "collector:4317", Insecure: true, Headers: map[string]strict.Secret{"authorization": secret}, SampleRatio: 0.5},
 		Debug:       Debug{PprofAddress: "localhost:6060"},
@@ -146,7 +146,7 @@ func TestRelativeStoreIsRelativeToTheFile(t *testing.T) {
 
 func TestLogsAreNotKeptLongerThanTheirDeployment(t *testing.T) {
 	p := parsePiped(t, "piped.yaml", pipedHead+"  dataDir: /d\n  retention: {deployments: 720h}\n")
-	want := Retention{Deployments: 720 * time.Hour, KeepPerApplication: 20, StageLogs: 720 * time.Hour}
+	want := Retention{Deployments: 720 * time.Hour, KeepPerApplication: 20, StageLogs: 720 * time.Hour, Audit: 9600 * time.Hour}
 	if diff := cmp.Diff(want, p.Retention); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -18,11 +18,14 @@ const (
 	pause        = 200 * time.Millisecond // between two batches
 )
 
+// keepSessions is how long sessions are stored after their end.
+const keepSessions = 30 * 24 * time.Hour
+
 // Batch sizes: rows that one transaction deletes.
 const (
 	deploymentBatch = 50
-	commandBatch    = 500
 	logBlockBatch   = 2000 // of stage logs
+	rowBatch        = 500  // of commands, sessions and audit records
 )
 
 // Store deletes old data; *store.Store implements it.
@@ -30,6 +33,8 @@ type Store interface {
 	RemoveStageLogs(ctx context.Context, before time.Time, instead string, limit int) (removed int, more bool, err error)
 	RemoveDeployments(ctx context.Context, q store.OldDeployments) (removed int, next string, err error)
 	RemoveCommands(ctx context.Context, before time.Time, limit int) (removed int, err error)
+	RemoveSessions(ctx context.Context, before time.Time, limit int) (removed int, err error)
+	RemoveAudit(ctx context.Context, before time.Time, limit int) (removed int, err error)
 }
 
 // Config holds the dependencies of New. First, Logger and Now are optional.
@@ -93,7 +98,7 @@ func (r *Remover) clean(ctx context.Context) error {
 	lines, err := drain(func() (removed int, more bool, err error) {
 		return r.Store.RemoveStageLogs(ctx, logs, instead, logBlockBatch)
 	})
-	var deployments, commands int
+	var deployments, commands, sessions, records int
 	if err == nil {
 		deployments, err = drain(func() (removed int, more bool, err error) {
 			removed, old.Cursor, err = r.Store.RemoveDeployments(ctx, old)
@@ -101,14 +106,26 @@ func (r *Remover) clean(ctx context.Context) error {
 			return removed, old.Cursor != "", err
 		})
 	}
-	if err == nil {
-		commands, err = drain(func() (removed int, more bool, err error) {
-			removed, err = r.Store.RemoveCommands(ctx, before, commandBatch)
-			return removed, removed == commandBatch, err
+	for _, rest := range []struct {
+		remove func(ctx context.Context, before time.Time, limit int) (removed int, err error)
+		before time.Time
+		total  *int
+	}{
+		{r.Store.RemoveCommands, before, &commands},
+		{r.Store.RemoveSessions, began.Add(-keepSessions), &sessions},
+		{r.Store.RemoveAudit, began.Add(-keep.Audit), &records},
+	} {
+		if err != nil {
+			break
+		}
+		*rest.total, err = drain(func() (removed int, more bool, err error) {
+			removed, err = rest.remove(ctx, rest.before, rowBatch)
+			return removed, removed == rowBatch, err
 		})
 	}
-	if cmp.Or(lines, deployments, commands) > 0 {
-		r.Logger.Info("removed old data", "deployments", deployments, "commands", commands, "lines", lines, "took", r.Now().Sub(began))
+	if cmp.Or(lines, deployments, commands, sessions, records) > 0 {
+		r.Logger.Info("removed old data", "deployments", deployments, "commands", commands, "lines", lines,
+			"sessions", sessions, "auditRecords", records, "took", r.Now().Sub(began))
 	}
 	return err
 }
