@@ -181,15 +181,17 @@ func scanSlimApplication(row scanner) (a deploy.Application, err error) {
 	return a, err
 }
 
-// ApplicationsByID returns those of the applications that exist, deleted ones included, by ID.
-// They have no state: only what Git or the registration defines, and whether they are disabled
-// or deleted. nil selects all applications, an empty list none.
+// AllApplications returns all applications, deleted ones included, by ID. They have no state:
+// only what Git or the registration defines, and whether they are disabled or deleted.
+func (s *Store) AllApplications(ctx context.Context) ([]deploy.Application, error) {
+	apps, err := all(ctx, s, scanSlimApplication, selectSlimApplication+" ORDER BY id")
+	return apps, s.fail(err, "read all applications")
+}
+
+// ApplicationsByID returns those of the applications that exist, as AllApplications does. It
+// returns none for an empty list.
 func (s *Store) ApplicationsByID(ctx context.Context, ids []string) ([]deploy.Application, error) {
 	const perQuery = 500
-	if ids == nil {
-		apps, err := all(ctx, s, scanSlimApplication, selectSlimApplication+" ORDER BY id")
-		return apps, s.fail(err, "read all applications")
-	}
 	var out []deploy.Application
 	for chunk := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), perQuery) {
 		apps, err := all(ctx, s, scanSlimApplication, selectSlimApplication+" WHERE id IN ("+placeholders(len(chunk))+") ORDER BY id", anys(chunk)...)

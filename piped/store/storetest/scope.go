@@ -165,7 +165,7 @@ func testScope(t *testing.T, e *env) {
 		e.putScoped(t, a)
 		names, drawn = append(names, a.Name), append(drawn, a.ID)
 	}
-	all, err := e.store.ApplicationsByID(t.Context(), nil)
+	all, err := e.store.AllApplications(t.Context())
 	must(t, err)
 	if len(all) != many+len(drawn) {
 		t.Fatalf("%d applications", len(all))
@@ -401,11 +401,15 @@ func testApplicationsByID(t *testing.T, e *env) {
 	must(t, s.SetDisabled(ctx, web.ID, true))
 	must(t, s.DeleteApplication(ctx, api.ID))
 	web.Disabled, api.Deleted = true, true
+	all, err := s.AllApplications(ctx)
+	if diff := cmp.Diff([]deploy.Application{api, web}, all); err != nil || diff != "" {
+		t.Errorf("all: %v (-want +got):\n%s", err, diff)
+	}
 	for name, c := range map[string]struct {
 		ids  []string
 		want []deploy.Application
 	}{
-		"all":           {nil, []deploy.Application{api, web}},
+		"nil":           {nil, nil},
 		"none":          {[]string{}, nil},
 		"one":           {[]string{web.ID}, []deploy.Application{web}},
 		"twice":         {[]string{web.ID, api.ID, "nobody", web.ID}, []deploy.Application{api, web}},
