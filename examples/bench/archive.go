@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -37,7 +37,7 @@ func fillArchive(ctx context.Context, file string, n int) (a archive, err error)
 	defer func() { err = errors.Join(err, s.Close()) }()
 	for i := range n {
 		name := fmt.Sprint("client-", i)
-		record, key, err := control.NewAPIKey(name, name, deploy.ReadOnly, time.Now(), rand.Reader)
+		record, key, err := access.NewAPIKey(name, name, deploy.ReadOnly, time.Now(), rand.Reader)
 		if err != nil {
 			return a, err
 		}

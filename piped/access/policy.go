@@ -31,7 +31,12 @@ type Caller struct {
 	ID string
 	// Subject is recorded as the one who acted.
 	Subject string
-	// Session is true for a user who is signed in, false for an API key.
+	// Issuer is the configured name of the user's issuer; "" for an API key.
+	Issuer string
+	// User is true for a user of an issuer, false for an API key. Users have the roles that
+	// name them or one of their groups, an API key has one role.
+	User bool
+	// Session is true if ID is that of a session. An API key can open a session, too.
 	Session bool
 	// Groups are the groups of a user, as the issuer names them.
 	Groups []string
@@ -81,11 +86,11 @@ func (p *Policy) Known(role string) bool {
 func (p *Policy) grants(c Caller) []Role {
 	var has []Role
 	for _, r := range p.roles {
-		if c.Session && r.includes(c) || !c.Session && c.Role == r.Name {
+		if c.User && r.includes(c) || !c.User && c.Role == r.Name {
 			has = append(has, r)
 		}
 	}
-	if permissions, ok := deploy.BuiltInRole(c.Role); ok && !c.Session && len(has) == 0 {
+	if permissions, ok := deploy.BuiltInRole(c.Role); ok && !c.User && len(has) == 0 {
 		has = append(has, Role{Name: c.Role, Permissions: permissions})
 	}
 	return has
@@ -172,7 +177,7 @@ func (p *Policy) Explain(c Caller, permission deploy.Permission, app deploy.Appl
 // missing says which kind of role a caller without roles could have.
 func (c Caller) missing() string {
 	switch {
-	case !c.Session:
+	case !c.User:
 		return fmt.Sprintf(": no role %q is configured", c.Role)
 	case len(c.Groups) == 0:
 		return ": no role names this subject, and the issuer reports no groups"

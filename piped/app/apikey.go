@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
@@ -37,7 +38,7 @@ func CreateAPIKey(ctx context.Context, cfg *config.Piped, name, subject string, 
 		return "", err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	record, key, err := control.NewAPIKey(name, subject, role, time.Time{}, rand.Reader)
+	record, key, err := access.NewAPIKey(name, subject, role, time.Time{}, rand.Reader)
 	if err != nil {
 		return "", err
 	}

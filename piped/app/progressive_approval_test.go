@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/deploy"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -24,7 +24,7 @@ const twoApprovers = `  pipeline:
 // as returns a client with a new key for a subject.
 func (p *progressive) as(subject string) *client {
 	p.t.Helper()
-	record, key, err := control.NewAPIKey(subject, subject, deploy.ReadWrite, time.Now(), rand.Reader)
+	record, key, err := access.NewAPIKey(subject, subject, deploy.ReadWrite, time.Now(), rand.Reader)
 	if err == nil {
 		err = p.store.CreateAPIKey(p.t.Context(), record)
 	}

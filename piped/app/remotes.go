@@ -14,13 +14,13 @@ import (
 // remotes are the repositories that kustomizations and charts may refer to, and their
 // credentials. It is immutable.
 type remotes struct {
-	hosts     []string          // for git.Remotes.Allow
-	access    map[string]access // by host
-	otherwise access            // of other hosts: without credentials
+	hosts     []string         // for git.Remotes.Allow
+	access    map[string]login // by host
+	otherwise login            // of other hosts: without credentials
 }
 
-// access contains the credentials for a host, or why there are none.
-type access struct {
+// login contains the credentials for a host, or why there are none.
+type login struct {
 	auth git.Auth
 	err  error
 }
@@ -30,7 +30,7 @@ type access struct {
 // credentials of spec.git are only for the first and for git.host: an allowed host need not
 // get them.
 func planRemotes(cfg *config.Piped) *remotes {
-	r := &remotes{hosts: slices.Clone(cfg.Git.RemoteHosts), access: map[string]access{}}
+	r := &remotes{hosts: slices.Clone(cfg.Git.RemoteHosts), access: map[string]login{}}
 	own := []string{cfg.Git.Host, cfg.Git.HostName}
 	for _, repo := range cfg.Repositories {
 		r.hosts, own = append(r.hosts, allowedHost(repo.Remote)), append(own, hostOf(repo.Remote))
@@ -50,16 +50,16 @@ func planRemotes(cfg *config.Piped) *remotes {
 		}
 		auth := r.otherwise.auth
 		auth.SSHKey = git.Secret(key)
-		r.access[hostOf(charts.GitRemote)] = access{auth, err}
+		r.access[hostOf(charts.GitRemote)] = login{auth, err}
 	}
 	r.hosts = slices.DeleteFunc(r.hosts, func(host string) bool { return host == "" })
 	delete(r.access, "")
 	return r
 }
 
-func accessTo(host string, g config.Git) access {
+func accessTo(host string, g config.Git) login {
 	auth, err := gitAuth(g, "https://"+host)
-	return access{auth, err}
+	return login{auth, err}
 }
 
 // allowedHost returns the host of a remote with its port, prefixed with http:// for

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -64,7 +64,7 @@ func ensureOwnerKey(ctx context.Context, s *store.Store, dataDir string, now tim
 	if err != nil || len(keys) > 0 { // deleted on purpose: other keys may be in use
 		return path, err
 	}
-	record, key, err := control.NewAPIKey("owner", "owner", deploy.ReadWrite, now, rand.Reader)
+	record, key, err := access.NewAPIKey("owner", "owner", deploy.ReadWrite, now, rand.Reader)
 	if err != nil {
 		return path, err
 	}
@@ -76,7 +76,7 @@ func ensureOwnerKey(ctx context.Context, s *store.Store, dataDir string, now tim
 
 // readmit registers the key of the owner file in the store.
 func readmit(ctx context.Context, s *store.Store, path, key string, now time.Time) error {
-	record, err := control.RecordOf(key, "owner", "owner", deploy.ReadWrite, now)
+	record, err := access.RecordOf(key, "owner", "owner", deploy.ReadWrite, now)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

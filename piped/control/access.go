@@ -10,103 +10,109 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// anyone marks methods that require no API key.
-const anyone deploy.Role = "ANYONE"
-
-// access describes who may call a method.
-type access struct {
-	role   deploy.Role
-	writes bool // the method changes something; calls are audited
+// methodAccess describes who may call a method.
+type methodAccess struct {
+	// permission is what the caller needs; "" for methods that need no credentials.
+	permission deploy.Permission
+	// everywhere demands the permission in all applications, because the method is not
+	// about single ones. Permissions that are about the agent are checked so anyway.
+	everywhere bool
+	writes     bool // the method changes something; calls are audited
 }
 
-// methodAccess returns the access of each method by full name. Calls of methods that are
+// Kinds of access. Methods of the first two return what the caller may see.
+func toRead(p deploy.Permission) methodAccess { return methodAccess{permission: p} }
+func toReadAll(p deploy.Permission) methodAccess {
+	return methodAccess{permission: p, everywhere: true}
+}
+func toWrite(p deploy.Permission) methodAccess { return methodAccess{permission: p, writes: true} }
+func toWriteAll(p deploy.Permission) methodAccess {
+	return methodAccess{permission: p, everywhere: true, writes: true}
+}
+
+// accessOfMethods returns the access of each method by full name. Calls of methods that are
 // not listed are denied.
-func methodAccess() map[string]access {
-	reflection := map[string]deploy.Role{"ServerReflectionInfo": deploy.ReadOnly}
-	table := map[string]access{}
-	for service, methods := range map[string]map[string]deploy.Role{
+func accessOfMethods() map[string]methodAccess {
+	reflection := map[string]methodAccess{"ServerReflectionInfo": toRead(deploy.PermView)}
+	table := map[string]methodAccess{}
+	for service, methods := range map[string]map[string]methodAccess{
 		apiservice.APIService_ServiceDesc.ServiceName:              apiServiceAccess(),
 		controlv1.ControlService_ServiceDesc.ServiceName:           controlServiceAccess(),
-		grpc_health_v1.Health_ServiceDesc.ServiceName:              {"Check": anyone, "List": anyone, "Watch": anyone},
+		grpc_health_v1.Health_ServiceDesc.ServiceName:              {"Check": {}, "List": {}, "Watch": {}},
 		reflectionv1.ServerReflection_ServiceDesc.ServiceName:      reflection,
 		reflectionv1alpha.ServerReflection_ServiceDesc.ServiceName: reflection,
 	} {
-		for method, role := range methods {
-			name := "/" + service + "/" + method
-			table[name] = access{role: role, writes: role == deploy.ReadWrite && !onlyReads(name)}
+		for method, access := range methods {
+			table["/"+service+"/"+method] = access
 		}
 	}
 	return table
 }
 
-// onlyReads reports whether a method that needs READ_WRITE changes nothing.
-func onlyReads(method string) bool {
-	return method == apiservice.APIService_GetPlanPreviewResults_FullMethodName || method == controlv1.ControlService_ListAPIKeys_FullMethodName
-}
+// apiServiceAccess is such that PipeCD's roles permit what they permit in PipeCD:
+// READ_ONLY has view, view-logs and encrypt, READ_WRITE has all permissions. Hence reading
+// the result of a plan preview needs sync, as requesting it does.
+func apiServiceAccess() map[string]methodAccess {
+	return map[string]methodAccess{
+		"GetApplication":   toRead(deploy.PermView),
+		"ListApplications": toRead(deploy.PermView),
+		"GetDeployment":    toRead(deploy.PermView),
+		"ListDeployments":  toRead(deploy.PermView),
+		"GetCommand":       toRead(deploy.PermView),
+		"GetPiped":         toRead(deploy.PermView),
+		"Encrypt":          toRead(deploy.PermEncrypt),
+		"ListStageLogs":    toRead(deploy.PermViewLogs),
 
-// apiServiceAccess returns PipeCD's roles, including READ_WRITE for GetPlanPreviewResults.
-func apiServiceAccess() map[string]deploy.Role {
-	return map[string]deploy.Role{
-		"GetApplication":   deploy.ReadOnly,
-		"ListApplications": deploy.ReadOnly,
-		"GetDeployment":    deploy.ReadOnly,
-		"ListDeployments":  deploy.ReadOnly,
-		"GetCommand":       deploy.ReadOnly,
-		"GetPiped":         deploy.ReadOnly,
-		"Encrypt":          deploy.ReadOnly,
-		"ListStageLogs":    deploy.ReadOnly,
-
-		"AddApplication":                 deploy.ReadWrite,
-		"SyncApplication":                deploy.ReadWrite,
-		"UpdateApplication":              deploy.ReadWrite,
-		"DeleteApplication":              deploy.ReadWrite,
-		"EnableApplication":              deploy.ReadWrite,
-		"DisableApplication":             deploy.ReadWrite,
-		"RenameApplicationConfigFile":    deploy.ReadWrite,
-		"UpdateApplicationDeployTargets": deploy.ReadWrite,
-		"RegisterPiped":                  deploy.ReadWrite,
-		"UpdatePiped":                    deploy.ReadWrite,
-		"EnablePiped":                    deploy.ReadWrite,
-		"DisablePiped":                   deploy.ReadWrite,
-		"RegisterEvent":                  deploy.ReadWrite,
-		"RequestPlanPreview":             deploy.ReadWrite,
-		"GetPlanPreviewResults":          deploy.ReadWrite,
+		"AddApplication":                 toWrite(deploy.PermAdminister),
+		"SyncApplication":                toWrite(deploy.PermSync),
+		"UpdateApplication":              toWrite(deploy.PermEnable),
+		"DeleteApplication":              toWrite(deploy.PermDelete),
+		"EnableApplication":              toWrite(deploy.PermEnable),
+		"DisableApplication":             toWrite(deploy.PermEnable),
+		"RenameApplicationConfigFile":    toWrite(deploy.PermEnable),
+		"UpdateApplicationDeployTargets": toWrite(deploy.PermEnable),
+		"RegisterPiped":                  toWrite(deploy.PermAdminister),
+		"UpdatePiped":                    toWrite(deploy.PermAdminister),
+		"EnablePiped":                    toWrite(deploy.PermAdminister),
+		"DisablePiped":                   toWrite(deploy.PermAdminister),
+		"RegisterEvent":                  toWriteAll(deploy.PermSync),
+		"RequestPlanPreview":             toWrite(deploy.PermSync),
+		"GetPlanPreviewResults":          toRead(deploy.PermSync),
 	}
 }
 
-// controlServiceAccess returns the roles documented in control.proto. Listing API keys
-// reveals their roles, hence it needs READ_WRITE.
-func controlServiceAccess() map[string]deploy.Role {
-	return map[string]deploy.Role{
-		"ListCandidates":     deploy.ReadOnly,
-		"ListAdoptions":      deploy.ReadOnly,
-		"GetPlan":            deploy.ReadOnly,
-		"Resolve":            deploy.ReadOnly,
-		"GetDeploymentChain": deploy.ReadOnly,
-		"WatchDeployments":   deploy.ReadOnly,
-		"FollowStageLogs":    deploy.ReadOnly,
-		"GetLiveState":       deploy.ReadOnly,
-		"GetDriftReport":     deploy.ReadOnly,
-		"ListDriftReports":   deploy.ReadOnly,
-		"WatchDrift":         deploy.ReadOnly,
-		"ListRollouts":       deploy.ReadOnly,
-		"GetDeliveryFigures": deploy.ReadOnly,
-		"ListEvents":         deploy.ReadOnly,
-		"GetStatus":          deploy.ReadOnly,
+// controlServiceAccess returns what control.proto documents.
+func controlServiceAccess() map[string]methodAccess {
+	return map[string]methodAccess{
+		"ListCandidates":     toRead(deploy.PermView),
+		"ListAdoptions":      toRead(deploy.PermView),
+		"GetPlan":            toRead(deploy.PermView),
+		"Resolve":            toRead(deploy.PermView),
+		"GetDeploymentChain": toRead(deploy.PermView),
+		"WatchDeployments":   toRead(deploy.PermView),
+		"FollowStageLogs":    toRead(deploy.PermViewLogs),
+		"GetLiveState":       toRead(deploy.PermView),
+		"GetDriftReport":     toRead(deploy.PermView),
+		"ListDriftReports":   toRead(deploy.PermView),
+		"WatchDrift":         toRead(deploy.PermView),
+		"ListRollouts":       toRead(deploy.PermView),
+		"GetDeliveryFigures": toRead(deploy.PermView),
+		"ListEvents":         toReadAll(deploy.PermView),
+		"GetStatus":          toReadAll(deploy.PermView),
 
-		"SyncApplication":     deploy.ReadWrite,
-		"RollbackApplication": deploy.ReadWrite,
-		"EnableApplication":   deploy.ReadWrite,
-		"DeleteApplication":   deploy.ReadWrite,
-		"ConfirmPrune":        deploy.ReadWrite,
-		"DecideAdoption":      deploy.ReadWrite,
-		"CancelDeployment":    deploy.ReadWrite,
-		"RetryDeployment":     deploy.ReadWrite,
-		"ApproveStage":        deploy.ReadWrite,
-		"RejectStage":         deploy.ReadWrite,
-		"SkipStage":           deploy.ReadWrite,
-		"CreateAPIKey":        deploy.ReadWrite,
-		"ListAPIKeys":         deploy.ReadWrite,
-		"DisableAPIKey":       deploy.ReadWrite,
+		"SyncApplication":     toWrite(deploy.PermSync),
+		"RollbackApplication": toWrite(deploy.PermRollback),
+		"EnableApplication":   toWrite(deploy.PermEnable),
+		"DeleteApplication":   toWrite(deploy.PermDelete),
+		"ConfirmPrune":        toWrite(deploy.PermSync),
+		"DecideAdoption":      toWrite(deploy.PermSync),
+		"CancelDeployment":    toWrite(deploy.PermCancel),
+		"RetryDeployment":     toWrite(deploy.PermSync),
+		"ApproveStage":        toWrite(deploy.PermApprove),
+		"RejectStage":         toWrite(deploy.PermApprove),
+		"SkipStage":           toWrite(deploy.PermSync),
+		"CreateAPIKey":        toWrite(deploy.PermKeys),
+		"ListAPIKeys":         toRead(deploy.PermKeys),
+		"DisableAPIKey":       toWrite(deploy.PermKeys),
 	}
 }

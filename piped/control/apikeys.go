@@ -10,10 +10,22 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/deploy"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
+
+// keys stores API keys.
+type keys interface {
+	// APIKeys returns all keys, also disabled ones.
+	APIKeys(ctx context.Context) ([]deploy.APIKey, error)
+	// CreateAPIKey stores a key. Exists: an enabled key has the same name.
+	CreateAPIKey(ctx context.Context, k deploy.APIKey) error
+	// DisableAPIKey disables a key permanently and announces it. Illegal: it is the
+	// last enabled key with READ_WRITE.
+	DisableAPIKey(ctx context.Context, id string) error
+}
 
 // maxKeyText limits the name and the subject of a key, in characters.
 const maxKeyText = 128
@@ -21,19 +33,22 @@ const maxKeyText = 128
 // CreateAPIKey creates a key and returns it; this is the only time that its secret is visible.
 // The creator is recorded.
 func (s *controlService) CreateAPIKey(ctx context.Context, req *controlv1.CreateAPIKeyRequest) (*controlv1.CreateAPIKeyResponse, error) {
-	role, ok := modelv1.APIKey_Role_name[int32(req.Role)]
-	if !ok {
-		return nil, deploy.Errorf(deploy.Invalid, "there is no role %d of API keys: use READ_ONLY or READ_WRITE", req.Role)
+	role, err := s.roleOf(req)
+	if err != nil {
+		return nil, err
 	}
 	subject := cmp.Or(req.Subject, req.Name)
 	if err := CheckAPIKeyText(req.Name, subject); err != nil {
 		return nil, err
 	}
-	record, key, err := NewAPIKey(req.Name, subject, deploy.Role(role), time.Time{}, rand.Reader)
+	record, key, err := access.NewAPIKey(req.Name, subject, role, time.Time{}, rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	record.Creator = callerOf(ctx).Subject
+	record.Creator, record.Limit = callerOf(ctx).Subject, selectorFrom(req.Applications)
+	if !s.policy().Covers(callerOf(ctx), access.CallerOf(record)) {
+		return nil, deploy.Errorf(deploy.Denied, "%s lacks some of the permissions of role %s: create a key that permits no more than you may", callerOf(ctx).Subject, role)
+	}
 	if err := s.store.CreateAPIKey(ctx, record); err != nil {
 		return nil, err
 	}
@@ -41,6 +56,52 @@ func (s *controlService) CreateAPIKey(ctx context.Context, req *controlv1.Create
 		return nil, err
 	}
 	return &controlv1.CreateAPIKeyResponse{Key: key, ApiKey: s.convert.apiKey(record)}, nil
+}
+
+// validCreateAPIKey validates the request itself.
+func validCreateAPIKey(r *controlv1.CreateAPIKeyRequest) error {
+	if err := required("CreateAPIKeyRequest.Name", r.Name); err != nil {
+		return err
+	}
+	a := r.GetApplications()
+	if err := pairs("CreateAPIKeyRequest.Applications.Labels", a.GetLabels()); err != nil {
+		return err
+	}
+	return first(
+		bounded("CreateAPIKeyRequest.Applications.Names", "items", len(a.GetNames())),
+		bounded("CreateAPIKeyRequest.Applications.RepositoryIds", "items", len(a.GetRepositoryIds())))
+}
+
+// roleOf returns the role of a new key, which must exist.
+func (s *controlService) roleOf(req *controlv1.CreateAPIKeyRequest) (deploy.Role, error) {
+	if req.RoleName != "" {
+		if policy := s.policy(); !policy.Known(req.RoleName) {
+			return "", deploy.Errorf(deploy.Invalid, "there is no role %q: the roles are %s", req.RoleName, strings.Join(policy.Roles(), ", "))
+		}
+		return deploy.Role(req.RoleName), nil
+	}
+	role, ok := modelv1.APIKey_Role_name[int32(req.Role)]
+	if !ok {
+		return "", deploy.Errorf(deploy.Invalid, "there is no role %d of API keys: use READ_ONLY or READ_WRITE", req.Role)
+	}
+	return deploy.Role(role), nil
+}
+
+// selectorFrom returns the restriction of a new key, nil for none.
+func selectorFrom(m *modelv1.ApplicationSelector) *deploy.Selector {
+	s := deploy.Selector{Labels: m.GetLabels(), Names: m.GetNames(), Repositories: m.GetRepositoryIds()}
+	if s.Empty() {
+		return nil
+	}
+	return &s
+}
+
+// selectorMessage converts the restriction of a key.
+func selectorMessage(s *deploy.Selector) *modelv1.ApplicationSelector {
+	if s == nil {
+		return nil
+	}
+	return &modelv1.ApplicationSelector{Labels: texts(s.Labels), Names: textList(s.Names), RepositoryIds: textList(s.Repositories)}
 }
 
 // CheckAPIKeyText returns an error of kind Invalid for a name or subject that cannot be
@@ -80,7 +141,7 @@ func (s *controlService) ListAPIKeys(ctx context.Context, req *controlv1.ListAPI
 // DisableAPIKey disables a key permanently. When it returns, calls with the key fail and
 // its streams have ended.
 func (s *controlService) DisableAPIKey(ctx context.Context, req *controlv1.DisableAPIKeyRequest) (*controlv1.DisableAPIKeyResponse, error) {
-	if _, whole := keyID(req.Id); whole { // the caller passed a whole key, which the error must not repeat
+	if _, whole := access.IDOf(req.Id); whole { // the caller passed a whole key, which the error must not repeat
 		return nil, deploy.Errorf(deploy.Invalid, "id holds more than the ID of an API key: give the part before the dot, never the key itself")
 	}
 	return &controlv1.DisableAPIKeyResponse{}, s.store.DisableAPIKey(ctx, req.Id)
@@ -90,6 +151,6 @@ func (c converter) apiKey(k deploy.APIKey) *modelv1.APIKey {
 	return &modelv1.APIKey{
 		Id: text(k.ID), Name: text(k.Name), KeyHash: "redacted", ProjectId: c.projectID,
 		Role: modelv1.APIKey_Role(modelv1.APIKey_Role_value[string(k.Role)]), Creator: text(k.Creator), Subject: text(k.Subject),
-		LastUsedAt: seconds(k.LastUsedAt), Disabled: k.Disabled, CreatedAt: seconds(k.CreatedAt), UpdatedAt: seconds(k.UpdatedAt),
+		RoleName: text(string(k.Role)), Applications: selectorMessage(k.Limit), LastUsedAt: seconds(k.LastUsedAt), Disabled: k.Disabled, CreatedAt: seconds(k.CreatedAt), UpdatedAt: seconds(k.UpdatedAt),
 	}
 }

@@ -29,7 +29,7 @@ func TestAPIKeysAreMadeListedAndDisabled(t *testing.T) {
 	}
 	id, _, _ := strings.Cut(made.Key, ".")
 	want := &modelv1.APIKey{
-		Id: id, Name: "ci", KeyHash: "redacted", ProjectId: controltest.ProjectID, Role: modelv1.APIKey_READ_WRITE,
+		Id: id, Name: "ci", KeyHash: "redacted", ProjectId: controltest.ProjectID, Role: modelv1.APIKey_READ_WRITE, RoleName: "READ_WRITE",
 		Creator: "owner", Subject: "robot", CreatedAt: controltest.Epoch.Unix(), UpdatedAt: controltest.Epoch.Unix(),
 	}
 	if diff := cmp.Diff(want, made.ApiKey, protocmp.Transform()); diff != "" {

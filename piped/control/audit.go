@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -93,7 +94,7 @@ func (path appender) Write(data []byte) (n int, err error) {
 // fields, such as the data of an event, are not recorded.
 var auditedFields = map[string]bool{
 	"application_id": true, "application_ids": true, "deployment_id": true, "stage_id": true, "piped_id": true, "command_id": true, "id": true,
-	"name": true, "subject": true, "role": true, "commit": true, "strategy": true, "new_filename": true,
+	"name": true, "subject": true, "role": true, "role_name": true, "applications.names": true, "applications.repository_ids": true, "commit": true, "strategy": true, "new_filename": true,
 	"platform_provider": true, "deploy_targets_by_plugin.deploy_targets": true,
 	"git_path.repo.id": true, "git_path.path": true, "git_path.config_filename": true,
 	"repo_remote_url": true, "head_branch": true, "base_branch": true,
@@ -166,9 +167,7 @@ func enumName(e protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 
 // short truncates a value and removes the secret of an API key that was passed as an ID.
 func short(value string) string {
-	if id, secret, ok := strings.Cut(value, "."); ok && len(secret) == secretLength && strings.Trim(secret, secretAlphabet) == "" {
-		value = id + ".[redacted]"
-	}
+	value = access.Redacted(value)
 	if len(value) > maxAudited {
 		value = strings.ToValidUTF8(value[:maxAudited], "") + "…"
 	}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
@@ -26,6 +27,7 @@ type controlService struct {
 	drifts  *driftHub
 	convert converter
 	newID   func() string
+	policy  func() *access.Policy
 
 	// Reads shared by concurrent followers of logs.
 	deployments reads[deploy.Deployment]

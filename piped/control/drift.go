@@ -233,7 +233,8 @@ func (s *controlService) WatchDrift(req *controlv1.WatchDriftRequest, stream grp
 	if err := stream.Send(&controlv1.WatchDriftResponse{CaughtUp: true}); err != nil {
 		return err
 	}
-	return sub.each(ctx, sent, func(m *modelv1.DriftReport) error {
+	see := seen(ctx, s.store, func(d *driftState) string { return d.app.ID })
+	return sub.each(ctx, sent, see, func(m *modelv1.DriftReport) error {
 		return stream.Send(&controlv1.WatchDriftResponse{Report: m})
 	})
 }

@@ -18,7 +18,7 @@ type Figures interface {
 // GetDeliveryFigures returns the delivery metrics of a time range.
 func (s *controlService) GetDeliveryFigures(ctx context.Context, req *controlv1.GetDeliveryFiguresRequest) (*controlv1.GetDeliveryFiguresResponse, error) {
 	report, err := s.figures.Figures(ctx, deploy.FiguresQuery{
-		ApplicationIDs: nonEmpty(req.ApplicationIds), Labels: req.Labels, From: timeOf(req.FromMs), To: timeOf(req.ToMs),
+		ApplicationIDs: nonEmpty(req.ApplicationIds), Labels: req.Labels, Scope: restriction(ctx), From: timeOf(req.FromMs), To: timeOf(req.ToMs),
 	})
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func (s *controlService) FollowStageLogs(req *controlv1.FollowStageLogsRequest, 
 	ctx := stream.Context()
 	sub := s.hub.subscribe(&deploymentFilter{ids: []string{req.DeploymentId}}, true)
 	defer sub.close()
-	d, err := s.deployments.do(ctx, req.DeploymentId, func(ctx context.Context) (deploy.Deployment, error) {
+	d, err := s.deployments.do(ctx, scopeKey(ctx)+req.DeploymentId, func(ctx context.Context) (deploy.Deployment, error) {
 		return s.store.Deployment(ctx, req.DeploymentId)
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func noStage(d deploy.Deployment, id string) error {
 // logAfter returns the next page of a stage's log. Concurrent followers of one log share
 // the read.
 func (s *controlService) logAfter(ctx context.Context, deploymentID, stageID string, index int64) ([]deploy.LogBlock, error) {
-	key := fmt.Sprintf("%s/%s/%d", deploymentID, stageID, index)
+	key := fmt.Sprintf("%s%s/%s/%d", scopeKey(ctx), deploymentID, stageID, index)
 	return s.logs.do(ctx, key, func(ctx context.Context) ([]deploy.LogBlock, error) {
 		return s.store.StageLogAfter(ctx, deploymentID, stageID, index, logPage)
 	})

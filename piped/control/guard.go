@@ -16,36 +16,42 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// guard intercepts every call: it authenticates the caller, checks the role and the rate
+// guard intercepts every call: it authenticates the caller, checks the permission and the rate
 // limits, validates the request, and afterwards converts errors and panics into gRPC
 // statuses and audits changes.
 type guard struct {
-	keys    *keyring
+	auth    *access.Authenticator
+	roles   roles
+	store   Store
 	audit   *audit
+	trail   *trail
 	log     *slog.Logger
 	now     func() time.Time
 	metrics Metrics
-	access  map[string]access
+	methods map[string]methodAccess
 
 	calls    *limiter // by API key
 	attempts *limiter // with rejected credentials, by network
 	warnings *limiter // logged warnings about these, by network
 }
 
-// newGuard returns the guard of a server. The server must run keys.run.
+// newGuard returns the guard of a server. The server must run its authenticator.
 func newGuard(cfg Config) (*guard, error) {
 	log := cfg.Logger.With("component", "control")
 	g := &guard{
-		keys: newKeyring(cfg.Store, log, cfg.Now), log: log, now: cfg.Now, metrics: cfg.Metrics, access: methodAccess(),
+		auth: access.NewAuthenticator(cfg.Store, cfg.SessionIdle, log, cfg.Now), store: cfg.Store, log: log, now: cfg.Now, metrics: cfg.Metrics, methods: accessOfMethods(),
 		calls:    newLimiter(rate.Inf, 0, cfg.Now),
 		attempts: newLimiter(attemptsPerSecond, attemptsAtOnce, cfg.Now),
 		warnings: newLimiter(rate.Every(warningsEvery), warningsAtOnce, cfg.Now),
 	}
 	g.calls.set(cfg.RateLimit)
+	g.roles.set(cfg.Policy)
+	g.trail = newTrail(cfg.Store, log)
 	var err error
 	g.audit, err = newAudit(cfg.AuditFile, cfg.Logger)
 	return g, err
@@ -59,7 +65,7 @@ func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	if err != nil {
 		return nil, err
 	}
-	if err := call.check(req); err != nil {
+	if err := call.check(admitted, req); err != nil {
 		return nil, err
 	}
 	return handler(admitted, req)
@@ -70,21 +76,25 @@ func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	call := g.begin(ctx, info.FullMethod)
 	call.streams = true
 	defer func() { err = call.end(ctx, recover(), nil, err) }()
-	held, release := g.keys.hold(ctx, claimedID(ctx))
+	scheme, token, _ := credentialsOf(ctx) // admit reports the error
+	held, release := g.auth.Hold(ctx, scheme, token)
 	defer release()
+	held, unhold := g.roles.hold(held)
+	defer unhold()
+	call.policy = g.roles.policy() // read after hold, so that no replacement is missed
 	admitted, err := call.admit(held)
 	if err != nil {
 		return err
 	}
 	err = handler(srv, &admittedStream{ServerStream: stream, ctx: admitted, call: call})
-	if errors.Is(context.Cause(held), errRefused) { // the key was disabled
-		return errRefused
+	if cause := context.Cause(held); errors.Is(cause, access.ErrRefused) || errors.Is(cause, errRolesChanged) {
+		return cause
 	}
 	return err
 }
 
-// admittedStream is a stream whose context contains the caller's key and ends when the key is
-// disabled. It validates the request when the handler receives it.
+// admittedStream is a stream whose context contains the caller and ends with the caller's
+// credential and when the roles change. It validates the request when the handler receives it.
 type admittedStream struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -105,7 +115,7 @@ func (s *admittedStream) RecvMsg(m any) error {
 		return err
 	}
 	s.call.request = m
-	return s.call.check(m)
+	return s.call.check(s.ctx, m)
 }
 
 // call is one call that passes the guard.
@@ -116,18 +126,19 @@ type call struct {
 	remote  string // client address
 	streams bool
 	request any // nil until received
-	caller  deploy.APIKey
+	caller  access.Caller
+	policy  *access.Policy
 }
 
 func (g *guard) begin(ctx context.Context, method string) *call {
-	return &call{guard: g, method: method, start: g.now(), remote: remoteOf(ctx)}
+	return &call{guard: g, method: method, start: g.now(), remote: remoteOf(ctx), policy: g.roles.policy()}
 }
 
-// admit authenticates and authorizes. The checks, their order and their messages are
-// PipeCD's; the rate limits are our own.
+// admit authenticates and authorizes. The checks and their order are PipeCD's; the rate
+// limits are our own.
 func (c *call) admit(ctx context.Context) (context.Context, error) {
-	need, known := c.access[c.method]
-	if known && need.role == anyone {
+	need, known := c.methods[c.method]
+	if known && need.permission == "" {
 		return ctx, nil
 	}
 	caller, err := c.authenticate(ctx)
@@ -136,16 +147,16 @@ func (c *call) admit(ctx context.Context) (context.Context, error) {
 	}
 	c.caller = caller
 	if wait, ok := c.calls.take(caller.ID); !ok {
-		return nil, exhausted("this API key (api.rateLimit)", wait)
+		return nil, exhausted("these credentials (api.rateLimit)", wait)
 	}
-	if err := permit(caller.Role, need.role, known); err != nil {
+	if err := c.permit(need, known); err != nil {
 		return nil, err
 	}
-	return context.WithValue(ctx, callerKey{}, caller), nil
+	return withCaller(ctx, caller, c.policy.Scope(caller, deploy.PermView)), nil
 }
 
-// check validates a request.
-func (c *call) check(req any) error {
+// check validates a request, and whether the caller has the permission in its application.
+func (c *call) check(ctx context.Context, req any) error {
 	limit := maxRequest
 	if c.method == apiservice.APIService_Encrypt_FullMethodName {
 		limit = maxEncryptRequest
@@ -155,86 +166,73 @@ func (c *call) check(req any) error {
 			return status.Errorf(codes.ResourceExhausted, "the request has %d bytes, and %s takes up to %d: send less", size, path.Base(c.method), limit)
 		}
 	}
-	return validate(req)
+	if err := validate(req); err != nil {
+		return err
+	}
+	return c.permitIn(ctx, req)
 }
 
-// authenticate returns the record of the caller's key. A caller with too many failures is
-// rejected without reading the store, unless its key is cached as valid.
-func (c *call) authenticate(ctx context.Context) (deploy.APIKey, error) {
+// authenticate returns the caller. One with too many failures is rejected without reading the
+// store, unless its credential is cached as valid.
+func (c *call) authenticate(ctx context.Context) (access.Caller, error) {
 	from := network(c.remote)
-	key, err := credentialsOf(ctx)
+	scheme, token, err := credentialsOf(ctx)
 	if err == nil {
-		var record deploy.APIKey
-		record, err = c.keys.find(ctx, key, func() error {
+		var caller access.Caller
+		caller, err = c.auth.Find(ctx, scheme, token, func() error {
 			if wait, spent := c.attempts.spent(from); spent {
 				return tooManyAttempts(wait)
 			}
 			return nil
 		})
 		if err == nil {
-			return record, nil
+			return caller, nil
 		}
 	}
+	if errors.Is(err, access.ErrRefused) {
+		err = errRefused
+	}
 	if status.Code(err) != codes.Unauthenticated {
-		return deploy.APIKey{}, err
+		return access.Caller{}, err
 	}
 	if _, ok := c.warnings.take(from); ok {
 		c.log.WarnContext(ctx, "call rejected: invalid credentials", "method", c.method, "remote", c.remote, "reason", status.Convert(err).Message())
 	}
 	if wait, ok := c.attempts.take(from); !ok {
-		return deploy.APIKey{}, tooManyAttempts(wait)
+		return access.Caller{}, tooManyAttempts(wait)
 	}
-	return deploy.APIKey{}, err
+	return access.Caller{}, err
 }
+
+// errRefused is returned for any invalid or disabled key and any session that has ended.
+var errRefused = status.Error(codes.Unauthenticated, "Unauthenticated")
 
 func tooManyAttempts(wait time.Duration) error {
 	return exhausted("invalid credentials from this address", wait)
 }
 
-// claimedID returns the ID of the call's key, valid or not, or "".
-func claimedID(ctx context.Context) string {
-	key, err := credentialsOf(ctx)
-	if err != nil {
-		return ""
-	}
-	id, _ := keyID(key)
-	return id
-}
-
-// credentialsOf returns the API key of a call.
-func credentialsOf(ctx context.Context) (string, error) {
+// credentialsOf returns the API key or session token of a call.
+func credentialsOf(ctx context.Context) (scheme access.Scheme, token string, err error) {
 	md, ok := metadata.FromIncomingContext(ctx)
 	if !ok {
-		return "", status.Error(codes.Unauthenticated, "missing credentials")
+		return "", "", status.Error(codes.Unauthenticated, "missing credentials")
 	}
 	values := md.Get("authorization")
 	if len(values) == 0 {
-		return "", status.Error(codes.Unauthenticated, "missing credentials in authorization")
+		return "", "", status.Error(codes.Unauthenticated, "missing credentials in authorization")
 	}
 	parts := strings.Split(values[0], " ")
 	if len(parts) != 2 || parts[1] == "" {
-		return "", status.Error(codes.Unauthenticated, "credentials is malformed")
+		return "", "", status.Error(codes.Unauthenticated, "credentials is malformed")
 	}
 	switch parts[0] {
-	case "API-KEY":
-		return parts[1], nil
+	case string(access.SchemeKey), string(access.SchemeSession):
+		return access.Scheme(parts[0]), parts[1], nil
 	case "ID-TOKEN", "PIPED-TOKEN":
-		return "", status.Error(codes.Unauthenticated, "Unauthenticated")
+		return "", "", status.Error(codes.Unauthenticated, "Unauthenticated")
 	default:
-		return "", status.Error(codes.Unauthenticated, "unsupported credentials type")
+		return "", "", status.Error(codes.Unauthenticated, "unsupported credentials type")
 	}
-}
-
-// permit returns an error unless role is sufficient for need. A method that is not known is
-// denied.
-func permit(role, need deploy.Role, known bool) error {
-	if role != deploy.ReadOnly && role != deploy.ReadWrite {
-		return status.Error(codes.PermissionDenied, "Invalid role")
-	}
-	if known && (need == role || need == deploy.ReadOnly) {
-		return nil
-	}
-	return status.Error(codes.PermissionDenied, "Permission denied")
 }
 
 // end converts a panic or an error into a status, logs it, and records the call in metrics and
@@ -250,17 +248,27 @@ func (c *call) end(ctx context.Context, panicked, resp any, err error) error {
 	c.log.DebugContext(ctx, "control API call", "method", c.method, "code", code.String(),
 		"key", c.caller.ID, "subject", c.caller.Subject, "duration", duration)
 	c.metrics.Called(strings.TrimPrefix(c.method, "/"), code.String(), c.streams, duration)
-	if c.access[c.method].writes && c.caller.ID != "" && code != codes.ResourceExhausted {
+	if c.audited(code) {
 		c.audit.record(ctx, c.start,
 			slog.String("method", strings.TrimPrefix(c.method, "/")), slog.String("code", code.String()),
 			slog.String("key", c.caller.ID), slog.String("subject", c.caller.Subject), slog.String("remote", c.remote),
 			slog.Duration("duration", duration), slog.Group("target", audited(c.request)...), slog.Group("result", audited(resp)...))
+		c.trail.add(c.record(ctx, resp, err))
 	}
 	return err
 }
 
+// audited reports whether the call is recorded: those of known callers that change something
+// or are denied.
+func (c *call) audited(code codes.Code) bool {
+	return c.caller.ID != "" && code != codes.ResourceExhausted && (c.methods[c.method].writes || code == codes.PermissionDenied)
+}
+
 // answer maps errors to gRPC statuses. Internal causes are logged but not returned.
 func (c *call) answer(ctx context.Context, err error) error {
+	if errors.Is(err, access.ErrRefused) {
+		return errRefused
+	}
 	var e *deploy.Error
 	if s, ok := status.FromError(err); ok && !errors.As(err, &e) {
 		if s.Code() == codes.Unimplemented {
@@ -297,13 +305,4 @@ func codeOf(kind deploy.Kind) codes.Code {
 	default:
 		return codes.Internal
 	}
-}
-
-// callerKey is the context key of the caller's API key record.
-type callerKey struct{}
-
-// callerOf returns the caller's API key record, which the guard put into ctx.
-func callerOf(ctx context.Context) deploy.APIKey {
-	key, _ := ctx.Value(callerKey{}).(deploy.APIKey)
-	return key
 }

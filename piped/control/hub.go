@@ -247,8 +247,8 @@ func (s *subscription[V, M]) wait(ctx context.Context) error {
 }
 
 // each sends changed states until the call or the subscription ends. It skips revisions
-// that are not newer than those in sent.
-func (s *subscription[V, M]) each(ctx context.Context, sent map[string]int64, send func(M) error) error {
+// that are not newer than those in sent, and states that see rejects; nil accepts all.
+func (s *subscription[V, M]) each(ctx context.Context, sent map[string]int64, see func(*V) (bool, error), send func(M) error) error {
 	for {
 		if err := s.wait(ctx); err != nil {
 			return err
@@ -262,6 +262,13 @@ func (s *subscription[V, M]) each(ctx context.Context, sent map[string]int64, se
 				continue
 			}
 			delete(sent, v.id) // later states are newer
+			if see != nil {
+				if seen, err := see(v.state); err != nil {
+					return err
+				} else if !seen {
+					continue
+				}
+			}
 			if err := send(v.message()); err != nil {
 				return err
 			}

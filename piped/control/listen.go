@@ -24,6 +24,9 @@ func withDefaults(cfg Config) Config {
 	if cfg.NewID == nil {
 		cfg.NewID = uuid.NewString
 	}
+	if cfg.SessionIdle == nil {
+		cfg.SessionIdle = func() time.Duration { return 0 }
+	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = noMetrics{}
 	}

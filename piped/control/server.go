@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/certificate"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -46,7 +47,11 @@ type Config struct {
 	ClientCAFile string
 	// Insecure permits plaintext on addresses other than loopback.
 	Insecure bool
-	// RateLimit applies to each API key; the zero value means unlimited.
+	// Policy contains the configured roles; nil means none. SetPolicy replaces it.
+	Policy *access.Policy
+	// SessionIdle returns how long a session may be unused; default: no limit.
+	SessionIdle func() time.Duration
+	// RateLimit applies to each API key and session; the zero value means unlimited.
 	RateLimit RateLimit
 	// AuditFile is the file to which audit records are appended as lines of JSON;
 	// "" writes them to the log.
@@ -110,11 +115,11 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 	server := grpc.NewServer(s.options(creds)...)
 	apiservice.RegisterAPIServiceServer(server, &apiService{
-		store: s.cfg.Store, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
+		store: visible{s.cfg.Store}, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
 	})
 	controlv1.RegisterControlServiceServer(server, &controlService{
-		store: s.cfg.Store, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, drift: s.cfg.Drift, figures: s.cfg.Figures,
-		hub: s.hub, drifts: s.drifts, convert: s.converter(), newID: s.cfg.NewID,
+		store: visible{s.cfg.Store}, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, drift: s.cfg.Drift, figures: s.cfg.Figures,
+		hub: s.hub, drifts: s.drifts, convert: s.converter(), newID: s.cfg.NewID, policy: s.guard.roles.policy,
 	})
 	grpc_health_v1.RegisterHealthServer(server, s.health)
 	reflection.Register(server)
@@ -147,8 +152,11 @@ func (s *Server) Run(ctx context.Context) error {
 	defer streaming.Wait()
 	run, end := context.WithCancel(ctx)
 	defer end()
-	s.guard.keys.follow()
-	streaming.Go(func() { s.guard.keys.run(run) })
+	s.guard.auth.Follow()
+	streaming.Go(func() { s.guard.auth.Run(run) })
+	last, endTrail := context.WithCancel(context.WithoutCancel(ctx)) // calls are recorded until all have ended
+	defer endTrail()
+	streaming.Go(func() { s.guard.trail.run(last) })
 	feed, drift := s.hub.watch(), s.drifts.watch()
 	streaming.Go(func() { s.hub.run(run, feed) }) // its end cancels all streams before the grace period starts
 	streaming.Go(func() { s.drifts.run(run, drift) })

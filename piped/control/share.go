@@ -58,13 +58,14 @@ func (r *reads[V]) do(ctx context.Context, key string, get func(context.Context)
 	return value, err
 }
 
-// answer calls do with the request as key, so that identical requests share the response.
+// answer calls do with the request as key, so that identical requests of callers who may view
+// the same share the response.
 func (r *reads[V]) answer(ctx context.Context, req proto.Message, get func(context.Context) (V, error)) (V, error) {
 	key, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {
 		return *new(V), err
 	}
-	return r.do(ctx, string(key), get)
+	return r.do(ctx, scopeKey(ctx)+string(key), get)
 }
 
 // join adds a caller to the next read of a key.

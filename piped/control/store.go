@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -10,7 +11,9 @@ import (
 // Store is the part of *store.Store that the API uses. Unknown IDs are errors of kind
 // NotFound, invalid cursors of kind Invalid.
 type Store interface {
-	keyStore
+	access.Store
+	keys
+	auditRecords
 	registrations
 	agentRecord
 	registeredEvents
@@ -19,8 +22,10 @@ type Store interface {
 	adoptions
 	driftReports
 
-	// Application returns an application, also a deleted one.
+	// Application returns an application, also a deleted one; ApplicationsByID those that
+	// exist.
 	Application(ctx context.Context, id string) (deploy.Application, error)
+	ApplicationsByID(ctx context.Context, ids []string) ([]deploy.Application, error)
 	// ListApplications and ListDeployments return rows, the last updated first, then by
 	// ID, and the cursor of the next page, "" at the end.
 	ListApplications(ctx context.Context, q store.ApplicationQuery) ([]deploy.Application, string, error)

@@ -57,7 +57,7 @@ func validate(req any) error {
 			required("FollowStageLogsRequest.DeploymentId", r.DeploymentId),
 			bounded("FollowStageLogsRequest.AfterIndex", "pairs", len(r.AfterIndex)))
 	case *controlv1.CreateAPIKeyRequest:
-		return required("CreateAPIKeyRequest.Name", r.Name)
+		return validCreateAPIKey(r)
 	case *controlv1.DisableAPIKeyRequest:
 		return required("DisableAPIKeyRequest.Id", r.Id)
 	case *controlv1.ApproveStageRequest:

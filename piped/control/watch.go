@@ -63,9 +63,25 @@ func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest
 	if err := stream.Send(&controlv1.WatchDeploymentsResponse{CaughtUp: true}); err != nil {
 		return err
 	}
-	return sub.each(stream.Context(), sent, func(m *modelv1.Deployment) error {
+	see := seen(stream.Context(), s.store, func(d *deploy.Deployment) string { return d.ApplicationID })
+	return sub.each(stream.Context(), sent, see, func(m *modelv1.Deployment) error {
 		return stream.Send(&controlv1.WatchDeploymentsResponse{Deployment: m})
 	})
+}
+
+// seen returns a check of whether the caller may view the application of a changed state, nil
+// for a caller who may view all.
+func seen[V any](ctx context.Context, s Store, applicationID func(*V) string) func(*V) (bool, error) {
+	if viewOf(ctx).All {
+		return nil
+	}
+	return func(v *V) (bool, error) {
+		_, err := s.Application(ctx, applicationID(v))
+		if deploy.IsKind(err, deploy.NotFound) {
+			return false, nil
+		}
+		return err == nil, err
+	}
 }
 
 // present returns the deployments at the start of a watch: the named ones; or those that have

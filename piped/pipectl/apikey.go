@@ -1,12 +1,16 @@
 package pipectl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -21,15 +25,19 @@ func newAPIKey(t *tool) *cobra.Command {
 func newAPIKeyCreate(t *tool) *cobra.Command {
 	req := &controlv1.CreateAPIKeyRequest{}
 	var role, file string
+	limit := &modelv1.ApplicationSelector{}
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create an API key, and write it to stdout or to a file. It is shown this once.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			number, ok := modelv1.APIKey_Role_value[role]
-			if !ok {
-				return hint(fmt.Errorf("invalid role: %s", role), "the roles are: %s", strings.Join(namesOf(modelv1.APIKey_Role_name), ", "))
+			if number, ok := modelv1.APIKey_Role_value[role]; ok { // agents before roles had names know these
+				req.Role = modelv1.APIKey_Role(number)
+			} else {
+				req.RoleName = role
 			}
-			req.Role = modelv1.APIKey_Role(number)
+			if proto.Size(limit) > 0 {
+				req.Applications = limit
+			}
 			if file != "" {
 				return createIntoFile(cmd, t, req, file)
 			}
@@ -40,7 +48,10 @@ func newAPIKeyCreate(t *tool) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&req.Name, "name", "", "The name of the key; no other enabled key has it.")
-	flags.StringVar(&role, "role", modelv1.APIKey_READ_ONLY.String(), fmt.Sprintf("What the key permits. (%s)", strings.Join(namesOf(modelv1.APIKey_Role_name), "|")))
+	flags.StringVar(&role, "role", modelv1.APIKey_READ_ONLY.String(), "What the key permits: READ_ONLY, READ_WRITE, viewer, deployer, approver, admin, or a role of the agent's configuration.")
+	flags.StringToStringVar(&limit.Labels, "label", nil, "Restrict the key to applications with these labels.")
+	flags.StringSliceVar(&limit.Names, "app-name", nil, "Restrict the key to applications with one of these names; * stands for any text.")
+	flags.StringSliceVar(&limit.RepositoryIds, "repo-id", nil, "Restrict the key to applications in these repositories.")
 	flags.StringVar(&req.Subject, "subject", "", "The subject of the key, such as a login name: approvers are named by it. Empty means the key's name.")
 	flags.StringVar(&file, "output-file", "", "Write the key to this new file, which only its owner can read, instead of stdout.")
 	return required(cmd, "name")
@@ -101,15 +112,33 @@ func newAPIKeyList(t *tool) *cobra.Command {
 }
 
 func (p *printer) apiKeys(resp *controlv1.ListAPIKeysResponse) error {
-	t := newTable(fixed("ID"), flexible("NAME"), flexible("SUBJECT"), fixed("ROLE"), fixed("STATE"), flexible("CREATOR"), fixed("CREATED"), fixed("LAST USED"))
+	t := newTable(fixed("ID"), flexible("NAME"), flexible("SUBJECT"), fixed("ROLE"), flexible("APPLICATIONS"), fixed("STATE"), flexible("CREATOR"), fixed("CREATED"), fixed("LAST USED"))
 	for _, k := range resp.GetApiKeys() {
 		state := cell{text: "ENABLED", color: green}
 		if k.GetDisabled() {
 			state = colored("DISABLED")
 		}
-		t.add(k.GetId(), k.GetName(), k.GetSubject(), k.GetRole(), state, k.GetCreator(), p.ageSeconds(k.GetCreatedAt()), p.ageSeconds(k.GetLastUsedAt()))
+		t.add(k.GetId(), k.GetName(), k.GetSubject(), roleName(k), limitText(k.GetApplications()), state, k.GetCreator(), p.ageSeconds(k.GetCreatedAt()), p.ageSeconds(k.GetLastUsedAt()))
 	}
 	return p.table(t, "No API keys.", "")
+}
+
+// roleName returns the role of a key; agents before roles had names report only the number.
+func roleName(k *modelv1.APIKey) string { return cmp.Or(k.GetRoleName(), k.GetRole().String()) }
+
+// limitText describes the applications that a key is restricted to, "all" without restriction.
+func limitText(s *modelv1.ApplicationSelector) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(s.GetLabels())) {
+		parts = append(parts, name+"="+s.GetLabels()[name])
+	}
+	if names := s.GetNames(); len(names) > 0 {
+		parts = append(parts, "name "+strings.Join(names, "|"))
+	}
+	if repos := s.GetRepositoryIds(); len(repos) > 0 {
+		parts = append(parts, "repository "+strings.Join(repos, "|"))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "all")
 }
 
 func newAPIKeyDisable(t *tool) *cobra.Command {

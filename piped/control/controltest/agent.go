@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -94,8 +95,18 @@ func (a *Agent) Restart() {
 
 // Key stores a new API key and returns it.
 func (a *Agent) Key(subject string, role deploy.Role) string {
-	record, key, err := control.NewAPIKey(subject+"'s key", subject, role, a.clock.read(), rand.Reader)
+	record, key, err := access.NewAPIKey(subject+"'s key", subject, role, a.clock.read(), rand.Reader)
 	a.check(err)
+	a.check(a.Store.CreateAPIKey(context.Background(), record))
+	return key
+}
+
+// LimitedKey stores a new API key with a role, restricted to some applications unless limit
+// is nil, and returns it.
+func (a *Agent) LimitedKey(role string, limit *deploy.Selector) string {
+	record, key, err := access.NewAPIKey(role+" "+rand.Text(), role, deploy.Role(role), a.clock.read(), rand.Reader)
+	a.check(err)
+	record.Limit = limit
 	a.check(a.Store.CreateAPIKey(context.Background(), record))
 	return key
 }

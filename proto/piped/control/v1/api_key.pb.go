@@ -30,7 +30,11 @@ type CreateAPIKeyRequest struct {
 	// What the key permits.
 	Role v1.APIKey_Role `protobuf:"varint,2,opt,name=role,proto3,enum=piped.model.v1.APIKey_Role" json:"role,omitempty"`
 	// Whom the key stands for, such as a login name; empty means its name.
-	Subject       string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Role by name, see piped.model.v1.APIKey; empty means `role`.
+	RoleName string `protobuf:"bytes,4,opt,name=role_name,json=roleName,proto3" json:"role_name,omitempty"`
+	// Restricts the key to some applications; absent for no restriction.
+	Applications  *v1.ApplicationSelector `protobuf:"bytes,5,opt,name=applications,proto3" json:"applications,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -84,6 +88,20 @@ func (x *CreateAPIKeyRequest) GetSubject() string {
 		return x.Subject
 	}
 	return ""
+}
+
+func (x *CreateAPIKeyRequest) GetRoleName() string {
+	if x != nil {
+		return x.RoleName
+	}
+	return ""
+}
+
+func (x *CreateAPIKeyRequest) GetApplications() *v1.ApplicationSelector {
+	if x != nil {
+		return x.Applications
+	}
+	return nil
 }
 
 // Response of CreateAPIKey.
@@ -320,11 +338,13 @@ var File_piped_control_v1_api_key_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_api_key_proto_rawDesc = "" +
 	"\n" +
-	"\x1epiped/control/v1/api_key.proto\x12\x10piped.control.v1\x1a\x1cpiped/model/v1/api_key.proto\"t\n" +
+	"\x1epiped/control/v1/api_key.proto\x12\x10piped.control.v1\x1a\x1cpiped/model/v1/api_key.proto\"\xda\x01\n" +
 	"\x13CreateAPIKeyRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x1b.piped.model.v1.APIKey.RoleR\x04role\x12\x18\n" +
-	"\asubject\x18\x03 \x01(\tR\asubject\"Y\n" +
+	"\asubject\x18\x03 \x01(\tR\asubject\x12\x1b\n" +
+	"\trole_name\x18\x04 \x01(\tR\broleName\x12G\n" +
+	"\fapplications\x18\x05 \x01(\v2#.piped.model.v1.ApplicationSelectorR\fapplications\"Y\n" +
 	"\x14CreateAPIKeyResponse\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\aapi_key\x18\x02 \x01(\v2\x16.piped.model.v1.APIKeyR\x06apiKey\"?\n" +
@@ -350,24 +370,26 @@ func file_piped_control_v1_api_key_proto_rawDescGZIP() []byte {
 
 var file_piped_control_v1_api_key_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_piped_control_v1_api_key_proto_goTypes = []any{
-	(*CreateAPIKeyRequest)(nil),   // 0: piped.control.v1.CreateAPIKeyRequest
-	(*CreateAPIKeyResponse)(nil),  // 1: piped.control.v1.CreateAPIKeyResponse
-	(*ListAPIKeysRequest)(nil),    // 2: piped.control.v1.ListAPIKeysRequest
-	(*ListAPIKeysResponse)(nil),   // 3: piped.control.v1.ListAPIKeysResponse
-	(*DisableAPIKeyRequest)(nil),  // 4: piped.control.v1.DisableAPIKeyRequest
-	(*DisableAPIKeyResponse)(nil), // 5: piped.control.v1.DisableAPIKeyResponse
-	(v1.APIKey_Role)(0),           // 6: piped.model.v1.APIKey.Role
-	(*v1.APIKey)(nil),             // 7: piped.model.v1.APIKey
+	(*CreateAPIKeyRequest)(nil),    // 0: piped.control.v1.CreateAPIKeyRequest
+	(*CreateAPIKeyResponse)(nil),   // 1: piped.control.v1.CreateAPIKeyResponse
+	(*ListAPIKeysRequest)(nil),     // 2: piped.control.v1.ListAPIKeysRequest
+	(*ListAPIKeysResponse)(nil),    // 3: piped.control.v1.ListAPIKeysResponse
+	(*DisableAPIKeyRequest)(nil),   // 4: piped.control.v1.DisableAPIKeyRequest
+	(*DisableAPIKeyResponse)(nil),  // 5: piped.control.v1.DisableAPIKeyResponse
+	(v1.APIKey_Role)(0),            // 6: piped.model.v1.APIKey.Role
+	(*v1.ApplicationSelector)(nil), // 7: piped.model.v1.ApplicationSelector
+	(*v1.APIKey)(nil),              // 8: piped.model.v1.APIKey
 }
 var file_piped_control_v1_api_key_proto_depIdxs = []int32{
 	6, // 0: piped.control.v1.CreateAPIKeyRequest.role:type_name -> piped.model.v1.APIKey.Role
-	7, // 1: piped.control.v1.CreateAPIKeyResponse.api_key:type_name -> piped.model.v1.APIKey
-	7, // 2: piped.control.v1.ListAPIKeysResponse.api_keys:type_name -> piped.model.v1.APIKey
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	7, // 1: piped.control.v1.CreateAPIKeyRequest.applications:type_name -> piped.model.v1.ApplicationSelector
+	8, // 2: piped.control.v1.CreateAPIKeyResponse.api_key:type_name -> piped.model.v1.APIKey
+	8, // 3: piped.control.v1.ListAPIKeysResponse.api_keys:type_name -> piped.model.v1.APIKey
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_api_key_proto_init() }

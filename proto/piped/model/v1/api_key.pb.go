@@ -95,7 +95,12 @@ type APIKey struct {
 	UpdatedAt int64 `protobuf:"varint,15,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Whom the key stands for: recorded as commander and matched against
 	// approvers.
-	Subject       string `protobuf:"bytes,1000,opt,name=subject,proto3" json:"subject,omitempty"`
+	Subject string `protobuf:"bytes,1000,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Role of the key: READ_ONLY, READ_WRITE, viewer, deployer, approver, admin or
+	// one of the agent's configuration. `role` is READ_ONLY for all but READ_WRITE.
+	RoleName string `protobuf:"bytes,1001,opt,name=role_name,json=roleName,proto3" json:"role_name,omitempty"`
+	// The applications that the key is restricted to; absent for no restriction.
+	Applications  *ApplicationSelector `protobuf:"bytes,1002,opt,name=applications,proto3" json:"applications,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -207,11 +212,90 @@ func (x *APIKey) GetSubject() string {
 	return ""
 }
 
+func (x *APIKey) GetRoleName() string {
+	if x != nil {
+		return x.RoleName
+	}
+	return ""
+}
+
+func (x *APIKey) GetApplications() *ApplicationSelector {
+	if x != nil {
+		return x.Applications
+	}
+	return nil
+}
+
+// ApplicationSelector selects applications: those that satisfy each of its
+// conditions. Without conditions it selects all.
+type ApplicationSelector struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Labels that the application must have.
+	Labels map[string]string `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Names, or patterns in which `*` stands for any text; one must match.
+	Names []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	// IDs of repositories; the application must be in one of them.
+	RepositoryIds []string `protobuf:"bytes,3,rep,name=repository_ids,json=repositoryIds,proto3" json:"repository_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplicationSelector) Reset() {
+	*x = ApplicationSelector{}
+	mi := &file_piped_model_v1_api_key_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplicationSelector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplicationSelector) ProtoMessage() {}
+
+func (x *ApplicationSelector) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_model_v1_api_key_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplicationSelector.ProtoReflect.Descriptor instead.
+func (*ApplicationSelector) Descriptor() ([]byte, []int) {
+	return file_piped_model_v1_api_key_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ApplicationSelector) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ApplicationSelector) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *ApplicationSelector) GetRepositoryIds() []string {
+	if x != nil {
+		return x.RepositoryIds
+	}
+	return nil
+}
+
 var File_piped_model_v1_api_key_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_api_key_proto_rawDesc = "" +
 	"\n" +
-	"\x1cpiped/model/v1/api_key.proto\x12\x0epiped.model.v1\"\xef\x02\n" +
+	"\x1cpiped/model/v1/api_key.proto\x12\x0epiped.model.v1\"\xd7\x03\n" +
 	"\x06APIKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
@@ -227,11 +311,20 @@ const file_piped_model_v1_api_key_proto_rawDesc = "" +
 	"created_at\x18\x0e \x01(\x03R\tcreatedAt\x12\x1d\n" +
 	"\n" +
 	"updated_at\x18\x0f \x01(\x03R\tupdatedAt\x12\x19\n" +
-	"\asubject\x18\xe8\a \x01(\tR\asubject\"%\n" +
+	"\asubject\x18\xe8\a \x01(\tR\asubject\x12\x1c\n" +
+	"\trole_name\x18\xe9\a \x01(\tR\broleName\x12H\n" +
+	"\fapplications\x18\xea\a \x01(\v2#.piped.model.v1.ApplicationSelectorR\fapplications\"%\n" +
 	"\x04Role\x12\r\n" +
 	"\tREAD_ONLY\x10\x00\x12\x0e\n" +
 	"\n" +
-	"READ_WRITE\x10\x01B8Z6github.com/c785c783/piped/proto/piped/model/v1;modelv1b\x06proto3"
+	"READ_WRITE\x10\x01\"\xd6\x01\n" +
+	"\x13ApplicationSelector\x12G\n" +
+	"\x06labels\x18\x01 \x03(\v2/.piped.model.v1.ApplicationSelector.LabelsEntryR\x06labels\x12\x14\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\x12%\n" +
+	"\x0erepository_ids\x18\x03 \x03(\tR\rrepositoryIds\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B8Z6github.com/c785c783/piped/proto/piped/model/v1;modelv1b\x06proto3"
 
 var (
 	file_piped_model_v1_api_key_proto_rawDescOnce sync.Once
@@ -246,18 +339,22 @@ func file_piped_model_v1_api_key_proto_rawDescGZIP() []byte {
 }
 
 var file_piped_model_v1_api_key_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_piped_model_v1_api_key_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_piped_model_v1_api_key_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_piped_model_v1_api_key_proto_goTypes = []any{
-	(APIKey_Role)(0), // 0: piped.model.v1.APIKey.Role
-	(*APIKey)(nil),   // 1: piped.model.v1.APIKey
+	(APIKey_Role)(0),            // 0: piped.model.v1.APIKey.Role
+	(*APIKey)(nil),              // 1: piped.model.v1.APIKey
+	(*ApplicationSelector)(nil), // 2: piped.model.v1.ApplicationSelector
+	nil,                         // 3: piped.model.v1.ApplicationSelector.LabelsEntry
 }
 var file_piped_model_v1_api_key_proto_depIdxs = []int32{
 	0, // 0: piped.model.v1.APIKey.role:type_name -> piped.model.v1.APIKey.Role
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	2, // 1: piped.model.v1.APIKey.applications:type_name -> piped.model.v1.ApplicationSelector
+	3, // 2: piped.model.v1.ApplicationSelector.labels:type_name -> piped.model.v1.ApplicationSelector.LabelsEntry
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_piped_model_v1_api_key_proto_init() }
@@ -271,7 +368,7 @@ func file_piped_model_v1_api_key_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_model_v1_api_key_proto_rawDesc), len(file_piped_model_v1_api_key_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   1,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

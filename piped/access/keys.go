@@ -1,4 +1,4 @@
-package control
+package access
 
 import (
 	"crypto/sha256"
@@ -36,11 +36,26 @@ func NewAPIKey(name, subject string, role deploy.Role, now time.Time, rand io.Re
 
 // RecordOf returns the record of an existing key.
 func RecordOf(key, name, subject string, role deploy.Role, now time.Time) (deploy.APIKey, error) {
-	id, ok := keyID(key)
+	id, ok := IDOf(key)
 	if !ok {
 		return deploy.APIKey{}, deploy.Errorf(deploy.Invalid, "API key %q is not of the form <id>.<secret>", name)
 	}
-	return deploy.APIKey{ID: id, Name: name, Subject: subject, Role: role, Hash: hashKey(key), CreatedAt: now}, nil
+	return deploy.APIKey{ID: id, Name: name, Subject: subject, Role: role, Hash: hashToken(key), CreatedAt: now}, nil
+}
+
+// NewSessionToken generates the ID of a session, the token by which its user is recognised,
+// "<id>.<secret>", and the hash of it, which alone is stored. rand is crypto/rand.Reader.
+func NewSessionToken(rand io.Reader) (id, token string, hash []byte, err error) {
+	random, err := uuid.NewRandomFromReader(rand)
+	if err != nil {
+		return "", "", nil, fmt.Errorf("make the ID of a session: %w", err)
+	}
+	secret, err := newSecret(rand)
+	if err != nil {
+		return "", "", nil, fmt.Errorf("make the secret of a session: %w", err)
+	}
+	token = random.String() + "." + secret
+	return random.String(), token, hashToken(token), nil
 }
 
 // newSecret draws characters uniformly: it discards bytes beyond the largest multiple of the
@@ -60,20 +75,28 @@ func newSecret(rand io.Reader) (string, error) {
 	return string(secret), nil
 }
 
-// hashKey returns the stored hash of a key. A fast hash suffices: slow ones protect secrets
-// chosen by people, and this one has 165 random bits (32 of 36 characters).
-func hashKey(key string) []byte {
-	sum := sha256.Sum256([]byte(key))
+// hashToken returns the stored hash of a key or session token. A fast hash suffices: slow ones
+// protect secrets chosen by people, and this one has 165 random bits (32 of 36 characters).
+func hashToken(token string) []byte {
+	sum := sha256.Sum256([]byte(token))
 	return sum[:]
 }
 
-// matches compares key with the hash in record, in constant time.
-func matches(record deploy.APIKey, key string) bool {
-	return subtle.ConstantTimeCompare(record.Hash, hashKey(key)) == 1
+// matches compares a token with a stored hash, in constant time.
+func matches(hash []byte, token string) bool {
+	return subtle.ConstantTimeCompare(hash, hashToken(token)) == 1
 }
 
-// keyID returns the ID of a key; ok is false unless the key is "<id>.<secret>".
-func keyID(key string) (id string, ok bool) {
-	id, secret, ok := strings.Cut(key, ".")
+// IDOf returns the ID of a key or session token; ok is false unless it is "<id>.<secret>".
+func IDOf(token string) (id string, ok bool) {
+	id, secret, ok := strings.Cut(token, ".")
 	return id, ok && id != "" && secret != "" && !strings.Contains(secret, ".")
+}
+
+// Redacted returns a text without its secret if it is a key or session token.
+func Redacted(text string) string {
+	if id, secret, ok := strings.Cut(text, "."); ok && len(secret) == secretLength && strings.Trim(secret, secretAlphabet) == "" {
+		return id + ".[redacted]"
+	}
+	return text
 }
