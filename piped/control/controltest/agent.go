@@ -270,6 +270,9 @@ func (a *Agent) OpenCommand() deploy.Command {
 	}
 }
 
+// Now returns the time of the agent's clock.
+func (a *Agent) Now() time.Time { return a.clock.read() }
+
 // Tick advances the agent's clock.
 func (a *Agent) Tick(d time.Duration) { a.clock.add(d) }
 
