@@ -9,12 +9,16 @@ import (
 
 // Commit identifies a Git commit.
 type Commit struct {
-	Hash    string    `json:"hash"`
-	Message string    `json:"message"` // the subject line
-	Author  string    `json:"author"`
-	Branch  string    `json:"branch"`
-	URL     string    `json:"url,omitempty"`
-	At      time.Time `json:"at"`
+	Hash    string `json:"hash"`
+	Message string `json:"message"` // the subject line
+	Author  string `json:"author"`  // the author's name
+	// AuthorEmail, Committer and CommitterEmail are "" in rows of earlier versions.
+	AuthorEmail    string    `json:"authorEmail,omitempty"`
+	Committer      string    `json:"committer,omitempty"` // the committer's name
+	CommitterEmail string    `json:"committerEmail,omitempty"`
+	Branch         string    `json:"branch"`
+	URL            string    `json:"url,omitempty"`
+	At             time.Time `json:"at"`
 	// Trace is the source commit that caused this one, from its trailer TraceTrailer;
 	// "" for none.
 	Trace string `json:"trace,omitempty"`
@@ -65,7 +69,7 @@ func Strategies() []Strategy {
 type Trigger struct {
 	Kind            TriggerKind `json:"kind"`
 	Commit          Commit      `json:"commit"`
-	Commander       string      `json:"commander,omitempty"` // subject of the API key; "" for Git and drift
+	Commander       string      `json:"commander,omitempty"` // subject of the user or API key; "" for Git and drift
 	At              time.Time   `json:"at"`
 	Strategy        Strategy    `json:"strategy"`
 	StrategySummary string      `json:"strategySummary,omitempty"`

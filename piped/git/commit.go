@@ -117,7 +117,8 @@ func (r *Repo) describe(c *object.Commit) deploy.Commit {
 	subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
 	hash, t := c.Hash.String(), r.follows()
 	return deploy.Commit{
-		Hash: hash, Message: strings.TrimSpace(subject), Author: c.Author.Name,
+		Hash: hash, Message: strings.TrimSpace(subject), Author: c.Author.Name, AuthorEmail: c.Author.Email,
+		Committer: c.Committer.Name, CommitterEmail: c.Committer.Email,
 		Branch: t.branch, URL: t.address.commitURL(hash), At: c.Committer.When.UTC(), Trace: trailer(c.Message, deploy.TraceTrailer),
 	}
 }

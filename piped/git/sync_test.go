@@ -179,7 +179,10 @@ func TestHeadDescribesTheCommit(t *testing.T) {
 	hash := up.Push(t, "\nfeat: größer  \n\nWhy it is so.\n", map[string]string{"a": "1"})
 	r := open(t, up.Dir)
 	mustSync(t, r, hash, true)
-	want := deploy.Commit{Hash: hash, Message: "feat: größer", Author: "Test Author", Branch: "main", At: at.UTC()}
+	want := deploy.Commit{
+		Hash: hash, Message: "feat: größer", Branch: "main", At: at.UTC(),
+		Author: "Test Author", AuthorEmail: "author@example.com", Committer: "Test Author", CommitterEmail: "author@example.com",
+	}
 	head, ok := r.Head()
 	if diff := cmp.Diff(want, head); !ok || diff != "" {
 		t.Errorf("Head (-want +got):\n%s", diff)

@@ -32,6 +32,9 @@ type Repo struct {
 	Dir string
 	// Now returns the times of commits; NewRepo sets it to time.Now.
 	Now func() time.Time
+	// Author and Email are those of new commits; NewRepo sets them to Test Author and
+	// author@example.com.
+	Author, Email string
 	// Sign, if set, signs each new commit: it returns the armored signature of a commit
 	// object.
 	Sign func(object []byte) (string, error)
@@ -48,7 +51,7 @@ func NewRepo(dir string) (*Repo, error) {
 		return nil, err
 	}
 	r := &Repo{
-		Dir: dir, Now: time.Now, staged: map[string]object.TreeEntry{},
+		Dir: dir, Now: time.Now, Author: "Test Author", Email: "author@example.com", staged: map[string]object.TreeEntry{},
 		sto: filesystem.NewStorage(osfs.New(dir), cache.NewObjectLRUDefault()),
 	}
 	ref, err := r.sto.Reference(branchRef)
@@ -174,7 +177,7 @@ func (r *Repo) record(message string) (plumbing.Hash, error) {
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	who := object.Signature{Name: "Test Author", Email: "author@example.com", When: r.Now()}
+	who := object.Signature{Name: r.Author, Email: r.Email, When: r.Now()}
 	c := &object.Commit{Author: who, Committer: who, Message: message, TreeHash: tree}
 	if !r.head.IsZero() {
 		c.ParentHashes = []plumbing.Hash{r.head}

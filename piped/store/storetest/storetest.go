@@ -251,7 +251,8 @@ func (e *env) deployment(id string, a deploy.Application, kind deploy.TriggerKin
 		ID: id, ApplicationID: a.ID, ApplicationName: a.Name, Git: a.Git, Provider: a.Provider, Labels: a.Labels,
 		Status: deploy.Pending, StatusReason: "The deployment is waiting",
 		Trigger: deploy.Trigger{Kind: kind, At: at, Strategy: deploy.StrategyAuto,
-			Commit: deploy.Commit{Hash: "c0ffee0123-" + id, Message: "change " + id, Author: "jane", Branch: "main", At: at}},
+			Commit: deploy.Commit{Hash: "c0ffee0123-" + id, Message: "change " + id, Author: "jane", AuthorEmail: "jane@example.com",
+				Committer: "joe", CommitterEmail: "joe@example.com", Branch: "main", At: at}},
 	}
 }
 
