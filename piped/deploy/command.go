@@ -76,10 +76,13 @@ type Command struct {
 	ApplicationID string
 	DeploymentID  string
 	StageID       string
-	Commander     string // subject of the API key
-	Strategy      Strategy
-	Commit        string // of a sync or retry: the hash to deploy, "" for the head
-	Reason        string // of a rejection or a rollback: the user's reason
+	Commander     string // subject of the user or API key
+	// CommanderGroups are the groups of the user when the command was requested; nil for an
+	// API key.
+	CommanderGroups []string
+	Strategy        Strategy
+	Commit          string // of a sync or retry: the hash to deploy, "" for the head
+	Reason          string // of a rejection or a rollback: the user's reason
 
 	// OverrideWindows runs the deployment even if a sync window denies it.
 	OverrideWindows bool

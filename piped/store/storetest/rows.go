@@ -17,7 +17,7 @@ func testCommands(t *testing.T, e *env) {
 	ctx := t.Context()
 	want, err := e.store.CreateCommand(ctx, deploy.Command{
 		ID: "c1", Type: deploy.CommandCancel, ApplicationID: "a", DeploymentID: "d", StageID: "s", Commander: "jane",
-		Strategy: deploy.StrategyPipeline, Commit: "c0ffee", Reason: "why", ForceNoRollback: true, Status: deploy.CommandFailed,
+		CommanderGroups: []string{"payments", "org/team"}, Strategy: deploy.StrategyPipeline, Commit: "c0ffee", Reason: "why", ForceNoRollback: true, Status: deploy.CommandFailed,
 	})
 	if err != nil {
 		t.Fatal(err)
