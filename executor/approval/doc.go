@@ -6,6 +6,9 @@
 // loses a vote nor counts it twice. Execute answers the commands of a running stage,
 // Run all others.
 //
+// With requireOther, the approvals of those who requested the deployment or committed what
+// it deploys do not count; see party.go.
+//
 // Authentication is up to the control API. The scheduler enforces the stage's deadline,
 // which no restart extends.
 package approval

@@ -24,6 +24,11 @@ type env struct {
 	log   *deploytest.Log
 	start time.Time
 
+	trigger deploy.Trigger // of d
+	running string         // the running commit
+	chainID string
+	history Commits
+
 	stop   context.CancelCauseFunc // of the running stage
 	result chan deploy.StageResult
 	saved  func() // called after metadata was stored
@@ -34,10 +39,17 @@ type env struct {
 
 func inBubble(t *testing.T, options string, test func(t *testing.T, e *env)) {
 	t.Helper()
+	inBubbleOf(t, options, func(*env) {}, test)
+}
+
+// inBubbleOf is inBubble with a deployment that prepare describes.
+func inBubbleOf(t *testing.T, options string, prepare func(*env), test func(t *testing.T, e *env)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := &env{t: t, dsn: storetest.Ready(t), log: &deploytest.Log{}, start: time.Now(), saved: func() {}}
 		e.open()
 		defer func() { e.closeStore() }()
+		prepare(e)
 		e.deployment(options)
 		test(t, e)
 	})
@@ -63,7 +75,8 @@ func (e *env) deployment(options string) {
 	if _, err := e.store.PutApplication(ctx, a); err != nil {
 		e.t.Fatal(err)
 	}
-	d := deploy.Deployment{ID: "d", ApplicationID: "app", ApplicationName: "app", Status: deploy.Pending}
+	d := deploy.Deployment{ID: "d", ApplicationID: "app", ApplicationName: "app", Status: deploy.Pending,
+		Git: a.Git, Trigger: e.trigger, ChainID: e.chainID}
 	if _, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: d}); err != nil {
 		e.t.Fatal(err)
 	}
@@ -72,7 +85,9 @@ func (e *env) deployment(options string) {
 		{ID: "pause", Name: deploy.StageWait},
 		{ID: "later", Name: deploy.StageWaitApproval},
 	}
-	e.update(func(d *deploy.Deployment) error { return d.Plan(deploy.Plan{Stages: stages}, time.Now()) })
+	e.update(func(d *deploy.Deployment) error {
+		return d.Plan(deploy.Plan{Stages: stages, RunningCommit: e.running}, time.Now())
+	})
 	e.update(func(d *deploy.Deployment) error { return d.Start(time.Now()) })
 	e.update(func(d *deploy.Deployment) error { return d.StartStage("ok", time.Now()) })
 }
@@ -85,7 +100,7 @@ func (e *env) update(fn func(*deploy.Deployment) error) {
 }
 
 func (e *env) executor() *Executor {
-	return New(Config{Store: e.store, Logger: slog.New(slog.NewTextHandler(e.t.Output(), nil))})
+	return New(Config{Store: e.store, Commits: e.history, Logger: slog.New(slog.NewTextHandler(e.t.Output(), nil))})
 }
 
 // execute runs the stage like the scheduler.
@@ -134,9 +149,9 @@ func (e *env) ask(id string, kind deploy.CommandType, who, reason string, edit .
 	synctest.Wait()
 }
 
-func (e *env) approve(id, who string) {
+func (e *env) approve(id, who string, groups ...string) {
 	e.t.Helper()
-	e.ask(id, deploy.CommandApproveStage, who, "")
+	e.ask(id, deploy.CommandApproveStage, who, "", func(c *deploy.Command) { c.CommanderGroups = groups })
 }
 
 // wantAnswer fails unless the command has the status, with text in its reason.

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -18,8 +19,17 @@ const answerTimeout = 10 * time.Second
 // Config contains the dependencies and settings of an Executor.
 type Config struct {
 	Store     *store.Store
+	Commits   Commits
 	ScanEvery time.Duration // fallback for missed changes; default 30 s
 	Logger    *slog.Logger
+}
+
+// Commits reads the history of repositories.
+type Commits interface {
+	// ChangedBy returns the commits in the history of a commit, and not in that of another
+	// one, base, that changed one of the directories. The error is NotFound when a commit is
+	// missing, Unavailable when a retry may succeed.
+	ChangedBy(ctx context.Context, repoID, base, commit string, dirs ...string) ([]deploy.Commit, error)
 }
 
 // Executor runs WAIT_APPROVAL stages. It is safe for concurrent use.
@@ -55,6 +65,10 @@ type waiting struct {
 	run     deploy.StageRun
 	options options
 	record  record // as stored
+
+	parties     []party // of requireOther; read before the first approval
+	partiesRead bool
+	reported    bool // the stage's log says that parties cannot be read
 }
 
 // announce logs which approvals the stage waits for, and until when.
@@ -65,6 +79,9 @@ func (w *waiting) announce() {
 	}
 	if !w.run.Resumed {
 		w.run.Log.Infof("Waiting for %s, %s", w.options.Required(), until)
+		if w.options.RequireOther {
+			w.run.Log.Infof("Those who requested this deployment or committed what it deploys cannot approve it (requireOther)")
+		}
 		return
 	}
 	w.run.Log.Infof("Waiting resumes after a restart of the agent: for %s, %s; %s", w.options.Required(), until, w.soFar())
@@ -126,21 +143,20 @@ func (w *waiting) result() (_ deploy.StageResult, decided bool) {
 }
 
 // answer answers the open commands for the stage, oldest first. Commands after the
-// decision are left to Run.
+// decision are left to Run. One that cannot be answered holds up no other: a rejection counts
+// while Git cannot be read.
 func (w *waiting) answer(ctx context.Context) error {
 	commands, err := openCommands(ctx, w.Store)
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, c := range commands {
-		if c.DeploymentID != w.run.Deployment.ID || c.StageID != w.run.Stage.ID {
-			continue
-		}
-		if err := w.take(ctx, c); err != nil {
-			return err
+		if c.DeploymentID == w.run.Deployment.ID && c.StageID == w.run.Stage.ID {
+			errs = append(errs, w.take(ctx, c))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // take adds the vote c to the record, stores the record and answers c. If the stage is
@@ -152,7 +168,11 @@ func (w *waiting) take(ctx context.Context, c deploy.Command) error {
 	if w.record.Rejection != nil || w.options.enough(w.record) {
 		return nil
 	}
-	next, refusal := w.record.with(c, w.options)
+	excluded, err := w.excluded(ctx, c)
+	if err != nil {
+		return err
+	}
+	next, refusal := w.record.with(c, w.options, excluded)
 	if refusal != nil {
 		w.run.Log.Infof("%s by %s does not count: %s", verb(c.Type), c.Commander, refusal)
 		return finish(ctx, w.Store, c, refusal)

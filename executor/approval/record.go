@@ -50,10 +50,11 @@ func (r record) holds(command string) bool {
 		slices.ContainsFunc(r.Approvals, func(v vote) bool { return v.Command == command })
 }
 
-// with returns the record with the vote c, or an Invalid error if c does not count.
-func (r record) with(c deploy.Command, o options) (record, error) {
-	if len(o.Approvers) > 0 && !slices.Contains(o.Approvers, c.Commander) {
-		return r, deploy.Errorf(deploy.Invalid, "%s is not an approver of this stage; the approvers are: %s", c.Commander, strings.Join(o.Approvers, ", "))
+// with returns the record with the vote c, or an Invalid error if c does not count. An approval
+// by one of the excluded does not.
+func (r record) with(c deploy.Command, o options, excluded []party) (record, error) {
+	if !o.Permits(c.Commander, c.CommanderGroups) {
+		return r, deploy.Errorf(deploy.Invalid, "%s is not an approver of this stage; the approvers are: %s", c.Commander, o.ApproverList())
 	}
 	v := vote{By: c.Commander, Command: c.ID, Reason: c.Reason}
 	if c.Type == deploy.CommandRejectStage {
@@ -62,6 +63,9 @@ func (r record) with(c deploy.Command, o options) (record, error) {
 	}
 	if slices.Contains(r.approvers(), c.Commander) {
 		return r, deploy.Errorf(deploy.Invalid, "%s has approved this stage already, and each person counts once; %s missing", c.Commander, o.missing(r))
+	}
+	if role := roleOf(c.Commander, excluded); role != "" {
+		return r, deploy.Errorf(deploy.Invalid, "%s %s, and this stage requires the approval of another person (requireOther)", c.Commander, role)
 	}
 	r.Approvals = append(slices.Clip(r.Approvals), v)
 	return r, nil

@@ -251,7 +251,7 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	})
 	a.parts.onClose("analyses", analyses.Close)
 	a.parts.onClose("analysis providers", a.live.analysis.Close)
-	approvals := approval.New(approval.Config{Store: st, Logger: o.Logger.With("component", "approval")})
+	approvals := approval.New(approval.Config{Store: st, Commits: a.live.repositories, Logger: o.Logger.With("component", "approval")})
 	a.parts.add("approvals", approvals.Run)
 	executors := map[string]scheduler.Executor{
 		deploy.StageWait:               wait.New(wait.Config{Now: o.Now}),

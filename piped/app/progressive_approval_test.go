@@ -21,6 +21,14 @@ const twoApprovers = `  pipeline:
       - {id: clean, name: K8S_CANARY_CLEAN}
 `
 
+const anotherApprover = `  pipeline:
+    stages:
+      - {id: canary, name: K8S_CANARY_ROLLOUT}
+      - {id: gate, name: WAIT_APPROVAL, with: {requireOther: true}}
+      - {id: primary, name: K8S_PRIMARY_ROLLOUT}
+      - {id: clean, name: K8S_CANARY_CLEAN}
+`
+
 // as returns a client with a new key for a subject.
 func (p *progressive) as(subject string) *client {
 	p.t.Helper()
@@ -88,4 +96,40 @@ func TestApprovalByTwoSubjects(t *testing.T) {
 	mustHaveStages(t, d, "canary SUCCESS", "gate FAILURE", "primary NOT_STARTED_YET", "clean NOT_STARTED_YET", "Rollback SUCCESS")
 	mustContain(t, d.GetStatusReason(), "grace", "not on a Friday", "rolled back to commit")
 	last.mustStand(t)
+}
+
+// TestApprovalByAnother: with requireOther neither the author of the deployed commit approves
+// nor that of an earlier one since the running commit. Both may reject, and another subject
+// approves.
+func TestApprovalByAnother(t *testing.T) {
+	t.Parallel()
+	p := newProgressive(t, anotherApprover, "", "")
+	ann, ben, ada := p.as("ann@example.com"), p.as("ben"), p.as("ada")
+	web := appID("web")
+	refused := func(c *client, d *modelv1.Deployment, why string) {
+		t.Helper()
+		answer := c.decide(d, true)
+		if got := answer.GetStatus(); got != modelv1.CommandStatus_COMMAND_FAILED {
+			t.Errorf("the approval is %s, want it to fail because %s", got, why)
+		}
+		mustContain(t, answer.GetMetadata()[deploy.MetaReason], why, "requireOther")
+	}
+
+	p.repo.Author, p.repo.Email = "Ann Lee", "ann@example.com"
+	first := p.push("v2")
+	d := p.awaitStage(web, first, "gate")
+	refused(ann, d, "ann@example.com is the author of commit "+deploy.ShortHash(first))
+	ann.decide(d, false)
+	p.mustEnd(web, first, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+
+	p.repo.Author, p.repo.Email = "Ben", "12345+benny@users.noreply.github.com"
+	second := p.push("v3")
+	d = p.awaitStage(web, second, "gate")
+	refused(ben, d, "ben is the author of commit "+deploy.ShortHash(second))
+	refused(ann, d, "ann@example.com is the author of commit "+deploy.ShortHash(first))
+	if got := ada.decide(d, true).GetStatus(); got != modelv1.CommandStatus_COMMAND_SUCCEEDED {
+		t.Errorf("the approval by another subject is %s", got)
+	}
+	d = p.mustEnd(web, second, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	mustContain(t, p.logs(d.GetId()), "The approval by ben does not count", "Approved by ada")
 }

@@ -219,6 +219,16 @@ func (r *repositories) Changed(ctx context.Context, p deploy.GitPath, from, to s
 	return mirror.Changed(ctx, from, to)
 }
 
+// ChangedBy implements approval.Commits: the commits since base that changed one of the
+// directories.
+func (r *repositories) ChangedBy(ctx context.Context, repoID, base, commit string, dirs ...string) ([]deploy.Commit, error) {
+	mirror, err := r.read(repoID)
+	if err != nil {
+		return nil, err
+	}
+	return mirror.ChangedBy(ctx, base, commit, dirs...)
+}
+
 // CommitObject returns the bytes of a commit object in the mirror of its
 // repository.
 func (r *repositories) CommitObject(repoID, commit string) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 const (
@@ -24,11 +25,16 @@ type WaitOptions struct {
 
 // WaitApprovalOptions are those of WAIT_APPROVAL.
 type WaitApprovalOptions struct {
-	// Approvers are the subjects of the API keys that may approve.
+	// Approvers are those who may approve: subjects of users and API keys, and groups of users as
+	// `group:NAME`.
 	// Default: anyone.
 	Approvers []string `yaml:"approvers" json:"approvers"`
 	// MinApproverNum is how many different users must approve.
 	MinApproverNum int `yaml:"minApproverNum" json:"minApproverNum"`
+	// RequireOther excludes the approvals of those who requested the deployment, or who are author
+	// or committer of what it deploys.
+	// Not in PipeCD.
+	RequireOther bool `yaml:"requireOther" json:"requireOther,omitempty"`
 	// Timeout is the time after which the stage fails.
 	Timeout time.Duration `yaml:"timeout" json:"-"`
 	// SkipOn is another place for the stage's `skipOn`. Same keys as `skipOn`.
@@ -100,17 +106,23 @@ func (o *WaitOptions) complete(d *strict.Document, at string) {
 }
 
 func (o *WaitApprovalOptions) complete(d *strict.Document, at string) {
-	distinct := map[string]bool{}
+	distinct, groups := map[string]bool{}, false
 	for i, a := range o.Approvers {
-		if strings.TrimSpace(a) == "" {
+		switch prefix := a[:min(len(a), len(deploy.ApproverGroup))]; {
+		case strings.TrimSpace(a) == "":
 			d.Problemf(fmt.Sprintf("%s.approvers[%d]", at, i), "expected the name of someone who may approve, found an empty one")
+		case strings.EqualFold(prefix, deploy.ApproverGroup):
+			groups = true
+			if name := a[len(prefix):]; prefix != deploy.ApproverGroup || name == "" || name != strings.TrimSpace(name) {
+				d.Problemf(fmt.Sprintf("%s.approvers[%d]", at, i), "expected a group such as group:payments, found %q", a)
+			}
 		}
 		distinct[a] = true
 	}
 	switch {
 	case o.MinApproverNum < 1:
 		d.Problemf(at+".minApproverNum", "expected 1 or more, found %d", o.MinApproverNum)
-	case len(distinct) > 0 && o.MinApproverNum > len(distinct):
+	case len(distinct) > 0 && !groups && o.MinApproverNum > len(distinct): // a group can have any number of members
 		d.Problemf(at+".minApproverNum", "expected at most %d, which is how many approvers there are, found %d", len(distinct), o.MinApproverNum)
 	}
 }

@@ -105,6 +105,12 @@ func TestStageOptionsAsJSON(t *testing.T) {
 	for name, want := range tests {
 		checkOptions(t, name, wholeCase(t, name), want)
 	}
+	checkOptions(t, "approvals of groups", parseCase(t, "valid-approvals-of-groups"), []string{
+		`{"approvers":["group:payments"],"minApproverNum":3,"requireOther":true}`,
+		`{"approvers":["ann@example.com","group:org/team","groupie"],"minApproverNum":1}`,
+		`{"approvers":[],"minApproverNum":1,"requireOther":true}`,
+		`{"prune":false,"addVariantLabelToSelector":false,"readyThreshold":"100%"}`,
+	})
 	checkOptions(t, "this version", parseCase(t, "valid-pipeline-every-option"), []string{
 		`{"prune":true,"addVariantLabelToSelector":true,"readyThreshold":"50%"}`,
 		`{"duration":"1m30s"}`,

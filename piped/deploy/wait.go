@@ -10,8 +10,37 @@ import (
 
 // ApprovalOptions are the options of a WAIT_APPROVAL stage.
 type ApprovalOptions struct {
-	Approvers      []string `json:"approvers"` // subjects; empty permits everyone
+	Approvers      []string `json:"approvers"` // subjects, and groups with ApproverGroup; empty permits everyone
 	MinApproverNum int      `json:"minApproverNum"`
+	// RequireOther excludes the approvals of those who requested or committed what is
+	// deployed.
+	RequireOther bool `json:"requireOther"`
+}
+
+// ApproverGroup is the prefix of an approver that is a group.
+const ApproverGroup = "group:"
+
+// Permits reports whether a user or API key is one of the approvers. An entry that names a
+// group never permits a subject of that text.
+func (o ApprovalOptions) Permits(subject string, groups []string) bool {
+	return len(o.Approvers) == 0 || slices.ContainsFunc(o.Approvers, func(approver string) bool {
+		if group, ok := strings.CutPrefix(approver, ApproverGroup); ok {
+			return slices.Contains(groups, group)
+		}
+		return approver == subject
+	})
+}
+
+// ApproverList lists the approvers for users, such as "jane, group payments".
+func (o ApprovalOptions) ApproverList() string {
+	names := make([]string, len(o.Approvers))
+	for i, approver := range o.Approvers {
+		names[i] = approver
+		if group, ok := strings.CutPrefix(approver, ApproverGroup); ok {
+			names[i] = "group " + group
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // ApprovalOptions decodes the options of a WAIT_APPROVAL stage. The default is one
@@ -57,16 +86,19 @@ func (s *Stage) ApprovalRecord() (r ApprovalRecord, err error) {
 	return r, nil
 }
 
-// Required describes the required approvals, such as "1 approval of jane".
+// Required describes the required approvals, such as "1 approval of jane, group payments".
 func (o ApprovalOptions) Required() string {
 	text := fmt.Sprintf("%d approvals", o.MinApproverNum)
 	if o.MinApproverNum == 1 {
 		text = "1 approval"
 	}
-	if len(o.Approvers) == 0 {
-		return text + " of anyone"
+	switch {
+	case len(o.Approvers) > 0:
+		return text + " of " + o.ApproverList()
+	case o.RequireOther:
+		return text + " of anyone who neither requested nor committed it"
 	}
-	return text + " of " + strings.Join(o.Approvers, ", ")
+	return text + " of anyone"
 }
 
 // remaining returns the requirements left after the approvals of r.
