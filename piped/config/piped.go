@@ -33,6 +33,7 @@ type Piped struct {
 	Providers    []PlatformProvider
 	Limits       Limits
 	Tenancy      Tenancy
+	Access       Access
 	Adopt        Adopt
 	Scripts      Scripts
 	// SecretManagement says how the secrets in Git are encrypted.
@@ -221,6 +222,7 @@ func (p *Piped) Files() []string {
 	files = append(files, p.Notifications.files()...)
 	files = append(files, p.SecretManagement.files()...)
 	files = append(files, p.SOPS.AgeIdentityFile, p.SOPS.PGPKeyFile, p.SOPS.PGPPassphraseFile)
+	files = append(files, p.Access.files()...)
 	for _, rule := range p.Tenancy {
 		files = append(files, rule.VerifyCommits.files()...)
 	}

@@ -63,6 +63,9 @@ type pipedSpec struct {
 	// all that the agent may.
 	// Not in PipeCD.
 	Tenancy []TenancyRule `yaml:"tenancy"`
+	// Access is how users sign in, and what users and API keys may do.
+	// Not in PipeCD.
+	Access Access `yaml:"access"`
 	// Scripts is how scripts of stages are isolated from the agent and its secrets. A change needs
 	// a restart.
 	// Not in PipeCD.
@@ -122,6 +125,7 @@ func defaultPipedSpec() pipedSpec {
 		SyncInterval: 15 * time.Second,
 		Git:          Git{Email: "piped@localhost"},
 		Limits:       Limits{Deployments: 50},
+		Access:       defaultAccess(),
 		Adopt:        AdoptAuto,
 		Scripts:      Scripts{Isolation: IsolationAuto},
 		PlanPreview:  defaultPlanPreview(),
@@ -197,6 +201,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver, kinds Kinds) *Piped
 		Adopt:        s.Adopt,
 		Scripts:      s.Scripts.complete(d, r),
 		Tenancy:      completeTenancy(s.Tenancy, d, r, repositories, s.providerNames()),
+		Access:       s.Access.complete(d, r, repositories),
 
 		Charts:            s.Charts.complete(d),
 		ChartRepositories: s.chartRepositories(d, r),

@@ -1,0 +1,92 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/c785c783/piped/piped/outbound"
+)
+
+// Limits of one request to an issuer.
+const (
+	requestTimeout = 10 * time.Second
+	maxResponse    = 1 << 20
+)
+
+var (
+	errTooLarge   = errors.New("the response is too large")
+	errRedirected = errors.New("the issuer redirects the agent, which is not permitted")
+)
+
+// newTransport returns a transport that does not connect to metadata services, whose
+// addresses a discovery document could name.
+func newTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DialContext = (&net.Dialer{Timeout: requestTimeout / 2, Control: outbound.NotMetadata}).DialContext
+	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout, t.IdleConnTimeout = requestTimeout/2, requestTimeout, 30*time.Second
+	t.MaxResponseHeaderBytes = 64 << 10
+	return t
+}
+
+// newClient returns a client with a time limit, bounded responses and no redirects.
+func newClient(transport http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport:     bounded{transport},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirected },
+	}
+}
+
+// bounded limits the time of each request, and the bytes of its response. The limit of
+// http.Client would need each caller to close the response, which oauth2 does not always do.
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	resp, err := b.RoundTripper.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	resp.Body = &boundedBody{resp.Body, maxResponse, cancel}
+	return resp, nil
+}
+
+// CloseIdleConnections closes those of the transport.
+func (b bounded) CloseIdleConnections() {
+	if c, ok := b.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left   int64
+	cancel context.CancelFunc
+}
+
+// Read returns errTooLarge after the limit.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		b.cancel()
+		return 0, errTooLarge
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); err != nil {
+		b.cancel()
+	}
+	return n, err
+}
+
+// Close ends the time limit, too.
+func (b *boundedBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
