@@ -27,8 +27,9 @@ default is the current directory. In a directory the command checks, at any dept
 app.pipecd.yaml, *.pipecd.yaml and .pipe.yaml with their manifests, files of the
 kinds AnalysisTemplate and EventWatcher in .pipe/, and piped.yaml if it is an
 agent's configuration. If a PATH is an agent's configuration file, the applications
-are checked against it: spec.platformProvider and the tenancy rules. The command
-also tests how this machine isolates the scripts of an agent that runs as the same
+are checked against it: spec.platformProvider and the tenancy rules. Roles that no
+user can have, and roles that select none of the applications, are warnings. The
+command also tests how this machine isolates the scripts of an agent that runs as the same
 user.
 
 An unknown key is ignored by the agent. It is a warning, and with --strict a

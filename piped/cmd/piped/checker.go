@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -31,6 +33,8 @@ type checker struct {
 	agents   []*config.Piped // valid agent configurations among the paths
 	read     []string        // files of agents, with the same index
 	strict   bool            // unread parts of files are problems
+
+	apps []deploy.Application // names and labels of the checked applications
 
 	declarations map[deploy.ObjectRef][]declaration // of the current tree
 }
@@ -74,6 +78,7 @@ func (c *checker) check(ctx context.Context, paths []string) error {
 			return err
 		}
 	}
+	c.roles()
 	if len(c.files) == 0 {
 		return &failure{exitUsage, fmt.Errorf("there is nothing to check in %s: no app.pipecd.yaml, *.pipecd.yaml or piped.yaml", strings.Join(paths, ", "))}
 	}
@@ -218,6 +223,7 @@ func (c *checker) application(ctx context.Context, t tree, loader *source.Loader
 	at := gitPath(name)
 	app, err := loader.Config(ctx, at, "")
 	if err == nil {
+		c.apps = append(c.apps, deploy.Application{Name: cmp.Or(app.Name, path.Base(at.Dir)), Labels: app.Labels, Git: at})
 		c.warnings = append(c.warnings, t.lines(name, strings.Join(app.Warnings, "\n"))...)
 		c.unread(t.lines(name, strings.Join(app.Unread, "\n")))
 		c.problems = append(c.problems, c.provider(t, name, app)...)
