@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -66,6 +67,11 @@ func gitHubWeb(api string) (string, error) {
 // Name implements Issuer.
 func (g *gitHub) Name() string { return g.config.Name }
 
+func (g *gitHub) same(other Issuer) bool {
+	o, ok := other.(*gitHub)
+	return ok && reflect.DeepEqual(g.config, o.config) && reflect.DeepEqual(g.oauth, o.oauth)
+}
+
 // Away implements Issuer.
 func (g *gitHub) Away() error {
 	g.mu.Lock()
@@ -99,7 +105,7 @@ func (g *gitHub) Finish(ctx context.Context, a Attempt, callback url.Values) (Id
 	}
 	token, err := g.oauth.Exchange(g.context(ctx), code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return Identity{}, g.noting(tokenError(g.Name(), "exchange the code", err))
+		return Identity{}, g.noting(tokenError(g.Name(), "exchange the code", err, code, a.Verifier, g.oauth.ClientSecret))
 	}
 	return g.identify(ctx, token, 0)
 }
@@ -218,7 +224,7 @@ func (g *gitHub) Reread(ctx context.Context, user deploy.User, refresh []byte) (
 	}
 	token, err := g.oauth.TokenSource(g.context(ctx), before.Token).Token() // refreshed if it expires
 	if err != nil {
-		return Identity{}, g.noting(tokenError(g.Name(), "refresh the token", err))
+		return Identity{}, g.noting(tokenError(g.Name(), "refresh the token", err, before.Token.RefreshToken, g.oauth.ClientSecret))
 	}
 	after := Identity{User: user}
 	if after.Refresh, err = json.Marshal(gitHubStored{before.ID, token}); err != nil {

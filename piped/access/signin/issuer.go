@@ -37,6 +37,8 @@ type Issuer interface {
 
 	// probe contacts the issuer, if that is useful, so that Away is current.
 	probe(ctx context.Context)
+	// same reports whether another issuer has the same configuration.
+	same(other Issuer) bool
 }
 
 // Identity is a user who has signed in.

@@ -38,7 +38,8 @@ func NewIssuers(o Options) *Issuers {
 }
 
 // Set replaces the issuers by those of a configuration. On an error, of kind deploy.Invalid,
-// they stay as they were. It does not contact issuers.
+// they stay as they were. It does not contact issuers, and what is known of unchanged ones
+// stays known.
 func (i *Issuers) Set(access config.Access) error {
 	var list []Issuer
 	for _, c := range access.Issuers {
@@ -49,6 +50,9 @@ func (i *Issuers) Set(access config.Access) error {
 		one, err := i.open(c, secret.Reveal(), access.ExternalURL+"/sign-in/"+c.Name+"/callback")
 		if err != nil {
 			return err
+		}
+		if before, ok := i.Find(c.Name); ok && before.same(one) {
+			one = before
 		}
 		list = append(list, one)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -32,13 +33,20 @@ func callbackCode(issuer string, callback url.Values) (string, error) {
 }
 
 // tokenError classifies an error of a token endpoint. The result contains no part of the
-// response but the error code and its description.
-func tokenError(issuer, doing string, err error) error {
+// response but the error code and its description, in which some issuers repeat what they were
+// sent: the secrets of the request are redacted.
+func tokenError(issuer, doing string, err error, secrets ...string) error {
 	var answer *oauth2.RetrieveError
 	if !errors.As(err, &answer) {
 		return deploy.Errorf(deploy.Unavailable, "%s at issuer %s: %w", doing, issuer, err)
 	}
-	kind, reason := deploy.Internal, fmt.Errorf("%q %q", clip(answer.ErrorCode), clip(answer.ErrorDescription))
+	description := answer.ErrorDescription
+	for _, secret := range secrets {
+		if secret != "" {
+			description = strings.ReplaceAll(description, secret, "(redacted)")
+		}
+	}
+	kind, reason := deploy.Internal, fmt.Errorf("%q %q", clip(answer.ErrorCode), clip(description))
 	switch answer.ErrorCode {
 	case "authorization_pending":
 		return ErrPending
@@ -68,7 +76,7 @@ func startDevice(ctx context.Context, issuer string, c oauth2.Config, now time.T
 	}
 	got, err := c.DeviceAuth(ctx, opts...)
 	if err != nil {
-		return Device{}, tokenError(issuer, "begin a device flow", err)
+		return Device{}, tokenError(issuer, "begin a device flow", err, c.ClientSecret)
 	}
 	d := Device{
 		Code: got.DeviceCode, UserCode: got.UserCode, VerificationURI: got.VerificationURI, Complete: got.VerificationURIComplete,
@@ -92,7 +100,7 @@ func startDevice(ctx context.Context, issuer string, c oauth2.Config, now time.T
 func pollDevice(ctx context.Context, issuer string, c oauth2.Config, d Device) (*oauth2.Token, error) {
 	token, err := c.Exchange(ctx, "", oauth2.SetAuthURLParam("grant_type", deviceGrant), oauth2.SetAuthURLParam("device_code", d.Code))
 	if err != nil {
-		return nil, tokenError(issuer, "complete a device flow", err)
+		return nil, tokenError(issuer, "complete a device flow", err, d.Code, c.ClientSecret)
 	}
 	return token, nil
 }

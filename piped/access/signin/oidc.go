@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -53,6 +54,11 @@ type metadata struct {
 
 // Name implements Issuer.
 func (p *provider) Name() string { return p.config.Name }
+
+func (p *provider) same(other Issuer) bool {
+	o, ok := other.(*provider)
+	return ok && reflect.DeepEqual(p.config, o.config) && p.secret == o.secret && p.callback == o.callback
+}
 
 // Away implements Issuer.
 func (p *provider) Away() error {
@@ -191,7 +197,7 @@ func (p *provider) Finish(ctx context.Context, a Attempt, callback url.Values) (
 	ctx = oidc.ClientContext(ctx, p.client)
 	token, err := m.oauth.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return Identity{}, tokenError(p.Name(), "exchange the code", err)
+		return Identity{}, tokenError(p.Name(), "exchange the code", err, code, a.Verifier, p.secret)
 	}
 	return p.identify(ctx, m, token, a.Nonce)
 }
@@ -296,10 +302,10 @@ func (p *provider) Reread(ctx context.Context, user deploy.User, refresh []byte)
 	ctx = oidc.ClientContext(ctx, p.client)
 	token, err := m.oauth.TokenSource(ctx, &oauth2.Token{RefreshToken: before.Token}).Token()
 	if err != nil {
-		return Identity{}, tokenError(p.Name(), "refresh the token", err)
+		return Identity{}, tokenError(p.Name(), "refresh the token", err, before.Token, p.secret)
 	}
-	after := Identity{User: user}
-	if after, err = p.identity(user, before.Subject, token.RefreshToken); err != nil {
+	after, err := p.identity(user, before.Subject, token.RefreshToken)
+	if err != nil {
 		return Identity{}, err
 	}
 	// From here on the old token may be used up: the new one is returned with every error.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/cap/oidc"
 
+	"github.com/c785c783/piped/piped/access/signin"
 	"github.com/c785c783/piped/piped/access/signin/signintest"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
@@ -173,8 +174,8 @@ func TestCodesAreUsedOnce(t *testing.T) {
 	if _, err := issuer.Finish(t.Context(), attempt, callback); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := issuer.Finish(t.Context(), attempt, callback); !deploy.IsKind(err, deploy.Denied) {
-		t.Errorf("a replayed code: %v, want an error of kind denied", err)
+	if _, err := issuer.Finish(t.Context(), attempt, callback); !deploy.IsKind(err, deploy.Denied) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), attempt.Verifier) {
+		t.Errorf("a replayed code: %v, want an error of kind denied without secrets", err)
 	}
 }
 
@@ -380,6 +381,50 @@ func TestRedirectsOfIssuersAreNotFollowed(t *testing.T) {
 	issuers, _ := newIssuers(t, &http.Transport{DisableKeepAlives: true}, config.Issuer{Name: "staff", Issuer: server.URL, ClientID: "piped"})
 	if _, err := issuers.All()[0].AuthURL(t.Context(), attemptOf(t)); err == nil || !strings.Contains(err.Error(), "redirects the agent") {
 		t.Errorf("got %v, want an error about the redirect", err)
+	}
+}
+
+// TestMetadataServicesAreNotReached: a discovery document could name them.
+func TestMetadataServicesAreNotReached(t *testing.T) {
+	for _, address := range []string{"169.254.169.254:80", "[fd00:ec2::254]:443", "[fe80::1]:443"} {
+		conn, err := signin.Dial(t.Context(), address)
+		if err == nil {
+			conn.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "metadata") {
+			t.Errorf("%s: %v, want it refused", address, err)
+		}
+	}
+}
+
+// TestUnchangedIssuersStayKnown: a reload while the issuer is away ends no sign-in.
+func TestUnchangedIssuersStayKnown(t *testing.T) {
+	p := signintest.NewProvider(t)
+	c := p.Config(t, "staff")
+	issuers, _ := newIssuers(t, p.Transport(), c)
+	attempt, callback := authorize(t, p.Transport(), issuers.All()[0])
+	p.SetDown(true)
+	set := func(c config.Issuer) {
+		if err := issuers.Set(config.Access{ExternalURL: externalURL, Issuers: []config.Issuer{c}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(c)
+	if _, err := issuers.All()[0].AuthURL(t.Context(), attempt); err != nil {
+		t.Errorf("after a reload: %v", err)
+	}
+	p.SetDown(false)
+	if _, err := issuers.All()[0].Finish(t.Context(), attempt, callback); err != nil {
+		t.Errorf("an attempt from before the reload: %v", err)
+	}
+	c.ClientID = "other"
+	set(c)
+	if target, err := issuers.All()[0].AuthURL(t.Context(), attempt); err != nil || !strings.Contains(target, "client_id=other") {
+		t.Errorf("after a change: %s, %v", target, err)
+	}
+	c.ClientSecretFile += "-missing"
+	if err := issuers.Set(config.Access{ExternalURL: externalURL, Issuers: []config.Issuer{c}}); !deploy.IsKind(err, deploy.Invalid) || len(issuers.All()) != 1 {
+		t.Errorf("a secret that cannot be read: %v, %d issuers", err, len(issuers.All()))
 	}
 }
 

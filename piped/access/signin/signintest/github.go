@@ -137,7 +137,7 @@ func (g *GitHub) token(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	} else if !g.redeem(r.PostForm) {
-		fmt.Fprint(w, "error=bad_verification_code&error_description=The+code+is+incorrect+or+expired.")
+		fmt.Fprint(w, "error=bad_verification_code&error_description=incorrect:"+url.QueryEscape(r.PostForm.Encode()))
 		return
 	}
 	token := g.next("gho")

@@ -251,7 +251,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		refusal = "unsupported_grant_type"
 	}
 	if refusal != "" {
-		answer(w, http.StatusBadRequest, map[string]any{"error": refusal, "error_description": "refused by the test"})
+		answer(w, http.StatusBadRequest, map[string]any{"error": refusal, "error_description": "refused: " + r.PostForm.Encode()})
 		return
 	}
 	token := p.next("refresh")
