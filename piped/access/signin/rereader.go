@@ -9,16 +9,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Sessions are the stored sessions. Implementations encrypt Session.Refresh at rest, and
-// return it decrypted.
+// Sessions are the stored sessions, whose Refresh is encrypted at rest. Unknown sessions, and
+// those that have ended, are errors of kind NotFound.
 type Sessions interface {
-	// StaleSessions returns at most limit open sessions of users of issuers whose groups were
-	// read before a time, in the order of their IDs, after an ID ("" for the first ones).
-	StaleSessions(ctx context.Context, before time.Time, after string, limit int) ([]deploy.Session, error)
-	// SetGroups stores the user and the refresh of an open session, and that the groups were
-	// read at a time. It does nothing to a session that has ended.
-	SetGroups(ctx context.Context, id string, user deploy.User, refresh []byte, at time.Time) error
-	// EndSession ends a session. It does nothing to one that has ended.
+	// OpenSessions returns a page of open sessions, which may lack Refresh, and the cursor of the
+	// next page. The cursor "" is that of the first page, and is returned with the last one.
+	OpenSessions(ctx context.Context, cursor string) (page []deploy.Session, next string, err error)
+	// Session returns an open session with its Refresh.
+	Session(ctx context.Context, id string) (deploy.Session, error)
+	// UpdateSessionUser stores what an issuer reported of the user of an open session at a time,
+	// and what reads it again.
+	UpdateSessionUser(ctx context.Context, id string, user deploy.User, refresh []byte, at time.Time) error
+	// EndSession ends a session.
 	EndSession(ctx context.Context, id string) error
 }
 
@@ -26,12 +28,8 @@ type Sessions interface {
 // could not be read for this time.
 const GroupsBound = 24 * time.Hour
 
-const (
-	// rereadEvery is the longest interval at which sessions are examined.
-	rereadEvery = time.Minute
-	// sessionsPerPage is how many are read from the store at a time.
-	sessionsPerPage = 100
-)
+// rereadEvery is the longest interval at which sessions are examined.
+const rereadEvery = time.Minute
 
 // Rereader reads the groups of signed-in users again. It must run once per store: issuers that
 // replace refresh tokens end the sign-in if one is used twice.
@@ -63,24 +61,41 @@ func (r *Rereader) Run(ctx context.Context) {
 // pass examines each session whose groups are older than the interval. After an issuer could
 // not be reached, its other sessions wait for the next pass.
 func (r *Rereader) pass(ctx context.Context) error {
-	before, after := r.Now().Add(-r.Interval()), ""
-	away := map[string]error{}
-	for ctx.Err() == nil {
-		page, err := r.Sessions.StaleSessions(ctx, before, after, sessionsPerPage)
-		if err != nil || len(page) == 0 {
+	away, cursor := map[string]error{}, ""
+	for {
+		page, next, err := r.Sessions.OpenSessions(ctx, cursor)
+		if err != nil {
 			return err
 		}
 		for _, s := range page {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if err := r.reread(ctx, s, away); err != nil {
+			if err := r.examine(ctx, s, away); err != nil && !deploy.IsKind(err, deploy.NotFound) { // it ended meanwhile
 				return err
 			}
-			after = s.ID
+		}
+		if cursor = next; cursor == "" {
+			return nil
 		}
 	}
-	return ctx.Err()
+}
+
+// examine reads the groups of a session that is due. It returns only errors of the store.
+func (r *Rereader) examine(ctx context.Context, s deploy.Session, away map[string]error) error {
+	if !r.due(s) {
+		return nil
+	}
+	s, err := r.Sessions.Session(ctx, s.ID)
+	if err != nil || !r.due(s) {
+		return err
+	}
+	return r.reread(ctx, s, away)
+}
+
+// due reports whether a session's groups are to be read. Those of API keys have none.
+func (r *Rereader) due(s deploy.Session) bool {
+	return s.KeyID == "" && r.Now().Sub(s.GroupsAt) >= r.Interval()
 }
 
 // lastAnswer is how long an answer is awaited after Run was stopped: a refresh token may be
@@ -113,7 +128,7 @@ func (r *Rereader) reread(ctx context.Context, s deploy.Session, away map[string
 	got, err := r.ask(ctx, s, away)
 	switch {
 	case err == nil:
-		return r.Sessions.SetGroups(ctx, s.ID, got.User, r.refresh(s, got), r.Now())
+		return r.Sessions.UpdateSessionUser(ctx, s.ID, got.User, r.refresh(s, got), r.Now())
 	case deploy.IsKind(err, deploy.Denied):
 		log.InfoContext(ctx, "session ended: the issuer refuses the user", "reason", err)
 		return r.Sessions.EndSession(ctx, s.ID)
@@ -130,7 +145,7 @@ func (r *Rereader) reread(ctx context.Context, s deploy.Session, away map[string
 		return nil
 	}
 	// The issuer replaced the token before the error.
-	return r.Sessions.SetGroups(ctx, s.ID, s.User, got.Refresh, s.GroupsAt)
+	return r.Sessions.UpdateSessionUser(ctx, s.ID, s.User, got.Refresh, s.GroupsAt)
 }
 
 // ask asks the issuer of a session.

@@ -31,17 +31,17 @@ type Keys interface {
 
 // States stores what must be used once, for all replicas.
 type States interface {
-	// Put stores a payload under a hash until a time. The payload is a secret, and encrypted at
-	// rest.
-	Put(ctx context.Context, hash, payload []byte, expires time.Time) error
-	// Take removes and returns a payload. One of concurrent calls gets it. NotFound: it was
-	// taken, has expired, or never was.
-	Take(ctx context.Context, hash []byte) (payload []byte, err error)
+	// PutSignInState stores a payload under a hash until a time. The payload is a secret, and
+	// encrypted at rest.
+	PutSignInState(ctx context.Context, hash, payload []byte, expires time.Time) error
+	// TakeSignInState removes and returns a payload. One of concurrent calls gets it. NotFound: it
+	// was taken, has expired, or never was.
+	TakeSignInState(ctx context.Context, hash []byte) (payload []byte, err error)
 }
 
 // Audit records sign-ins and sign-outs.
 type Audit interface {
-	Record(ctx context.Context, r deploy.AuditRecord)
+	AppendAudit(ctx context.Context, records ...deploy.AuditRecord) error
 }
 
 // Config holds the dependencies of New. All are required.
@@ -175,7 +175,9 @@ const (
 // record completes an audit record and records it.
 func (h *Handler) record(r *http.Request, a deploy.AuditRecord) {
 	a.At, a.Remote = h.config.Now(), address(r.RemoteAddr)
-	h.config.Audit.Record(context.WithoutCancel(r.Context()), a)
+	if err := h.config.Audit.AppendAudit(context.WithoutCancel(r.Context()), a); err != nil {
+		h.config.Logger.ErrorContext(r.Context(), "cannot write the audit log", "method", a.Method, "subject", a.Subject, "code", a.Code, "error", err)
+	}
 }
 
 // refused records a failed sign-in. The log has the reason, the response does not.

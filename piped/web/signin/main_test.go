@@ -65,11 +65,12 @@ type audit struct {
 	all []deploy.AuditRecord
 }
 
-// Record implements web.Audit.
-func (a *audit) Record(_ context.Context, r deploy.AuditRecord) {
+// AppendAudit implements web.Audit.
+func (a *audit) AppendAudit(_ context.Context, records ...deploy.AuditRecord) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.all = append(a.all, r)
+	a.all = append(a.all, records...)
+	return nil
 }
 
 // last returns the newest record.

@@ -46,7 +46,7 @@ func (t tickets) put(ctx context.Context, kind, ticket string, value any, expire
 	if err != nil {
 		return err
 	}
-	return t.states.Put(ctx, ticketHash(kind, ticket), payload, expires)
+	return t.states.PutSignInState(ctx, ticketHash(kind, ticket), payload, expires)
 }
 
 // take reads the value of a ticket into value, a pointer. Afterwards the ticket is invalid.
@@ -54,7 +54,7 @@ func (t tickets) take(ctx context.Context, kind, ticket string, value any) error
 	if ticket == "" {
 		return deploy.Errorf(deploy.NotFound, "there is no ticket of kind %s", kind)
 	}
-	payload, err := t.states.Take(ctx, ticketHash(kind, ticket))
+	payload, err := t.states.TakeSignInState(ctx, ticketHash(kind, ticket))
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (s *Sessions) Find(token string) (deploy.Session, bool) {
 	id, _, _ := strings.Cut(token, ".")
 	found, ok := s.all[id]
 	sum := sha256.Sum256([]byte(token))
-	return found, ok && found.EndedAt.IsZero() && s.Now().Before(found.ExpiresAt) && string(found.Hash) == string(sum[:])
+	return found, ok && s.open(found) && string(found.Hash) == string(sum[:])
 }
 
 // Count returns the number of open sessions.
@@ -85,28 +85,56 @@ func (s *Sessions) Count() (n int) {
 	return n
 }
 
-// StaleSessions implements signin.Sessions.
-func (s *Sessions) StaleSessions(_ context.Context, before time.Time, after string, limit int) ([]deploy.Session, error) {
+// perPage is how many sessions a page has.
+const perPage = 10
+
+// OpenSessions implements signin.Sessions.
+func (s *Sessions) OpenSessions(_ context.Context, cursor string) (page []deploy.Session, next string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var page []deploy.Session
 	for _, one := range s.all {
-		if one.EndedAt.IsZero() && one.KeyID == "" && s.Now().Before(one.ExpiresAt) && one.GroupsAt.Before(before) && one.ID > after {
+		if one.ID > cursor && s.open(one) {
+			one.Hash, one.Refresh = nil, nil
 			page = append(page, one)
 		}
 	}
 	slices.SortFunc(page, func(a, b deploy.Session) int { return cmp.Compare(a.ID, b.ID) })
-	return page[:min(limit, len(page))], nil
+	if len(page) > perPage {
+		page = page[:perPage]
+		next = page[perPage-1].ID
+	}
+	return page, next, nil
 }
 
-// SetGroups implements signin.Sessions.
-func (s *Sessions) SetGroups(_ context.Context, id string, user deploy.User, refresh []byte, at time.Time) error {
+// open reports whether a session has neither ended nor expired. The caller holds mu.
+func (s *Sessions) open(one deploy.Session) bool {
+	return one.ID != "" && one.EndedAt.IsZero() && s.Now().Before(one.ExpiresAt)
+}
+
+// Session implements signin.Sessions.
+func (s *Sessions) Session(_ context.Context, id string) (deploy.Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if one, ok := s.all[id]; ok && one.EndedAt.IsZero() {
-		one.User, one.Refresh, one.GroupsAt = user, refresh, at
-		s.all[id] = one
+	one := s.all[id]
+	if !s.open(one) {
+		return deploy.Session{}, deploy.Errorf(deploy.NotFound, "there is no open session %s", id)
 	}
+	return one, nil
+}
+
+// UpdateSessionUser implements signin.Sessions.
+func (s *Sessions) UpdateSessionUser(_ context.Context, id string, user deploy.User, refresh []byte, at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.all[id]
+	switch {
+	case !s.open(one):
+		return deploy.Errorf(deploy.NotFound, "there is no open session %s", id)
+	case one.User.Issuer != user.Issuer || one.User.Subject != user.Subject:
+		return deploy.Errorf(deploy.Invalid, "session %s belongs to %s, not to %s", id, one.User.Subject, user.Subject)
+	}
+	one.User, one.Refresh, one.GroupsAt = user, refresh, at
+	s.all[id] = one
 	return nil
 }
 
@@ -114,7 +142,11 @@ func (s *Sessions) SetGroups(_ context.Context, id string, user deploy.User, ref
 func (s *Sessions) EndSession(_ context.Context, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if one, ok := s.all[id]; ok && one.EndedAt.IsZero() {
+	one, ok := s.all[id]
+	if !ok {
+		return deploy.Errorf(deploy.NotFound, "there is no session %s", id)
+	}
+	if one.EndedAt.IsZero() {
 		one.EndedAt = s.Now()
 		s.all[id] = one
 	}
@@ -137,16 +169,19 @@ type state struct {
 // NewStates returns states.
 func NewStates(now func() time.Time) *States { return &States{Now: now, all: map[string]state{}} }
 
-// Put stores a payload.
-func (s *States) Put(_ context.Context, hash, payload []byte, expires time.Time) error {
+// PutSignInState stores a payload.
+func (s *States) PutSignInState(_ context.Context, hash, payload []byte, expires time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, ok := s.all[string(hash)]; ok {
+		return deploy.Errorf(deploy.Exists, "there is a state with this hash already")
+	}
 	s.all[string(hash)] = state{slices.Clone(payload), expires}
 	return nil
 }
 
-// Take returns a payload once.
-func (s *States) Take(_ context.Context, hash []byte) ([]byte, error) {
+// TakeSignInState returns a payload once.
+func (s *States) TakeSignInState(_ context.Context, hash []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, ok := s.all[string(hash)]
