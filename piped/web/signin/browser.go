@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/c785c783/piped/piped/access/signin"
@@ -39,17 +38,19 @@ var (
 	stateForm     = regexp.MustCompile(`^[A-Za-z0-9_-]{16,128}$`)
 )
 
-// cliOf returns the pipectl that a query or form is for, nil if for none.
-func cliOf(form url.Values) (*cli, error) {
+// cliOf returns the pipectl that a query or form is for, nil if for none. If ok is false, it
+// has answered that the request is incomplete.
+func (h *Handler) cliOf(w http.ResponseWriter, form url.Values) (_ *cli, ok bool) {
 	if !form.Has("cli_port") {
-		return nil, nil
+		return nil, true
 	}
 	port, err := strconv.Atoi(form.Get("cli_port"))
 	c := &cli{Port: port, Challenge: form.Get("challenge"), State: form.Get("state")}
 	if err != nil || port < 1 || port > 65535 || !challengeForm.MatchString(c.Challenge) || !stateForm.MatchString(c.State) {
-		return nil, deploy.Errorf(deploy.Invalid, "the address of pipectl's sign-in is incomplete")
+		h.say(w, http.StatusBadRequest, "This address is incomplete", "Run pipectl login again, and open the whole address that it prints.")
+		return nil, false
 	}
-	return c, nil
+	return c, true
 }
 
 // query returns the parameters that carry c and the path to return to.
@@ -68,9 +69,8 @@ func query(next string, c *cli) url.Values {
 
 // choose serves the page that lists the issuers.
 func (h *Handler) choose(w http.ResponseWriter, r *http.Request) {
-	c, err := cliOf(r.URL.Query())
-	if err != nil {
-		h.failed(w, r, err)
+	c, ok := h.cliOf(w, r.URL.Query())
+	if !ok {
 		return
 	}
 	next := localPath(r.URL.Query().Get("next"))
@@ -89,9 +89,8 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) {
 		h.say(w, http.StatusNotFound, "Unknown issuer", "This issuer is not configured.")
 		return
 	}
-	c, err := cliOf(r.URL.Query())
-	if err != nil {
-		h.failed(w, r, err)
+	c, ok := h.cliOf(w, r.URL.Query())
+	if !ok {
 		return
 	}
 	a, err := signin.NewAttempt(h.config.Rand)
@@ -156,7 +155,7 @@ func (h *Handler) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if a.Issuer != issuer.Name() || !h.bound(r, a.Browser) {
-		h.failed(w, r, deploy.Errorf(deploy.Denied, "the callback belongs to an attempt of another browser or issuer"))
+		h.failed(w, r, deploy.Errorf(deploy.Denied, "the callback belongs to an attempt of another browser or issuer; was the page opened at another address than access.externalURL?"))
 		return
 	}
 	got, err := issuer.Finish(r.Context(), signin.Attempt{Nonce: a.Nonce, Verifier: a.Verifier}, r.URL.Query())
@@ -169,13 +168,11 @@ func (h *Handler) callback(w http.ResponseWriter, r *http.Request) {
 
 // key signs in the holder of an API key.
 func (h *Handler) key(w http.ResponseWriter, r *http.Request) {
-	if err := r.ParseForm(); err != nil {
-		h.failed(w, r, deploy.Errorf(deploy.Invalid, "the form cannot be read"))
+	if !h.form(w, r) {
 		return
 	}
-	c, err := cliOf(r.PostForm)
-	if err != nil {
-		h.failed(w, r, err)
+	c, ok := h.cliOf(w, r.PostForm)
+	if !ok {
 		return
 	}
 	caller, err := h.config.Keys.FindKey(r.Context(), r.PostForm.Get("key"))
@@ -184,6 +181,15 @@ func (h *Handler) key(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.signedIn(w, r, who{User: deploy.User{Subject: caller.Subject}, KeyID: caller.ID}, localPath(r.PostForm.Get("next")), c)
+}
+
+// form parses a form, or answers that it cannot.
+func (h *Handler) form(w http.ResponseWriter, r *http.Request) bool {
+	if err := r.ParseForm(); err != nil {
+		h.say(w, http.StatusBadRequest, "The form cannot be read", "Go to the sign-in page and try again.")
+		return false
+	}
+	return true
 }
 
 // signedIn opens the session of a browser and sends it to the path it came for. A user who
@@ -200,7 +206,7 @@ func (h *Handler) signedIn(w http.ResponseWriter, r *http.Request, user who, nex
 		return
 	}
 	if before != "" {
-		if err := h.config.Sessions.End(r.Context(), before); err != nil {
+		if _, err := h.config.Sessions.End(r.Context(), before); err != nil && !deploy.IsKind(err, deploy.NotFound) {
 			h.config.Logger.WarnContext(r.Context(), "cannot end the session that another one replaces; it ends when it expires", "error", err)
 		}
 	}
@@ -211,22 +217,16 @@ func (h *Handler) signedIn(w http.ResponseWriter, r *http.Request, user who, nex
 // signOut ends the session of a browser.
 func (h *Handler) signOut(w http.ResponseWriter, r *http.Request) {
 	if token := h.Token(r); token != "" {
-		if err := h.config.Sessions.End(r.Context(), token); err != nil {
+		s, err := h.config.Sessions.End(r.Context(), token)
+		switch {
+		case err == nil:
+			h.record(r, deploy.AuditRecord{Method: methodSignOut, Subject: s.User.Subject, Issuer: s.User.Issuer, CallerID: s.ID, Session: true, Code: "OK"})
+		case !deploy.IsKind(err, deploy.NotFound):
 			h.config.Logger.ErrorContext(r.Context(), "cannot end a session", "error", err)
 			h.say(w, http.StatusServiceUnavailable, "You are still signed in", "The session could not be ended now. Try again.")
 			return
 		}
-		h.record(r, deploy.AuditRecord{Method: methodSignOut, Code: "OK", CallerID: idOf(token), Session: true})
 	}
 	h.setCookie(w, r, sessionCookie, "", 0)
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
-}
-
-// idOf returns the public part of a token "<id>.<secret>".
-func idOf(token string) string {
-	id, _, ok := strings.Cut(token, ".")
-	if !ok || len(id) > 64 {
-		return ""
-	}
-	return id
 }

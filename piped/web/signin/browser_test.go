@@ -32,6 +32,9 @@ func TestSignInThroughAnIssuer(t *testing.T) {
 	if got := e.post(e.browser, "/sign-out", nil); got.Request.URL.Path != "/sign-in" {
 		t.Errorf("sign-out leads to %s", got.Request.URL)
 	}
+	if r := e.audit.last(); r.Method != "SignOut" || r.Subject != "ann@example.com" || r.CallerID == "" {
+		t.Errorf("the audit log has %+v", r)
+	}
 	if _, ok := e.sessions.Find(token); ok {
 		t.Error("the session is open after sign-out")
 	}
@@ -218,6 +221,21 @@ func TestCookies(t *testing.T) {
 	}
 }
 
+// TestWhatAnyoneCanSendIsNotRecorded: the audit log has sign-ins and sign-outs, and no noise.
+func TestWhatAnyoneCanSendIsNotRecorded(t *testing.T) {
+	e := newEnv(t)
+	r, _ := http.NewRequest(http.MethodPost, e.server.URL+"/sign-out", nil)
+	r.Header.Set("Cookie", "piped-session=admin.x")
+	if got := e.do(e.staying(), r); got.StatusCode != http.StatusSeeOther {
+		t.Errorf("sign-out without a session: %s", got.Status)
+	}
+	e.get(e.staying(), "/sign-in?cli_port=x")
+	e.get(e.staying(), "/sign-in/other")
+	if r := e.audit.last(); r.Method != "" {
+		t.Errorf("the audit log has %+v", r)
+	}
+}
+
 func TestAnotherSignInEndsTheSession(t *testing.T) {
 	e := newEnv(t)
 	for range 3 {
@@ -332,7 +350,7 @@ func TestAttemptsAreLimited(t *testing.T) {
 
 func TestLargeFormsAreRefused(t *testing.T) {
 	e := newEnv(t)
-	if got := e.post(e.staying(), "/sign-in/key", url.Values{"key": {ownerKey}, "next": {strings.Repeat("a", 20<<10)}}); got.StatusCode != http.StatusForbidden {
+	if got := e.post(e.staying(), "/sign-in/key", url.Values{"key": {ownerKey}, "next": {strings.Repeat("a", 20<<10)}}); got.StatusCode != http.StatusBadRequest {
 		t.Errorf("a form of 20 KiB: %s", got.Status)
 	}
 }

@@ -48,8 +48,7 @@ func (c cli) origin() string { return "http://127.0.0.1:" + strconv.Itoa(c.Port)
 
 // confirm sends the browser to pipectl with a code.
 func (h *Handler) confirm(w http.ResponseWriter, r *http.Request) {
-	if err := r.ParseForm(); err != nil {
-		h.failed(w, r, deploy.Errorf(deploy.Invalid, "the form cannot be read"))
+	if !h.form(w, r) {
 		return
 	}
 	var c confirmation

@@ -155,7 +155,7 @@ func TestRequestsOfPipectl(t *testing.T) {
 		"cli_port=40123&state=" + cliState, "cli_port=40123&challenge=" + challenge + "&state=" + cliState + "%0d%0aX:y",
 	} {
 		for _, path := range []string{"/sign-in?", "/sign-in/staff?"} {
-			if got := e.get(e.staying(), path+query); got.StatusCode != http.StatusForbidden {
+			if got := e.get(e.staying(), path+query); got.StatusCode != http.StatusBadRequest {
 				t.Errorf("%s%s: %s", path, query, got.Status)
 			}
 		}

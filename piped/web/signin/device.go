@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -103,7 +104,7 @@ func (h *Handler) deviceToken(w http.ResponseWriter, r *http.Request) {
 		h.answerToken(w, r, who{User: got.User, Refresh: got.Refresh})
 		return
 	case errors.Is(err, signin.ErrPending), errors.Is(err, signin.ErrSlowDown), deploy.IsKind(err, deploy.Unavailable):
-		if err := h.tickets.put(r.Context(), ticketDevice, in.Handle, flow, flow.Expires); err != nil {
+		if err := h.tickets.put(context.WithoutCancel(r.Context()), ticketDevice, in.Handle, flow, flow.Expires); err != nil {
 			h.failedJSON(w, r, err)
 			return
 		}

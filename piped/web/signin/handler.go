@@ -18,8 +18,8 @@ type Sessions interface {
 	// Client, and returns the others. The error is of kind Denied if the user or key was disabled.
 	// Refresh is a secret, and encrypted at rest.
 	Open(ctx context.Context, s deploy.Session) (token string, opened deploy.Session, err error)
-	// End ends the session with a token. A token without an open session is no error.
-	End(ctx context.Context, token string) error
+	// End ends the session with a token, and returns it. NotFound: there is no such open session.
+	End(ctx context.Context, token string) (deploy.Session, error)
 }
 
 // Keys recognises API keys.
@@ -89,7 +89,7 @@ func (h *Handler) mux() http.Handler {
 	mux.HandleFunc("POST /sign-in/token", h.limited(asJSON(h.token)))
 	mux.HandleFunc("POST /sign-in/device", h.limited(asJSON(h.device)))
 	mux.HandleFunc("POST /sign-in/device/token", h.limited(asJSON(h.deviceToken)))
-	mux.HandleFunc("POST /sign-out", h.signOut)
+	mux.HandleFunc("POST /sign-out", h.limited(h.signOut))
 	return mux
 }
 

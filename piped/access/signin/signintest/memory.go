@@ -56,11 +56,12 @@ func (s *Sessions) Open(_ context.Context, n deploy.Session) (token string, open
 }
 
 // End ends the session with a token.
-func (s *Sessions) End(ctx context.Context, token string) error {
-	if found, ok := s.Find(token); ok {
-		return s.EndSession(ctx, found.ID)
+func (s *Sessions) End(ctx context.Context, token string) (deploy.Session, error) {
+	found, ok := s.Find(token)
+	if !ok {
+		return found, deploy.Errorf(deploy.NotFound, "there is no open session with this token")
 	}
-	return nil
+	return found, s.EndSession(ctx, found.ID)
 }
 
 // Find returns the open session with a token.
