@@ -1,7 +1,7 @@
 // Docs writes the generated parts of the pages below docs/: tables of configuration
 // keys and stage options from the types and doc comments of piped/config, pipectl's
 // commands from cobra, metrics from the registry, and the methods of the API from the
-// .proto files.
+// .proto files. It also writes docs/reference/openapi.json, from the .proto files.
 //
 // A page marks where generated text goes:
 //
@@ -52,7 +52,7 @@ func run(args []string, stderr io.Writer) int {
 	return 0
 }
 
-// generate renews the pages and returns those that were stale.
+// generate renews the pages and the OpenAPI description, and returns those that were stale.
 func generate(root string, dry bool) (stale []string, err error) {
 	pages, err := listPages(root)
 	if err != nil {
@@ -62,38 +62,50 @@ func generate(root string, dry bool) (stale []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, page := range pages {
-		old, err := os.ReadFile(page)
+	renew := func(name string, content func(old []byte) ([]byte, error)) error {
+		old, err := os.ReadFile(name)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		renewed, err := g.page(old)
+		renewed, err := content(old)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", page, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		if bytes.Equal(old, renewed) {
-			continue
+			return nil
 		}
-		stale = append(stale, page)
-		if !dry {
-			if err := os.WriteFile(page, renewed, 0o644); err != nil {
-				return nil, err
-			}
+		stale = append(stale, name)
+		if dry {
+			return nil
 		}
+		return os.WriteFile(name, renewed, 0o644)
+	}
+	for _, page := range pages {
+		if err := renew(page, g.page); err != nil {
+			return nil, err
+		}
+	}
+	if err := renew(filepath.Join(root, openAPIFile), func([]byte) ([]byte, error) { return describeAPI(root) }); err != nil {
+		return nil, err
 	}
 	return stale, g.complete()
 }
 
 // listPages returns README.md and the pages below docs/.
 func listPages(root string) ([]string, error) {
-	pages := []string{filepath.Join(root, "README.md")}
-	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && filepath.Ext(path) == ".md" {
-			pages = append(pages, path)
+	pages, err := findFiles(filepath.Join(root, "docs"), ".md")
+	return append([]string{filepath.Join(root, "README.md")}, pages...), err
+}
+
+// findFiles returns the files below a directory whose names have an extension.
+func findFiles(dir, extension string) (files []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Ext(path) == extension {
+			files = append(files, path)
 		}
 		return err
 	})
-	return pages, err
+	return files, err
 }
 
 // generators make the generated texts of all pages.

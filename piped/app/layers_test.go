@@ -33,6 +33,7 @@ var layers = map[string]int{
 
 	"piped/cmd": 5, "examples": 5,
 
+	"docs":  -1, // pages that the agent serves
 	"proto": -1, // generated wire types; see wireRooms
 }
 
