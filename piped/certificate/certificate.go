@@ -72,6 +72,12 @@ type Holder struct{ current atomic.Pointer[Identity] }
 // Set replaces the identity for new connections; open ones are not affected.
 func (h *Holder) Set(i *Identity) { h.current.Store(i) }
 
+// ClientCerts reports whether clients must present a certificate.
+func (h *Holder) ClientCerts() bool {
+	i := h.current.Load()
+	return i != nil && i.config.ClientAuth == tls.RequireAndVerifyClientCert
+}
+
 // Config returns the configuration of a server that uses the current identity for each
 // connection. Set must be called before the first one.
 func (h *Holder) Config() *tls.Config {

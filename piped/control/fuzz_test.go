@@ -87,6 +87,7 @@ func number(t testing.TB, variable string, otherwise int) int {
 
 // fuzzEnv is an agent with some data of each kind.
 type fuzzEnv struct {
+	agent *controltest.Agent
 	conn  *grpc.ClientConn
 	key   string
 	log   *logs
@@ -120,7 +121,7 @@ func newFuzzEnv(t testing.TB) *fuzzEnv {
 		c.Planner, c.Remover, c.Live, c.Drift, c.Figures = previews{}, nowhere{}, nowhere{}, nowhere{}, nowhere{}
 		c.Logger = slog.New(slog.NewTextHandler(l.log, nil))
 	})
-	l.conn, l.key = dial(t, agent.Server.Addr()), agent.ReadWrite
+	l.agent, l.conn, l.key = agent, dial(t, agent.Server.Addr()), agent.ReadWrite
 	reader, _, _ := strings.Cut(agent.ReadOnly, ".")
 	l.known = []string{controltest.PipedID, "apps", "app.pipecd.yaml", "KUBERNETES", "DEPLOYMENT_SUCCESS", "main", reader, controltest.SyncStage}
 	for name, status := range map[string]deploy.Status{"web": deploy.Success, "api": deploy.Running, "db": deploy.Failure, "job": deploy.Pending} {

@@ -1,10 +1,13 @@
 package control
 
 import (
+	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -92,4 +95,19 @@ func loopback(address string) bool {
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// refuseHTTP returns an error if a call over HTTP is less protected than calls over gRPC.
+func (s *Server) refuseHTTP(r *http.Request) error {
+	var reason string
+	switch {
+	case r.TLS == nil && !s.cfg.InsecureHTTP && !loopback(r.RemoteAddr):
+		reason = "API keys must not be sent in plaintext from other machines: " +
+			"set web.tlsCertFile and web.tlsKeyFile, or web.insecure: true if a proxy in front of the agent speaks TLS"
+	case s.identity.ClientCerts() && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
+		reason = "api.clientCAFile demands a certificate of the client, which this port does not ask for: set web.clientCAFile, too"
+	default:
+		return nil
+	}
+	return connect.NewError(connect.CodeFailedPrecondition, errors.New(reason))
 }

@@ -51,6 +51,8 @@ type Config struct {
 	Policy *access.Policy
 	// SessionIdle returns how long a session may be unused; default: no limit.
 	SessionIdle func() time.Duration
+	// InsecureHTTP permits plaintext from other machines to Handler.
+	InsecureHTTP bool
 	// RateLimit applies to each API key and session; the zero value means unlimited.
 	RateLimit RateLimit
 	// AuditFile is the file to which audit records are appended as lines of JSON;
@@ -76,7 +78,8 @@ type Config struct {
 	Grace time.Duration
 }
 
-// Server is the gRPC server of the agent. Its methods are safe for concurrent use.
+// Server is the gRPC server of the agent; Handler serves the same services over HTTP. Its methods
+// are safe for concurrent use.
 type Server struct {
 	cfg      Config
 	listener net.Listener
@@ -86,6 +89,7 @@ type Server struct {
 	hub      *deploymentHub // for streams of deployments and logs
 	drifts   *driftHub
 	guard    *guard
+	http     *httpAPI
 
 	identity certificate.Holder // only with TLS
 }
@@ -107,17 +111,20 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.cfg.Logger = s.cfg.Logger.With("component", "control")
 	s.hub, s.drifts = newDeploymentHub(s.cfg.Store, s.converter()), newDriftHub(s.cfg.Store)
+	s.http = newHTTPAPI(s.guard, s.refuseHTTP)
 	s.secure, s.grpc = creds != nil, s.register(creds)
 	return s, nil
 }
 
-// register creates the gRPC server with all services.
+// register creates the gRPC server with all services, and registers those of the agent for HTTP
+// also.
 func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 	server := grpc.NewServer(s.options(creds)...)
-	apiservice.RegisterAPIServiceServer(server, &apiService{
+	both := registrars{server, s.http}
+	apiservice.RegisterAPIServiceServer(both, &apiService{
 		store: visible{s.cfg.Store}, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
 	})
-	controlv1.RegisterControlServiceServer(server, &controlService{
+	controlv1.RegisterControlServiceServer(both, &controlService{
 		store: visible{s.cfg.Store}, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, drift: s.cfg.Drift, figures: s.cfg.Figures,
 		hub: s.hub, drifts: s.drifts, convert: s.converter(), newID: s.cfg.NewID, policy: s.guard.roles.policy,
 	})
@@ -160,6 +167,8 @@ func (s *Server) Run(ctx context.Context) error {
 	feed, drift := s.hub.watch(), s.drifts.watch()
 	streaming.Go(func() { s.hub.run(run, feed) }) // its end cancels all streams before the grace period starts
 	streaming.Go(func() { s.drifts.run(run, drift) })
+	s.http.open.start()
+	defer s.http.open.finish(0)
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(s.listener) }()
 	select {
@@ -177,7 +186,10 @@ func (s *Server) Run(ctx context.Context) error {
 // stop ends all calls: gracefully at first, then by force.
 func (s *Server) stop() {
 	s.health.Shutdown()
+	var calls sync.WaitGroup
+	calls.Go(func() { s.http.open.finish(s.cfg.Grace) })
 	force := time.AfterFunc(s.cfg.Grace, s.grpc.Stop)
 	s.grpc.GracefulStop()
 	force.Stop()
+	calls.Wait()
 }
