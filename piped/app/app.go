@@ -277,7 +277,7 @@ func (a *App) newScripts(cfg *config.Piped, o Options) (*script.Executor, error)
 // listen binds the addresses of the control API and of the HTTP server.
 func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previews, state agentStatus) (err error) {
 	a.api, err = control.New(control.Config{
-		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure,
+		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure, InsecureHTTP: cfg.Web.Insecure,
 		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile,
 		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: a.live.platforms, Live: a.live.platforms, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
 		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Metrics: a.metrics.calls,
@@ -288,7 +288,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.parts.onClose("control API", a.api.Close)
 	a.parts.add("control API", a.api.Run)
 	a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), Poll: a.live.follower.Poll, Deliveries: a.metrics.webhooks,
+		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), API: a.api.Handler(), Poll: a.live.follower.Poll, Deliveries: a.metrics.webhooks,
 		Preview: proposals{a.live, st, o.NewID}.preview, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {

@@ -174,6 +174,7 @@ func needRestart(was, now *config.Piped) []string {
 		"api.address":   was.API.Address != now.API.Address,
 		"api.auditFile": was.API.AuditFile != now.API.AuditFile,
 		"web.address":   was.Web.Address != now.Web.Address,
+		"web.insecure":  was.Web.Insecure != now.Web.Insecure,
 		"projectID":     was.ProjectID != now.ProjectID,
 		"pipedID":       was.PipedID != now.PipedID,
 		"planPreview":   was.PlanPreview != now.PlanPreview,

@@ -115,6 +115,9 @@ type Web struct {
 	// ClientCAFile turns on mutual TLS for every client: probes, Prometheus and Git hosts need a
 	// certificate that one of these authorities (PEM) signed.
 	ClientCAFile string `yaml:"clientCAFile"`
+	// Insecure permits calls of the HTTP API in plaintext from other machines, such as a proxy
+	// with TLS.
+	Insecure bool `yaml:"insecure"`
 }
 
 // Git is spec.git. Secrets are decoded: what the file holds in base64 is plain

@@ -30,7 +30,7 @@ type pipedSpec struct {
 	// API is the gRPC control API.
 	// Not in PipeCD.
 	API API `yaml:"api"`
-	// Web is the HTTP server of `/healthz`, `/readyz`, `/metrics` and `/webhooks/<name>`.
+	// Web is the HTTP server of `/api/v1/`, `/healthz`, `/readyz`, `/metrics` and `/webhooks/<name>`.
 	// Not in PipeCD.
 	Web Web `yaml:"web"`
 	// SyncInterval is the time between two checks of a branch's head. PipeCD's default is 1m.
@@ -257,6 +257,7 @@ func (w Web) complete(d *strict.Document, r resolver) Web {
 	w.TLSCertFile, w.TLSKeyFile = r.path("web.tlsCertFile", w.TLSCertFile), r.path("web.tlsKeyFile", w.TLSKeyFile)
 	w.ClientCAFile = r.path("web.clientCAFile", w.ClientCAFile)
 	checkTLS(d, "web", w.TLSCertFile, w.TLSKeyFile, w.ClientCAFile)
+	exclusive(d, field{"web.tlsCertFile", w.TLSCertFile != ""}, field{"web.insecure", w.Insecure})
 	checkAddress(d, "web.address", w.Address)
 	return w
 }

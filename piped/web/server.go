@@ -1,7 +1,7 @@
-// Package web is the agent's HTTP server. It serves liveness, readiness, metrics, and the
-// webhooks by which Git hosts announce pushes. Readiness, metrics and the handling of
-// announced repositories are functions of other packages, passed in Config. Neither
-// responses nor logs contain what a sender sent.
+// Package web is the agent's HTTP server. It serves liveness, readiness, metrics, the HTTP
+// API, and the webhooks by which Git hosts announce pushes. Readiness, metrics, the API and
+// the handling of announced repositories are functions of other packages, passed in Config.
+// Neither its own responses nor logs contain what a sender sent.
 //
 // Tests pass the address 127.0.0.1:0 to New and get the bound one from Addr.
 package web
@@ -32,6 +32,7 @@ type limits struct {
 	body        int64 // bytes of a webhook delivery
 	deliveries  int   // webhook deliveries read concurrently
 	perAddress  int   // of these, from one address
+	small       int64 // bytes of a request to the API that does not count as a delivery
 
 	// Minimal rate of a delivery, in bytes per second, after the slack.
 	rate  int64
@@ -43,7 +44,7 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		header: 5 * time.Second, read: 30 * time.Second, write: 40 * time.Second, idle: time.Minute,
-		headerBytes: 64 << 10, body: 25 << 20, deliveries: 8, perAddress: 4, rate: 16 << 10, slack: 3 * time.Second,
+		headerBytes: 64 << 10, body: 25 << 20, deliveries: 8, perAddress: 4, small: 64 << 10, rate: 16 << 10, slack: 3 * time.Second,
 	}
 }
 
@@ -59,6 +60,9 @@ type Config struct {
 	Ready func() error
 	// Metrics serves GET /metrics; nil means there are none.
 	Metrics http.Handler
+	// API serves what is below /api/v1/, without that prefix; nil means there is none. It
+	// must limit the size of requests. Its responses can take any time.
+	API http.Handler
 	// Poll schedules a fetch of the repository. It must not block and be safe for
 	// concurrent use. Optional.
 	Poll func(repoID string)
@@ -121,7 +125,7 @@ func newServer(cfg Config, l limits) (*Server, error) {
 	s := &Server{
 		listener: listener, hooks: hooks, log: cfg.Logger, grace: cfg.Grace, secure: identity != nil,
 		http: &http.Server{
-			Handler:           routes(cfg.Ready, cfg.Metrics, hooks),
+			Handler:           routes(cfg, l, hooks),
 			ReadHeaderTimeout: l.header, ReadTimeout: l.read, WriteTimeout: l.write, IdleTimeout: l.idle,
 			MaxHeaderBytes: l.headerBytes,
 			ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
@@ -134,17 +138,20 @@ func newServer(cfg Config, l limits) (*Server, error) {
 	return s, nil
 }
 
-func routes(ready func() error, metrics, hooks http.Handler) http.Handler {
+func routes(cfg Config, l limits, hooks http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /webhooks/{name}", hooks)
-	if metrics != nil {
-		mux.Handle("GET /metrics", metrics)
+	if cfg.Metrics != nil {
+		mux.Handle("GET /metrics", cfg.Metrics)
+	}
+	if cfg.API != nil {
+		mux.Handle(apiPrefix+"/", newAPI(cfg.API, l))
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
+		if err := cfg.Ready(); err != nil {
 			answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
 			return
 		}
