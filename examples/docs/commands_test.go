@@ -99,7 +99,7 @@ func parseLine(line string) (commands [][]string) {
 }
 
 // standard are programs of the machine, whose commands are theirs to check.
-var standard = []string{"age", "age-keygen", "argocd", "flux", "cat", "cd", "chmod", "cp", "cut", "echo", "export", "git", "grep", "journalctl", "kill", "ls", "mkdir", "mv", "openssl", "rm",
+var standard = []string{"age", "age-keygen", "argocd", "flux", "cat", "cd", "chmod", "cp", "cut", "echo", "export", "git", "grep", "journalctl", "jq", "kill", "ls", "mkdir", "mv", "openssl", "rm",
 	"sed", "sleep", "sops", "source", "ssh-keyscan", "systemctl", "test", "until", "do", "done", "wait"}
 
 func checkCommand(words []string) error {
@@ -122,6 +122,8 @@ func checkCommand(words []string) error {
 		return nil
 	case name == "grpcurl":
 		return checkCall(args)
+	case name == "curl":
+		return checkCurl(args)
 	case name == "kubectl":
 		return checkKubectl(args)
 	case name == "go":
@@ -219,15 +221,30 @@ func checkCall(args []string) error {
 	if !called {
 		return nil // list, describe
 	}
-	found, err := protoregistry.GlobalFiles.FindDescriptorByName(services[service])
+	m, err := findMethod(service, name)
 	if err != nil {
 		return err
 	}
+	return protojson.Unmarshal([]byte(data), dynamicpb.NewMessage(m.Input()))
+}
+
+func findMethod(service, name string) (protoreflect.MethodDescriptor, error) {
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(services[service])
+	if err != nil {
+		return nil, err
+	}
 	m := found.(protoreflect.ServiceDescriptor).Methods().ByName(protoreflect.Name(name))
 	if m == nil {
-		return fmt.Errorf("%s has no such method", services[service])
+		return nil, fmt.Errorf("%s has no such method", services[service])
 	}
-	return protojson.Unmarshal([]byte(data), dynamicpb.NewMessage(m.Input()))
+	return m, nil
+}
+
+// checkCurl finds the method of a call of the HTTP API. TestHTTPAPI makes the call.
+func checkCurl(args []string) error {
+	service, name, _ := strings.Cut(args[len(args)-1], "/")
+	_, err := findMethod(service, name)
+	return err
 }
 
 func checkKubectl(args []string) error {

@@ -1,3 +1,4 @@
 // Package tutorial runs docs/tutorial.md: its test writes the files that the page shows
-// and executes its commands, against a real control plane. It never changes the page.
+// and executes its commands, against a real control plane. It runs the commands of
+// docs/reference/http-api.md, too. It never changes a page.
 package tutorial
