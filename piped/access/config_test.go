@@ -19,9 +19,9 @@ func TestConfiguredRolesDecide(t *testing.T) {
 	}}))
 	own := deploy.Application{Name: "pay-web", Labels: map[string]string{"team": "payments"}, Git: deploy.GitPath{RepoID: "apps"}}
 	other := deploy.Application{Name: "pay-web", Labels: map[string]string{"team": "search"}, Git: deploy.GitPath{RepoID: "apps"}}
-	member := Caller{Subject: "bob@example.com", Session: true, Groups: []string{"acme/payments"}}
-	named := Caller{Subject: "ann@example.com", Session: true}
-	stranger := Caller{Subject: "eve@example.com", Session: true}
+	member := Caller{Subject: "bob@example.com", User: true, Session: true, Groups: []string{"acme/payments"}}
+	named := Caller{Subject: "ann@example.com", User: true, Session: true}
+	stranger := Caller{Subject: "eve@example.com", User: true, Session: true}
 	for _, c := range []struct {
 		caller     Caller
 		permission deploy.Permission

@@ -41,21 +41,15 @@ func (m Sessions) Open(ctx context.Context, s deploy.Session) (token string, ope
 	return token, s, nil
 }
 
-// End ends the session with a token. A token without an open session is no error.
-func (m Sessions) End(ctx context.Context, token string) error {
-	id, ok := IDOf(token)
-	if !ok {
-		return nil
-	}
+// End ends the session with a token, and returns it. NotFound: there is no such open session.
+func (m Sessions) End(ctx context.Context, token string) (deploy.Session, error) {
+	id, _ := IDOf(token)
 	s, err := m.Store.Session(ctx, id)
-	if deploy.IsKind(err, deploy.NotFound) {
-		return nil
+	if err == nil && !matches(s.Hash, token) {
+		err = deploy.Errorf(deploy.NotFound, "there is no open session with this token")
 	}
 	if err != nil {
-		return err
+		return deploy.Session{}, err
 	}
-	if !matches(s.Hash, token) {
-		return nil
-	}
-	return m.Store.EndSession(ctx, id)
+	return s, m.Store.EndSession(ctx, id)
 }

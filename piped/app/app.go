@@ -18,6 +18,7 @@ import (
 	"github.com/c785c783/piped/executor/script"
 	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/executor/wait"
+	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
@@ -136,7 +137,8 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	state := agentStatus{
 		version: o.Version, commit: o.Commit, started: o.Now(), store: st, phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
 	}
-	if err := a.listen(cfg, o, st, previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}, state); err != nil {
+	users, err := a.listen(cfg, o, st, previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}, state)
+	if err != nil {
 		return nil, err
 	}
 	if err := announce(cfg, a.api.Addr(), ownerKey); err != nil {
@@ -144,7 +146,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	}
 	a.parts.add("readiness", a.beReady)
 	a.live.begin(ctx, src.setup, targets{
-		newTrigger: phases.newTrigger, setReceivers: setReceivers, scheduler: phases.scheduler, remotes: src.remotes, charts: src.charts, api: a.api, web: a.web,
+		newTrigger: phases.newTrigger, setReceivers: setReceivers, scheduler: phases.scheduler, remotes: src.remotes, charts: src.charts, api: a.api, web: a.web, users: users,
 	})
 	if o.ConfigFile != "" {
 		a.parts.add("configuration", newReloader(o.ConfigFile, cfg, a.live, st, o).Run)
@@ -275,28 +277,33 @@ func (a *App) newScripts(cfg *config.Piped, o Options) (*script.Executor, error)
 }
 
 // listen binds the addresses of the control API and of the HTTP server.
-func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previews, state agentStatus) (err error) {
+func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previews, state agentStatus) (u *users, err error) {
+	if u, err = newUsers(cfg.Access, o); err != nil {
+		return nil, err
+	}
 	a.api, err = control.New(control.Config{
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure, InsecureHTTP: cfg.Web.Insecure,
-		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile,
+		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile, Policy: access.NewPolicy(access.RolesOf(cfg.Access)), SessionIdle: u.idleTimeout,
 		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: a.live.platforms, Live: a.live.platforms, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
 		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Metrics: a.metrics.calls,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	u.api = a.api
 	a.parts.onClose("control API", a.api.Close)
 	a.parts.add("control API", a.api.Run)
+	pages := a.addSignIn(o, st, u)
 	a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), API: a.api.Handler(), Poll: a.live.follower.Poll, Deliveries: a.metrics.webhooks,
+		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), API: withSession(pages, a.api.Handler()), SignIn: pages, Poll: a.live.follower.Poll, Deliveries: a.metrics.webhooks,
 		Preview: proposals{a.live, st, o.NewID}.preview, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a.parts.onClose("web", a.web.Close)
 	a.parts.add("web", a.web.Run)
-	return nil
+	return u, nil
 }
 
 func (o Options) withDefaults() Options {

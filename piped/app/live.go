@@ -50,6 +50,7 @@ type targets struct {
 	charts       *helm.Renderer
 	api          *control.Server
 	web          *web.Server
+	users        *users
 }
 
 // setup is what one configuration asks for.
@@ -65,6 +66,7 @@ type setup struct {
 	identity     *certificate.Identity // of the API; nil without TLS
 	webIdentity  *certificate.Identity // nil without TLS
 	rateLimit    control.RateLimit
+	access       config.Access
 	webhooks     []webhook
 	keys         *secret.Keys // nil if secrets cannot be decrypted
 	tenancy      *tenancy
@@ -107,6 +109,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.identity = collect(&invalid, certificate.Files.Load, apiCertificate(cfg.API))
 	s.events = collect(&invalid, planEvents, cfg)
 	s.notifications = collect(&invalid, planNotifications, cfg)
+	s.access = collect(&invalid, planAccess, cfg.Access)
 	s.webIdentity = collect(&invalid, certificate.Files.Load, webCertificate(cfg.Web))
 	return s, errors.Join(unusable...), errors.Join(invalid...)
 }

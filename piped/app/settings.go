@@ -97,6 +97,9 @@ func liveSettings() []setting {
 				l.web.SetIdentity(next.webIdentity)
 			}
 		}},
+		{"access", func(_ *live, was, next *setup) bool { return sameAccess(was.access, next.access) }, nil},
+		{"", func(_ *live, _, _ *setup) bool { return false }, // the content of a client secret's file may have changed
+			func(ctx context.Context, l *live, next *setup) { l.users.use(ctx, next.access) }},
 		{"api.rateLimit", func(_ *live, was, next *setup) bool { return was.rateLimit == next.rateLimit },
 			func(_ context.Context, l *live, next *setup) { l.api.SetRateLimit(next.rateLimit) }},
 	}

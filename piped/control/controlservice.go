@@ -39,7 +39,7 @@ var hashPrefix = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 
 // submit stores a command of the caller and returns its ID.
 func (s *controlService) submit(ctx context.Context, c deploy.Command) (string, error) {
-	c.ID, c.Commander = s.newID(), callerOf(ctx).Subject
+	c.ID, c.Commander, c.CommanderGroups = s.newID(), callerOf(ctx).Subject, callerOf(ctx).Groups
 	stored, err := s.store.CreateCommand(ctx, c)
 	return stored.ID, err
 }

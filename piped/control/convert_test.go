@@ -192,6 +192,7 @@ var ofPlaces = []string{
 	"Former.Branch", "Former.ConfigFile", "Former.Dir", "Former.Remote", "Former.RepoID",
 	"Hold.Git.RepoID", "Hold.Git.Remote", "Hold.Git.Branch", "Hold.Git.Dir", "Hold.Git.ConfigFile", "Hold.Head", "Hold.Evaluated", "Hold.Previous",
 	"Hold.Commit.Author", "Hold.Commit.At", "Hold.Commit.Branch", "Hold.Commit.Trace", "Hold.Commit.URL",
+	"Hold.Commit.AuthorEmail", "Hold.Commit.Committer", "Hold.Commit.CommitterEmail",
 }
 
 // TestEveryDomainFieldIsConverted lists the domain fields that clients do not get.
@@ -204,7 +205,7 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 			return testConverter.command(c)
 		})
 	}
-	common := []string{"Type", "WaitForRunning", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
+	common := []string{"CommanderGroups", "Type", "WaitForRunning", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
 		"PlanPreview.PullRequest"} // reported in a comment of the pull request
 	without := func(shown ...string) []string {
 		return slices.DeleteFunc(slices.Concat(common, ofOthers), func(field string) bool { return slices.Contains(shown, field) })
@@ -226,6 +227,8 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 				"LastTriggered.Trigger.Commit.Trace", "LastSuccessful.Trigger.Commit.Trace",
 				"LastTriggered.Trigger.OwnershipOnly", "LastSuccessful.Trigger.OwnershipOnly",
 				"LastTriggered.Trigger.PermitPrune", "LastSuccessful.Trigger.PermitPrune",
+				"LastTriggered.Trigger.Commit.AuthorEmail", "LastTriggered.Trigger.Commit.Committer", "LastTriggered.Trigger.Commit.CommitterEmail",
+				"LastSuccessful.Trigger.Commit.AuthorEmail", "LastSuccessful.Trigger.Commit.Committer", "LastSuccessful.Trigger.Commit.CommitterEmail",
 			}, ofPlaces...),
 		},
 		"application that is deployed": {
@@ -245,6 +248,8 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 				"RunningDeploymentID", "RunningDir", "Timeout", "RollbackTimeout", "NoAutoRollback",
 				"Strategy",                 // returned by GetPlan
 				"Outcome", "OutcomeReason", // become status and reason
+				// compared with those who approve
+				"Trigger.Commit.AuthorEmail", "Trigger.Commit.Committer", "Trigger.Commit.CommitterEmail",
 			},
 		},
 		"cancel command":     {got: only(deploy.CommandCancel), want: without("ForceRollback", "ForceNoRollback")},

@@ -233,7 +233,7 @@ func TestHTTPErrors(t *testing.T) {
 	}{
 		"no key":                   {getApplication, "", `{"applicationId":"x"}`, 401, "unauthenticated", "missing credentials in authorization"},
 		"a wrong key":              {getApplication, agent.ReadWrite + "x", `{"applicationId":"x"}`, 401, "unauthenticated", "Unauthenticated"},
-		"a key that may only read": {syncApplication, agent.ReadOnly, `{"applicationId":"x"}`, 403, "permission_denied", "Permission denied"},
+		"a key that may only read": {syncApplication, agent.ReadOnly, `{"applicationId":"x"}`, 403, "permission_denied", `Permission denied: this needs the permission "sync", which no role of watcher grants`},
 		"an empty field":           {getApplication, agent.ReadOnly, `{}`, 400, "invalid_argument", "invalid request: invalid GetApplicationRequest.ApplicationId: value length must be at least 1 runes"},
 		"nothing of that name":     {getApplication, agent.ReadOnly, `{"applicationId":"x"}`, 404, "not_found", ""},
 		"a misspelled field":       {getApplication, agent.ReadOnly, `{"applicationID":"x"}`, 400, "invalid_argument", `the request is no GetApplicationRequest in json: (line 1:2): unknown field "applicationID"`},

@@ -170,9 +170,6 @@ func (r *roles) hold(ctx context.Context) (_ context.Context, release func()) {
 // Authenticator returns what recognises callers, also those of other servers.
 func (s *Server) Authenticator() *access.Authenticator { return s.guard.auth }
 
-// Record stores an audit record of something that happened beside the API, such as a sign-in.
-func (s *Server) Record(_ context.Context, r deploy.AuditRecord) { s.guard.trail.add(r) }
-
 // SetPolicy replaces the roles. Streams that were admitted under other roles end with
 // UNAVAILABLE, so that clients call again.
 func (s *Server) SetPolicy(p *access.Policy) { s.guard.roles.set(p) }

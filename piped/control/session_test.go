@@ -99,7 +99,11 @@ func TestSessions(t *testing.T) {
 	id, _ := access.IDOf(key)
 	fourth, fifth := open(deploy.Session{KeyID: id}), open(deploy.Session{KeyID: id})
 	want("a session of a key", fourth, codes.OK)
-	if err := sessions.End(t.Context(), fourth); err != nil {
+	if _, err := sessions.End(t.Context(), fourth[:len(fourth)-1]+"!"); !deploy.IsKind(err, deploy.NotFound) {
+		t.Errorf("a session is ended with another secret: %v", err)
+	}
+	want("not ended with another secret", fourth, codes.OK)
+	if _, err := sessions.End(t.Context(), fourth); err != nil {
 		t.Fatal(err)
 	}
 	want("an ended session", fourth, codes.Unauthenticated)

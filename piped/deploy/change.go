@@ -24,7 +24,7 @@ const (
 	// the workload.
 	TopicPropagation Topic = "propagation"
 	TopicChain       Topic = "chain"   // a deployment of the chain was created or has ended, or its command was rejected
-	TopicSession     Topic = "session" // one was ended
+	TopicSession     Topic = "session" // one was ended, or the groups of its user have changed
 )
 
 // Topics lists every topic.

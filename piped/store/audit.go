@@ -79,8 +79,8 @@ type AuditQuery struct {
 	Method        string
 	ApplicationID string
 	Code          string
-	// Scope must contain the application of a record; records about none are then left out.
-	// nil: no restriction.
+	// Scope must contain the application of a record. Records about no application are in the
+	// scope of all only. nil: no restriction.
 	Scope  *deploy.Scope
 	Limit  int // 0: no limit
 	Cursor string

@@ -34,8 +34,8 @@ func BenchmarkListDeployments(b *testing.B) {
 		"all":         {Limit: 50},
 		"application": {Limit: 50, ApplicationIDs: []string{"a7"}},
 		"label":       {Limit: 50, Labels: map[string]string{"app": "a7"}},
-		"scope, rare": {Limit: 50, Scope: &deploy.Scope{Alternatives: [][]deploy.Selector{{{Labels: map[string]string{"app": "a7"}}}}}},
-		"scope, wide": {Limit: 50, Scope: &deploy.Scope{Alternatives: [][]deploy.Selector{{{Labels: map[string]string{"team": "core"}}}}}},
+		"scope-rare":  {Limit: 50, Scope: &deploy.Scope{Alternatives: [][]deploy.Selector{{{Labels: map[string]string{"app": "a7"}}}}}},
+		"scope-wide":  {Limit: 50, Scope: &deploy.Scope{Alternatives: [][]deploy.Selector{{{Labels: map[string]string{"team": "core"}}}}}},
 		"status":      {Limit: 50, Statuses: []deploy.Status{deploy.Success, deploy.Failure}},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -258,8 +258,13 @@ func (s *Store) UpdateSessionUser(ctx context.Context, id string, user deploy.Us
 		if err != nil {
 			return err
 		}
-		_, err = t.exec(ctx, "UPDATE sessions SET body = ?, refresh = ?, groups_at = ? WHERE id = ?", body, sealed, toMilli(at), id)
-		return err
+		if _, err = t.exec(ctx, "UPDATE sessions SET body = ?, refresh = ?, groups_at = ? WHERE id = ?", body, sealed, toMilli(at), id); err != nil {
+			return err
+		}
+		if !slices.Equal(v.User.Groups, user.Groups) { // calls under way have other rights now
+			t.changed(deploy.TopicSession, id, "")
+		}
+		return nil
 	})
 	return s.fail(err, "update the user of session "+id)
 }

@@ -63,6 +63,8 @@ type Config struct {
 	// API serves what is below /api/v1/, without that prefix; nil means there is none. It
 	// must limit the size of requests. Its responses can take any time.
 	API http.Handler
+	// SignIn serves the paths in SignIn.Patterns(); nil means there are none.
+	SignIn SignIn
 	// Poll schedules a fetch of the repository. It must not block and be safe for
 	// concurrent use. Optional.
 	Poll func(repoID string)
@@ -75,6 +77,12 @@ type Config struct {
 	Logger     *slog.Logger
 	// Grace limits how long Run waits for running requests; default 5 s.
 	Grace time.Duration
+}
+
+// SignIn are the pages at which users sign in and out.
+type SignIn interface {
+	http.Handler
+	Patterns() []string
 }
 
 // Server is the HTTP server. Its methods are safe for concurrent use.
@@ -146,6 +154,11 @@ func routes(cfg Config, l limits, hooks http.Handler) http.Handler {
 	}
 	if cfg.API != nil {
 		mux.Handle(apiPrefix+"/", newAPI(cfg.API, l))
+	}
+	if cfg.SignIn != nil {
+		for _, pattern := range cfg.SignIn.Patterns() {
+			mux.Handle(pattern, cfg.SignIn)
+		}
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "ok")

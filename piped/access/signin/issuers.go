@@ -94,7 +94,9 @@ func (i *Issuers) Run(ctx context.Context) {
 	for {
 		i.probe(ctx)
 		for _, issuer := range i.All() {
-			i.report(ctx, issuer, away)
+			if ctx.Err() == nil {
+				i.report(ctx, issuer, away)
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -82,7 +82,7 @@ func (p *provider) probe(ctx context.Context) {
 	if !due {
 		return
 	}
-	found, err := p.read(context.WithoutCancel(ctx)) // the result is for all callers, so it does not end with this one
+	found, err := p.read(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tried, p.away = p.now(), err
@@ -96,7 +96,7 @@ func (p *provider) discover(ctx context.Context) (*metadata, error) {
 	if found, _ := p.known(); found != nil {
 		return found, nil
 	}
-	p.probe(ctx)
+	p.probe(context.WithoutCancel(ctx)) // the result is for all callers, so it does not end with this one
 	found, err := p.known()
 	if found == nil {
 		return nil, err

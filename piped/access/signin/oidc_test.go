@@ -41,24 +41,28 @@ func TestTokensThatMustNotBeAccepted(t *testing.T) {
 	other := signintest.NewProvider(t) // has another key
 	now := time.Now()
 	tests := map[string]func(p *signintest.Provider){
-		"of another issuer":                func(p *signintest.Provider) { p.SetClaim("iss", "https://evil.example.com") },
-		"for another audience":             func(p *signintest.Provider) { p.SetClaim("aud", "other") },
-		"without an audience":              func(p *signintest.Provider) { p.SetClaim("aud", nil) },
-		"issued to another client":         func(p *signintest.Provider) { p.SetClaim("azp", "other") },
-		"for two audiences, without azp":   func(p *signintest.Provider) { p.SetClaim("aud", []string{p.ClientID, "other"}) },
-		"with another nonce":               func(p *signintest.Provider) { p.SetClaim("nonce", "other") },
-		"without a nonce":                  func(p *signintest.Provider) { p.SetClaim("nonce", nil) },
-		"expired":                          func(p *signintest.Provider) { p.SetClaim("exp", now.Add(-time.Hour).Unix()) },
-		"expired before the skew":          func(p *signintest.Provider) { p.SetClaim("exp", now.Add(-70*time.Second).Unix()) },
-		"without an expiry":                func(p *signintest.Provider) { p.SetClaim("exp", nil) },
-		"issued after the skew":            func(p *signintest.Provider) { p.SetClaim("iat", now.Add(90*time.Second).Unix()) },
-		"without the time of its issue":    func(p *signintest.Provider) { p.SetClaim("iat", nil) },
-		"not valid before the skew":        func(p *signintest.Provider) { p.SetClaim("nbf", now.Add(90*time.Second).Unix()) },
-		"without a subject":                func(p *signintest.Provider) { p.SetClaim("sub", nil) },
-		"with the hash of another token":   func(p *signintest.Provider) { p.SetClaim("at_hash", "AAAAAAAAAAAAAAAAAAAAAA") },
-		"signed with the key of another":   func(p *signintest.Provider) { p.SetSign(signedBy(t, other)) },
-		"signed with none":                 func(p *signintest.Provider) { p.SetSign(unsigned(t)) },
-		"signed with the client's secret":  func(p *signintest.Provider) { p.SetSign(signedWithSecret(t, p)) },
+		"of another issuer":               func(p *signintest.Provider) { p.SetClaim("iss", "https://evil.example.com") },
+		"for another audience":            func(p *signintest.Provider) { p.SetClaim("aud", "other") },
+		"without an audience":             func(p *signintest.Provider) { p.SetClaim("aud", nil) },
+		"issued to another client":        func(p *signintest.Provider) { p.SetClaim("azp", "other") },
+		"for two audiences, without azp":  func(p *signintest.Provider) { p.SetClaim("aud", []string{p.ClientID, "other"}) },
+		"with another nonce":              func(p *signintest.Provider) { p.SetClaim("nonce", "other") },
+		"without a nonce":                 func(p *signintest.Provider) { p.SetClaim("nonce", nil) },
+		"expired":                         func(p *signintest.Provider) { p.SetClaim("exp", now.Add(-time.Hour).Unix()) },
+		"expired before the skew":         func(p *signintest.Provider) { p.SetClaim("exp", now.Add(-70*time.Second).Unix()) },
+		"without an expiry":               func(p *signintest.Provider) { p.SetClaim("exp", nil) },
+		"issued after the skew":           func(p *signintest.Provider) { p.SetClaim("iat", now.Add(90*time.Second).Unix()) },
+		"without the time of its issue":   func(p *signintest.Provider) { p.SetClaim("iat", nil) },
+		"not valid before the skew":       func(p *signintest.Provider) { p.SetClaim("nbf", now.Add(90*time.Second).Unix()) },
+		"without a subject":               func(p *signintest.Provider) { p.SetClaim("sub", nil) },
+		"with the hash of another token":  func(p *signintest.Provider) { p.SetClaim("at_hash", "AAAAAAAAAAAAAAAAAAAAAA") },
+		"signed with the key of another":  func(p *signintest.Provider) { p.SetSign(signedBy(t, other)) },
+		"signed with none":                func(p *signintest.Provider) { p.SetSign(unsigned(t)) },
+		"signed with the client's secret": func(p *signintest.Provider) { p.SetSign(signedWithSecret(t, p)) },
+		"signed with a shared key": func(p *signintest.Provider) {
+			shared := []byte(strings.Repeat("k", 64)) // also in the issuer's key set
+			p.SetSigningKeys(shared, shared, "HS256", "shared")
+		},
 		"with a changed claim":             func(p *signintest.Provider) { p.SetSign(tampered(t, p)) },
 		"that is no token":                 func(p *signintest.Provider) { p.SetSign(func(map[string]any) string { return "hunter2" }) },
 		"that is missing":                  func(p *signintest.Provider) { p.SetSign(func(map[string]any) string { return "" }) },
@@ -298,6 +302,19 @@ func TestSubjectClaimAndDomains(t *testing.T) {
 		if got, err := signInAt(t, p, issuer); !deploy.IsKind(err, deploy.Denied) {
 			t.Errorf("%s: signed in as %+v, %v", email, got.User, err)
 		}
+	}
+}
+
+// TestDomainsOfUnverifiedAddresses do not count, whatever claim names the user.
+func TestDomainsOfUnverifiedAddresses(t *testing.T) {
+	p := signintest.NewProvider(t)
+	p.SetClaim("preferred_username", "ann")
+	p.SetClaim("email_verified", false)
+	issuer, _ := open(t, p, func(c *config.Issuer) {
+		c.SubjectClaim, c.AllowedDomains = "preferred_username", []string{"example.com"}
+	})
+	if got, err := signInAt(t, p, issuer); !deploy.IsKind(err, deploy.Denied) {
+		t.Errorf("signed in as %+v, %v", got.User, err)
 	}
 }
 

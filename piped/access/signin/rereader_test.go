@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -245,6 +246,29 @@ func TestRunsEnd(t *testing.T) {
 	cancel()
 	<-done
 	<-done
+}
+
+// TestRunDoesNotWaitForIssuers: the agent stops although an issuer does not answer.
+func TestRunDoesNotWaitForIssuers(t *testing.T) {
+	asked, release := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-release
+	}))
+	defer server.Close()
+	defer close(release)
+	issuers, _ := newIssuers(t, &http.Transport{DisableKeepAlives: true}, config.Issuer{Name: "staff", Issuer: server.URL, ClientID: "piped"})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { issuers.Run(ctx); close(done) }()
+	<-asked
+	cancel()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second): // a request may take 10 s
+		t.Error("Run waits for the issuer")
+		<-done
+	}
 }
 
 // TestRunNamesIssuersThatAreAway in the log, once, without waiting for a user.

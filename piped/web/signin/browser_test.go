@@ -156,6 +156,9 @@ func TestStatesBelongToTheirIssuer(t *testing.T) {
 	if got := e.get(e.staying(), strings.Replace(callback, "/staff/", "/partners/", 1)); got.StatusCode != http.StatusForbidden {
 		t.Errorf("the callback at another issuer answers %s", got.Status)
 	}
+	if got := e.provider.Requests("authorization_code"); got != 0 {
+		t.Errorf("another issuer was sent the code %d times", got)
+	}
 }
 
 func TestWrongCallbacks(t *testing.T) {
