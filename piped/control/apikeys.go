@@ -138,11 +138,19 @@ func (s *controlService) ListAPIKeys(ctx context.Context, req *controlv1.ListAPI
 	return resp, nil
 }
 
-// DisableAPIKey disables a key permanently. When it returns, calls with the key fail and
+// DisableAPIKey disables a key permanently, which must not permit more than the caller may do:
+// callers with fewer rights cannot lock out others. When it returns, calls with the key fail and
 // its streams have ended.
 func (s *controlService) DisableAPIKey(ctx context.Context, req *controlv1.DisableAPIKeyRequest) (*controlv1.DisableAPIKeyResponse, error) {
 	if _, whole := access.IDOf(req.Id); whole { // the caller passed a whole key, which the error must not repeat
 		return nil, deploy.Errorf(deploy.Invalid, "id holds more than the ID of an API key: give the part before the dot, never the key itself")
+	}
+	key, err := s.store.APIKey(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	if !s.policy().Covers(callerOf(ctx), access.CallerOf(key)) {
+		return nil, deploy.Errorf(deploy.Denied, "%s lacks some of the permissions of API key %s: let a caller who has them disable it", callerOf(ctx).Subject, req.Id)
 	}
 	return &controlv1.DisableAPIKeyResponse{}, s.store.DisableAPIKey(ctx, req.Id)
 }

@@ -123,7 +123,8 @@ type call struct {
 	*guard
 	method  string
 	start   time.Time
-	remote  string // client address
+	began   time.Time // start, by the clock of the machine
+	remote  string    // client address
 	streams bool
 	request any // nil until received
 	caller  access.Caller
@@ -131,7 +132,7 @@ type call struct {
 }
 
 func (g *guard) begin(ctx context.Context, method string) *call {
-	return &call{guard: g, method: method, start: g.now(), remote: remoteOf(ctx), policy: g.roles.policy()}
+	return &call{guard: g, method: method, start: g.now(), began: time.Now(), remote: remoteOf(ctx), policy: g.roles.policy()}
 }
 
 // admit authenticates and authorizes. The checks and their order are PipeCD's; the rate
@@ -245,6 +246,9 @@ func (c *call) end(ctx context.Context, panicked, resp any, err error) error {
 		err = c.answer(ctx, err)
 	}
 	code, duration := status.Code(err), c.now().Sub(c.start)
+	if code == codes.NotFound && !c.streams {
+		c.level(ctx)
+	}
 	c.log.DebugContext(ctx, "control API call", "method", c.method, "code", code.String(),
 		"key", c.caller.ID, "subject", c.caller.Subject, "duration", duration)
 	c.metrics.Called(strings.TrimPrefix(c.method, "/"), code.String(), c.streams, duration)

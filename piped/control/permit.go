@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -82,6 +83,24 @@ func subjects(ctx context.Context, s Store, req any) ([]deploy.Application, erro
 		ids = append(ids, d.ApplicationID)
 	}
 	return s.ApplicationsByID(ctx, nonEmpty(ids))
+}
+
+// levelStep is the grid on which callers who may not view all get the answer NOT_FOUND.
+const levelStep = 10 * time.Millisecond
+
+// level waits until a multiple of levelStep has passed since the call began, unless the caller
+// may view all applications: how long the answer takes must not tell a hidden application from
+// an unknown one.
+func (c *call) level(ctx context.Context) {
+	if c.policy.Scope(c.caller, deploy.PermView).All {
+		return
+	}
+	wait := time.NewTimer(levelStep - time.Since(c.began)%levelStep)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+	}
 }
 
 // callerKey is the context key of the caller.
