@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,12 +20,23 @@ import (
 // history is a repository whose commits between "running" and the deployed commit are fixed.
 type history struct {
 	commits []deploy.Commit
-	err     error
 	asked   []string
+
+	mu  sync.Mutex
+	err error
+}
+
+// answer replaces the error of the next reads.
+func (h *history) answer(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
 }
 
 func (h *history) ChangedBy(_ context.Context, repoID, base, commit string, dirs ...string) ([]deploy.Commit, error) {
 	h.asked = append(h.asked, fmt.Sprintf("%s %s..%s %s", repoID, base, commit, strings.Join(dirs, " ")))
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.commits, h.err
 }
 
@@ -196,7 +208,7 @@ func TestRequireOtherWithoutHistory(t *testing.T) {
 			if n := len(slices.DeleteFunc(e.log.Lines(), func(s string) bool { return s != line })); n != 1 {
 				t.Errorf("the log says it %d times, want once: %q", n, e.log.Lines())
 			}
-			e.history.(*history).err = nil
+			e.history.(*history).answer(nil)
 			time.Sleep(30 * time.Second)
 			e.wantEnd(deploy.StageSuccess, "")
 			e.wantAnswer("c", deploy.CommandSucceeded, "")

@@ -112,7 +112,7 @@ func TestUnreachableClusterHoldsItsApplicationsOnly(t *testing.T) {
 		providers: "[{name: dead, type: KUBERNETES, config: {kubeConfigPath: " + dead + ", masterURL: \"https://127.0.0.1:1\"}}, {name: live, type: KUBERNETES, config: {kubeConfigPath: " + cluster.Kubeconfig() + "}}]"})
 	files := webApp(ns, "v1", "")
 	files["web/app.pipecd.yaml"] += "  platformProvider: live\n"
-	files["lost/app.pipecd.yaml"] = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: lost, platformProvider: dead, timeout: 3s}\n"
+	files["lost/app.pipecd.yaml"] = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: lost, platformProvider: dead, timeout: 10s}\n"
 	files["lost/m.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: lost}\n"
 	commit := repo.Push(t, "two clusters", files)
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)

@@ -19,10 +19,10 @@ import (
 var logKeys = strings.Fields(`
 	app appID deployment stage commit cluster repo component error
 
-	accepted address again api applications at attempt branch by bytes chain changed channel check client code command commands dataDir deleted
+	accepted address again api applications at attempt auditRecords branch by bytes chain changed channel check client code command commands dataDir deleted
 	deployments description dir duration endedBy event eventID file from handler heals health holds isolation issuer key kind left lines method missed
-	movedTo object objects ownerKey page panic path phase pullRequest reason receiver ref reference rejected remote report resource result revision
-	session spans stack status strategy subject summary target tls to took version wait waiting warning web webhook what window workload
+	movedTo object objects ownerKey page panic path phase pullRequest reason receiver records ref reference rejected remote report resource result revision
+	session sessions spans stack status strategy subject summary target tls to took version wait waiting warning web webhook what window workload
 `)
 
 // logCalls are the methods of slog.Logger that take keys, with the number of arguments

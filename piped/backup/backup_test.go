@@ -304,7 +304,7 @@ func consistent(t *testing.T, dsn string) {
 		"deployments without their label":             `SELECT COUNT(*) FROM deployments d WHERE NOT EXISTS (SELECT 1 FROM deployment_labels l WHERE l.deployment_id = d.id)`,
 		"deployments without an event":                `SELECT COUNT(*) FROM deployments d WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.deployment_id = d.id)`,
 		"events of deployments that there are not":    `SELECT COUNT(*) FROM outbox o WHERE o.deployment_id <> '' AND NOT EXISTS (SELECT 1 FROM deployments d WHERE d.id = o.deployment_id)`,
-		"numbers of events that were given before":    `SELECT COUNT(*) FROM counters WHERE value <> (SELECT MAX(seq) FROM outbox)`,
+		"numbers of events that were given before":    `SELECT COUNT(*) FROM counters WHERE name = 'outbox' AND value <> (SELECT MAX(seq) FROM outbox)`,
 		"ends of applications that are not evaluated": `SELECT COUNT(*) FROM deployments d JOIN applications a ON a.id = d.application_id WHERE a.last_triggered = ''`,
 	} {
 		var n int
