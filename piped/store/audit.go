@@ -81,7 +81,10 @@ type AuditQuery struct {
 	Code          string
 	// Scope must contain the application of a record. Records about no application are in the
 	// scope of all only. nil: no restriction.
-	Scope  *deploy.Scope
+	Scope *deploy.Scope
+	// OfApplications leaves out the records about no application.
+	OfApplications bool
+
 	Limit  int // 0: no limit
 	Cursor string
 }
@@ -95,6 +98,9 @@ func (q AuditQuery) filter() (f filter) {
 			equal(c[0], c[1])
 			equal = f.sift
 		}
+	}
+	if q.OfApplications {
+		f.add("application_id <> ''")
 	}
 	if !q.From.IsZero() {
 		f.add("at >= ?", toMilli(q.From))

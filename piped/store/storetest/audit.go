@@ -71,6 +71,8 @@ func testAudit(t *testing.T, e *env) {
 		"from, that moment too":   {store.AuditQuery{From: at.Add(time.Second)}, "5 3 2"},
 		"to, without that moment": {store.AuditQuery{To: at.Add(time.Second)}, "1 4"},
 		"of a method, between":    {store.AuditQuery{Method: "Sync", From: at, To: at.Add(time.Minute)}, "2 1"},
+		"of applications":         {store.AuditQuery{OfApplications: true}, "5 2 1 4"},
+		"of a subject's":          {store.AuditQuery{OfApplications: true, Scope: &deploy.Scope{All: true}, Subject: "jane"}, "1 4"},
 		"of none there is":        {store.AuditQuery{Subject: "nobody"}, ""},
 	} {
 		for _, limit := range []int{0, 1, 2, 5} {
