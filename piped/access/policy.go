@@ -102,6 +102,15 @@ func (r Role) includes(user Caller) bool {
 		slices.ContainsFunc(r.Groups, func(g string) bool { return slices.Contains(user.Groups, g) })
 }
 
+// RolesOf returns the names of the roles that a caller has.
+func (p *Policy) RolesOf(c Caller) []string {
+	var names []string
+	for _, r := range p.grants(c) {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
 // Scope returns the applications in which a caller has a permission.
 func (p *Policy) Scope(c Caller, permission deploy.Permission) deploy.Scope {
 	var scope deploy.Scope
@@ -148,17 +157,21 @@ type Decision struct {
 	Reason string
 }
 
-// Explain returns whether a caller has a permission in an application, and why.
+// Explain returns whether a caller has a permission in an application, and why. A permission
+// that is about the agent is decided as by Allows.
 func (p *Policy) Explain(c Caller, permission deploy.Permission, app deploy.Application) Decision {
 	has := p.grants(c)
 	if len(has) == 0 {
 		return Decision{Reason: fmt.Sprintf("%s has no role%s", c.Subject, c.missing())}
 	}
+	ofAgent := !permission.OfApplications() && permission != deploy.PermEncrypt
 	var without, elsewhere []string
 	for _, r := range has {
 		switch {
 		case !slices.Contains(r.Permissions, permission):
 			without = append(without, r.Name)
+		case ofAgent && !(r.Applications.Empty() && c.limit().Empty()):
+			elsewhere = append(elsewhere, r.Name)
 		case permission.OfApplications() && !(r.Applications.Matches(app) && c.limit().Matches(app)):
 			elsewhere = append(elsewhere, r.Name)
 		default:
@@ -166,6 +179,8 @@ func (p *Policy) Explain(c Caller, permission deploy.Permission, app deploy.Appl
 		}
 	}
 	switch {
+	case len(elsewhere) > 0 && ofAgent:
+		return Decision{Reason: fmt.Sprintf("role %s grants %s, but only in some applications, and %s is about the agent", strings.Join(elsewhere, ", "), permission, permission)}
 	case len(elsewhere) > 0 && c.Limit != nil && !c.limit().Matches(app):
 		return Decision{Reason: fmt.Sprintf("API key %s is limited to other applications", c.Subject)}
 	case len(elsewhere) > 0:

@@ -46,6 +46,8 @@ func TestExplain(t *testing.T) {
 		"a key of no such role":   {key("boss", nil), deploy.PermView, app("search", "dev"), "", `ci has no role: no role "boss" is configured`},
 		"a key is not everyone":   {key("payments", nil), deploy.PermViewLogs, app("payments", "dev"), "", "role payments does not grant view-logs"},
 		"a built-in role":         {key("deployer", nil), deploy.PermRollback, app("search", "dev"), "deployer", "role deployer grants rollback"},
+		"keys with a limited key": {key("admin", prod), deploy.PermKeys, deploy.Application{}, "", "role admin grants keys, but only in some applications, and keys is about the agent"},
+		"encrypt with one":        {key("admin", prod), deploy.PermEncrypt, app("search", "prod"), "admin", "role admin grants encrypt"},
 		"a limited key":           {key("deployer", prod), deploy.PermSync, app("search", "prod"), "deployer", "role deployer grants sync"},
 		"outside of its limit":    {key("deployer", prod), deploy.PermSync, app("search", "dev"), "", "API key ci is limited to other applications"},
 		"role and limit together": {key("payments", prod), deploy.PermSync, app("payments", "prod"), "payments", "role payments grants sync"},
