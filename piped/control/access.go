@@ -12,13 +12,19 @@ import (
 
 // methodAccess describes who may call a method.
 type methodAccess struct {
-	// permission is what the caller needs; "" for methods that need no credentials.
+	// permission is what the caller needs; "" for methods that need no credentials, or any.
 	permission deploy.Permission
 	// everywhere demands the permission in all applications, because the method is not
 	// about single ones. Permissions that are about the agent are checked so anyway.
 	everywhere bool
-	writes     bool // the method changes something; calls are audited
+	// anyCaller admits all valid credentials, also those without a role. The method decides
+	// what its caller may do.
+	anyCaller bool
+	writes    bool // the method changes something; calls are audited
 }
+
+// open reports whether a method needs no credentials.
+func (a methodAccess) open() bool { return a.permission == "" && !a.anyCaller }
 
 // Kinds of access. Methods of the first two return what the caller may see.
 func toRead(p deploy.Permission) methodAccess { return methodAccess{permission: p} }
@@ -99,6 +105,15 @@ func controlServiceAccess() map[string]methodAccess {
 		"GetDeliveryFigures": toRead(deploy.PermView),
 		"ListEvents":         toReadAll(deploy.PermView),
 		"GetStatus":          toReadAll(deploy.PermView),
+
+		"GetCaller":         {anyCaller: true},
+		"CheckAccess":       {anyCaller: true},               // about others: administer
+		"ListSessions":      {anyCaller: true},               // of others: keys
+		"EndSession":        {anyCaller: true, writes: true}, // of others: keys
+		"ListAudit":         {anyCaller: true},               // administer, or view
+		"DisableUser":       toWrite(deploy.PermKeys),
+		"EnableUser":        toWrite(deploy.PermKeys),
+		"ListDisabledUsers": toRead(deploy.PermKeys),
 
 		"SyncApplication":     toWrite(deploy.PermSync),
 		"RollbackApplication": toWrite(deploy.PermRollback),

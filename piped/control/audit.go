@@ -94,7 +94,7 @@ func (path appender) Write(data []byte) (n int, err error) {
 // fields, such as the data of an event, are not recorded.
 var auditedFields = map[string]bool{
 	"application_id": true, "application_ids": true, "deployment_id": true, "stage_id": true, "piped_id": true, "command_id": true, "id": true,
-	"name": true, "subject": true, "role": true, "role_name": true, "applications.names": true, "applications.repository_ids": true, "commit": true, "strategy": true, "new_filename": true,
+	"name": true, "subject": true, "issuer": true, "role": true, "role_name": true, "applications.names": true, "applications.repository_ids": true, "commit": true, "strategy": true, "new_filename": true,
 	"platform_provider": true, "deploy_targets_by_plugin.deploy_targets": true,
 	"git_path.repo.id": true, "git_path.path": true, "git_path.config_filename": true,
 	"repo_remote_url": true, "head_branch": true, "base_branch": true,

@@ -126,6 +126,12 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 		"event":   {message: testConverter.registeredEvent(filled[deploy.RegisteredEvent]())},
 		"api key": {message: testConverter.apiKey(filled[deploy.APIKey]())},
 		"log":     {message: logBlock(filled[deploy.LogBlock]())},
+		"session": {message: func() proto.Message {
+			v := filled[deploy.Session]()
+			return sessionMessage(v, v.ID)
+		}()},
+		"disabled user": {message: disabledUser(filled[deploy.DisabledUser]())},
+		"audit record":  {message: auditMessage(filled[deploy.AuditRecord]())},
 		"transition": {
 			message: transition(deploy.Transition{From: "RUNNING", To: "SUCCESS", Reason: "done", At: time.UnixMilli(1), StageID: "s"}),
 		},
@@ -277,6 +283,12 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 			got:  ignored(func(k deploy.APIKey) proto.Message { return testConverter.apiKey(k) }),
 			want: []string{"Hash"}, // derived from the secret
 		},
+		"session": {
+			got:  ignored(func(v deploy.Session) proto.Message { return sessionMessage(v, "") }),
+			want: []string{"Hash", "Refresh"}, // secrets
+		},
+		"disabled user": {got: ignored(func(u deploy.DisabledUser) proto.Message { return disabledUser(u) })},
+		"audit record":  {got: ignored(func(r deploy.AuditRecord) proto.Message { return auditMessage(r) })},
 		"log": {
 			got:  ignored(func(b deploy.LogBlock) proto.Message { return logBlock(b) }),
 			want: []string{"DeploymentID", "StageID"}, // known from the request and the key of the map

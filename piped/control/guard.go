@@ -139,7 +139,7 @@ func (g *guard) begin(ctx context.Context, method string) *call {
 // limits are our own.
 func (c *call) admit(ctx context.Context) (context.Context, error) {
 	need, known := c.methods[c.method]
-	if known && need.permission == "" {
+	if known && need.open() {
 		return ctx, nil
 	}
 	caller, err := c.authenticate(ctx)
@@ -153,7 +153,7 @@ func (c *call) admit(ctx context.Context) (context.Context, error) {
 	if err := c.permit(need, known); err != nil {
 		return nil, err
 	}
-	return withCaller(ctx, caller, c.policy.Scope(caller, deploy.PermView)), nil
+	return withCaller(ctx, caller, c.policy), nil
 }
 
 // check validates a request, and whether the caller has the permission in its application.

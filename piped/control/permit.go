@@ -18,6 +18,8 @@ import (
 // application, or everywhere if the method demands that. A method that is not known is denied.
 func (c *call) permit(need methodAccess, known bool) error {
 	switch {
+	case known && need.anyCaller:
+		return nil
 	case !c.caller.User && !c.policy.Known(c.caller.Role):
 		return status.Error(codes.PermissionDenied, "Invalid role")
 	case !known:
@@ -109,11 +111,12 @@ type callerKey struct{}
 // admittedCaller is a caller with the applications that it may view.
 type admittedCaller struct {
 	access.Caller
-	view deploy.Scope
+	view        deploy.Scope
+	administers bool
 }
 
-func withCaller(ctx context.Context, c access.Caller, view deploy.Scope) context.Context {
-	return context.WithValue(ctx, callerKey{}, admittedCaller{c, view})
+func withCaller(ctx context.Context, c access.Caller, p *access.Policy) context.Context {
+	return context.WithValue(ctx, callerKey{}, admittedCaller{c, p.Scope(c, deploy.PermView), p.Allows(c, deploy.PermAdminister)})
 }
 
 // callerOf returns the caller, which the guard put into ctx.
@@ -126,6 +129,12 @@ func callerOf(ctx context.Context) access.Caller {
 func viewOf(ctx context.Context) deploy.Scope {
 	c, _ := ctx.Value(callerKey{}).(admittedCaller)
 	return c.view
+}
+
+// administers reports whether the caller may administer the agent.
+func administers(ctx context.Context) bool {
+	c, _ := ctx.Value(callerKey{}).(admittedCaller)
+	return c.administers
 }
 
 // scopeKey returns a text that is equal for callers who may view the same applications.

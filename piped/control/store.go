@@ -13,6 +13,7 @@ import (
 type Store interface {
 	access.Store
 	keys
+	users
 	auditRecords
 	registrations
 	agentRecord

@@ -67,7 +67,7 @@ func validate(req any) error {
 	case *controlv1.SkipStageRequest:
 		return required("SkipStageRequest.DeploymentId", r.DeploymentId)
 	}
-	return validateAPI(req)
+	return first(validateAccess(req), validateAPI(req))
 }
 
 // first returns the first non-nil error.

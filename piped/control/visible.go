@@ -367,9 +367,31 @@ func (v visible) AppendAudit(ctx context.Context, records ...deploy.AuditRecord)
 	return v.all.AppendAudit(ctx, records...)
 }
 
+// ListAudit returns the records of applications that the caller may view. Who administers the
+// agent sees all, also those about no application.
 func (v visible) ListAudit(ctx context.Context, q store.AuditQuery) ([]deploy.AuditRecord, string, error) {
-	q.Scope = restriction(ctx)
+	if !administers(ctx) {
+		q.Scope, q.OfApplications = restriction(ctx), true
+	}
 	return v.all.ListAudit(ctx, q)
+}
+
+func (v visible) Sessions(ctx context.Context, q store.SessionQuery) ([]deploy.Session, string, error) {
+	return v.all.Sessions(ctx, q)
+}
+
+func (v visible) EndSession(ctx context.Context, id string) error { return v.all.EndSession(ctx, id) }
+
+func (v visible) DisableUser(ctx context.Context, issuer, subject, by string) error {
+	return v.all.DisableUser(ctx, issuer, subject, by)
+}
+
+func (v visible) EnableUser(ctx context.Context, issuer, subject string) error {
+	return v.all.EnableUser(ctx, issuer, subject)
+}
+
+func (v visible) DisabledUsers(ctx context.Context) ([]deploy.DisabledUser, error) {
+	return v.all.DisabledUsers(ctx)
 }
 
 func (v visible) Session(ctx context.Context, id string) (deploy.Session, error) {

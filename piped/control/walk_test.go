@@ -54,6 +54,7 @@ var walkTable = map[string][]string{
 	"GetDeliveryFigures": {hidden, hidden, hidden, hidden, hidden}, "ListCandidates": {hidden, hidden, hidden, hidden, hidden},
 	"ListAdoptions": {hidden, hidden, hidden, hidden, hidden},
 	"ListStageLogs": {hidden, allowed, allowed, allowed, allowed}, "FollowStageLogs": {hidden, allowed, allowed, allowed, allowed},
+	"ListAudit": {hidden, allowed, allowed, allowed, allowed},
 	// Change.
 	"SyncApplication": {denied, denied, allowed, denied, allowed}, "RetryDeployment": {denied, denied, allowed, denied, allowed},
 	"ConfirmPrune": {denied, denied, allowed, denied, allowed}, "DecideAdoption": {denied, denied, allowed, denied, allowed},
@@ -72,6 +73,12 @@ var walkTable = map[string][]string{
 	"EnablePiped": {denied, denied, denied, denied, allowed}, "DisablePiped": {denied, denied, denied, denied, allowed},
 	"CreateAPIKey": {denied, denied, denied, denied, allowed}, "ListAPIKeys": {denied, denied, denied, denied, allowed},
 	"DisableAPIKey": {denied, denied, denied, denied, allowed},
+	// Callers, of whom everybody may know themselves and their own sessions. The walk asks for
+	// the rights of another subject, and ends a session that is unknown to all.
+	"GetCaller": {allowed, allowed, allowed, allowed, allowed}, "CheckAccess": {denied, denied, denied, denied, allowed},
+	"ListSessions": {allowed, allowed, allowed, allowed, allowed}, "EndSession": {allowed, allowed, allowed, allowed, allowed},
+	"DisableUser": {denied, denied, denied, denied, allowed}, "EnableUser": {denied, denied, denied, denied, allowed},
+	"ListDisabledUsers": {denied, denied, denied, denied, allowed},
 }
 
 // TestEveryMethodForEveryCaller walks every method with every kind of caller.
@@ -140,6 +147,9 @@ func walk(ctx context.Context, t *testing.T, agent *controltest.Agent, conn *grp
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := agent.Store.AppendAudit(t.Context(), deploy.AuditRecord{Subject: walkedSubject, ApplicationID: app.ID}); err != nil {
+		t.Fatal(err)
+	}
 	req := dynamicpb.NewMessage(method.Input())
 	fill(req, app, "d-"+name, command.ID)
 	path := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
@@ -169,10 +179,14 @@ func walk(ctx context.Context, t *testing.T, agent *controltest.Agent, conn *grp
 	}
 }
 
+// walkedSubject is the subject of requests that have one.
+const walkedSubject = "n"
+
 // isRead reports whether a method returns data of applications.
 func isRead(method protoreflect.MethodDescriptor) bool {
 	name := string(method.Name())
-	return !strings.Contains(name, "PlanPreview") && !strings.Contains(name, "APIKey") && name != "GetStatus" && name != "ListEvents" && name != "Encrypt" &&
+	ofCallers := name == "GetCaller" || name == "ListSessions" || name == "ListDisabledUsers"
+	return !ofCallers && !strings.Contains(name, "PlanPreview") && !strings.Contains(name, "APIKey") && name != "GetStatus" && name != "ListEvents" && name != "Encrypt" &&
 		(strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Watch") || strings.HasPrefix(name, "Follow") || name == "Resolve")
 }
 
@@ -181,7 +195,7 @@ func isRead(method protoreflect.MethodDescriptor) bool {
 func fill(m protoreflect.Message, app deploy.Application, deploymentID, commandID string) {
 	values := map[string]string{
 		"application_id": app.ID, "deployment_id": deploymentID, "command_id": commandID, "piped_id": controltest.PipedID, "application": app.Name,
-		"token": "t", "name": "n", "data": "d", "plaintext": "p", "desc": "d", "key": "k", "id": "unknown", "deployment_chain_id": "unknown",
+		"token": "t", "name": "n", "subject": walkedSubject, "issuer": "corp", "permission": "view", "data": "d", "plaintext": "p", "desc": "d", "key": "k", "id": "unknown", "deployment_chain_id": "unknown",
 		"new_filename": "other.pipecd.yaml", "repo_remote_url": "r", "head_branch": "h", "head_commit": "h", "base_branch": "b",
 	}
 	switch m.Descriptor().Name() {

@@ -111,6 +111,29 @@ func (a *Agent) LimitedKey(role string, limit *deploy.Selector) string {
 	return key
 }
 
+// SessionLife is how long a session of SignIn lasts.
+const SessionLife = 24 * time.Hour
+
+// SignIn stores a session of a user and returns its token.
+func (a *Agent) SignIn(user deploy.User) string { return a.signIn(deploy.Session{User: user}) }
+
+// SignInWithKey stores a session that an API key opened and returns its token.
+func (a *Agent) SignInWithKey(key string) string {
+	id, _ := access.IDOf(key)
+	record, err := a.Store.APIKey(context.Background(), id)
+	a.check(err)
+	return a.signIn(deploy.Session{KeyID: id, User: deploy.User{Subject: record.Subject}})
+}
+
+func (a *Agent) signIn(v deploy.Session) string {
+	a.Tick(time.Second)
+	id, token, hash, err := access.NewSessionToken(rand.Reader)
+	a.check(err)
+	v.ID, v.Hash, v.Remote, v.Client, v.ExpiresAt = id, hash, "192.0.2.1", "pipectl", a.clock.read().Add(SessionLife)
+	a.check(a.Store.CreateSession(context.Background(), v))
+	return token
+}
+
 // Application stores an enabled application whose ID is "app-<name>".
 func (a *Agent) Application(name string, labels map[string]string) deploy.Application {
 	a.Tick(time.Second)
