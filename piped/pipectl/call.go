@@ -22,9 +22,9 @@ func failed(what string, err error) error {
 	err = fmt.Errorf("%s: %w", what, err)
 	switch status.Code(err) {
 	case codes.Unauthenticated:
-		return hint(err, "the agent does not accept this API key: check --api-key, --api-key-file or PIPECTL_API_KEY_FILE; the owner's key is owner.key in the agent's data directory")
+		return hint(err, "the agent does not accept this API key or sign-in: check --api-key, --api-key-file or PIPECTL_API_KEY_FILE, or sign in again with 'pipectl login'; the owner's key is owner.key in the agent's data directory")
 	case codes.PermissionDenied:
-		return hint(err, "this API key may only read, or its subject is not permitted to do this: use one with the role READ_WRITE, created with 'pipectl apikey create'")
+		return hint(err, "'pipectl whoami' shows what these credentials permit; 'pipectl apikey create' creates a key that permits more, such as one with --role=READ_WRITE")
 	case codes.Unavailable:
 		if strings.Contains(err.Error(), "disk is full") || strings.Contains(err.Error(), "no space left") {
 			return hint(err, "the agent's disk is full: free space for its data directory and its database; 'pipectl status' shows what it cannot write")
@@ -36,7 +36,7 @@ func failed(what string, err error) error {
 		if tooLarge(err) {
 			return hint(err, "ask for less at once, with a smaller --limit")
 		}
-		return hint(err, "this API key makes more calls than the agent allows: wait a moment, or use another key")
+		return hint(err, "this API key or sign-in makes more calls than the agent allows: wait a moment, or use another")
 	case codes.InvalidArgument:
 		return hint(err, "the message names what is wrong; the command's --help lists its flags")
 	case codes.Internal:

@@ -34,8 +34,10 @@ const (
 // connection is the agent's address and the credentials.
 type connection struct {
 	address        string
+	session        string // token of a sign-in; "" for an API key
 	apiKey         string
 	apiKeyFile     string
+	ownerKey       bool // apiKeyFile is that of the agent found on this machine
 	certFile       string
 	clientCertFile string
 	clientKeyFile  string
@@ -75,7 +77,7 @@ func (c *connection) dial(ctx context.Context) (*client, error) {
 func (c *client) close() { _ = c.conn.Close() }
 
 func (c *connection) connect(ctx context.Context) (*grpc.ClientConn, error) {
-	key, err := c.key()
+	credentials, err := c.credentials()
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +90,7 @@ func (c *connection) connect(ctx context.Context) (*grpc.ClientConn, error) {
 	}
 	conn, err := grpc.NewClient(c.target(),
 		grpc.WithTransportCredentials(creds),
-		grpc.WithPerRPCCredentials(apiKey{key: key, insecure: c.insecure}),
+		grpc.WithPerRPCCredentials(authorization{value: credentials, insecure: c.insecure}),
 		grpc.WithChainUnaryInterceptor(retryRateLimited),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
@@ -139,6 +141,15 @@ func (c *connection) target() string {
 	return "passthrough:///" + c.address
 }
 
+// credentials returns what authenticates every call.
+func (c *connection) credentials() (string, error) {
+	if c.session != "" {
+		return "SESSION " + c.session, nil
+	}
+	key, err := c.key()
+	return "API-KEY " + key, err
+}
+
 func (c *connection) key() (string, error) {
 	if key := strings.TrimSpace(c.apiKey); key != "" {
 		return key, nil
@@ -149,7 +160,7 @@ func (c *connection) key() (string, error) {
 			err = fmt.Errorf("%w: %w", err, c.notFound)
 		}
 		return "", hint(err,
-			"the agent wrote its owner's key to owner.key in its data directory; name that file with --api-key-file or PIPECTL_API_KEY_FILE")
+			"sign in with 'pipectl login', or name a key's file with --api-key-file or PIPECTL_API_KEY_FILE: the agent wrote its owner's key to owner.key in its data directory")
 	}
 	data, err := os.ReadFile(c.apiKeyFile)
 	if err != nil {
@@ -260,16 +271,16 @@ func closedEarly(reason string) bool {
 	return strings.Contains(reason, "broken pipe") || strings.Contains(reason, "connection reset") || strings.Contains(reason, "EOF")
 }
 
-// apiKey adds the key to every call.
-type apiKey struct {
-	key      string
+// authorization adds the credentials to every call.
+type authorization struct {
+	value    string
 	insecure bool
 }
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
-func (k apiKey) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "API-KEY " + k.key}, nil
+func (a authorization) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": a.value}, nil
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (k apiKey) RequireTransportSecurity() bool { return !k.insecure }
+func (a authorization) RequireTransportSecurity() bool { return !a.insecure }

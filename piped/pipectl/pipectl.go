@@ -3,8 +3,8 @@
 //
 // It keeps the flags, output, messages and exit codes of PipeCD's pipectl, so that
 // scripts written for that one work. It adds hints to errors and ends waits that cannot
-// succeed. Data is written to stdout, messages for users to stderr. It stores no state
-// and connects to nothing but the agent.
+// succeed. Data is written to stdout, messages for users to stderr. It stores nothing
+// but the token of a sign-in, and connects to nothing but the agent.
 //
 // Run is the whole program, for use in tests.
 package pipectl
@@ -83,6 +83,13 @@ func newRoot(b build.Info) *cobra.Command {
 		newEncrypt(t),
 		newPiped(t),
 		newAPIKey(t),
+		newLogin(t),
+		newLogout(t),
+		newWhoami(t),
+		newAccess(t),
+		newSession(t),
+		newUser(t),
+		newAudit(t),
 		newFigures(t),
 		newStatus(t),
 		newMigrate(t),

@@ -16,9 +16,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"github.com/c785c783/piped/piped/access"
+	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/pipectl"
+	"github.com/c785c783/piped/piped/pipectl/signin/signintest"
 )
 
 func TestMain(m *testing.M) {
@@ -82,6 +85,15 @@ func TestScripts(t *testing.T) {
 			"announce": func(ts *testscript.TestScript, neg bool, args []string) {
 				text := fmt.Sprintf(`{"address": %q, "ownerKeyFile": %q}`, ts.Getenv("ADDRESS"), ts.MkAbs("owner.key"))
 				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+			},
+			// web serves the routes of sign-in, where ana of the group payments signs in,
+			// at $WEB.
+			"web": func(ts *testscript.TestScript, neg bool, args []string) {
+				agent := ts.Value(agentKey{}).(*controltest.Agent)
+				web := signintest.New(func() string { return agent.SignIn(ana) })
+				web.Answers = []signintest.Answer{{Status: 400, Code: "authorization_pending"}}
+				ts.Defer(web.Close)
+				ts.Setenv("WEB", web.URL)
 			},
 			// config writes the agent's address into a configuration file.
 			"config": func(ts *testscript.TestScript, neg bool, args []string) {
@@ -155,11 +167,22 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// ana is a user with a role of her group.
+var ana = deploy.User{Issuer: "corp", Subject: "ana@example.com", Name: "Ana", Groups: []string{"payments"}}
+
+// withRoles gives the API a role of users.
+func withRoles(c *control.Config) {
+	c.Policy = access.NewPolicy([]access.Role{{
+		Name: "payments", Groups: []string{"payments"}, Applications: deploy.Selector{Labels: map[string]string{"team": "payments"}},
+		Permissions: []deploy.Permission{deploy.PermView, deploy.PermSync},
+	}})
+}
+
 // agentKey is the key of the agent in a script's environment.
 type agentKey struct{}
 
 func startAgent(env *testscript.Env) error {
-	agent := controltest.Start(scriptTB{env}, env.WorkDir, withComponents)
+	agent := controltest.Start(scriptTB{env}, env.WorkDir, withComponents, withRoles)
 	env.Values[agentKey{}] = agent
 	owner, watcher := filepath.Join(env.WorkDir, "owner.key"), filepath.Join(env.WorkDir, "watcher.key")
 	for file, key := range map[string]string{owner: agent.ReadWrite, watcher: agent.ReadOnly} {

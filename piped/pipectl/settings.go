@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/c785c783/piped/piped/config/endpoint"
+	"github.com/c785c783/piped/piped/pipectl/signin"
 )
 
 // setting is a flag that an environment variable or the configuration file can also
@@ -91,10 +92,32 @@ func (t *tool) findAgent() error {
 		t.conn.certFile = found.CertFile
 	}
 	if t.conn.apiKey == "" && t.conn.apiKeyFile == "" {
-		t.conn.apiKeyFile = found.OwnerKeyFile
+		t.conn.apiKeyFile, t.conn.ownerKey = found.OwnerKeyFile, true
 	}
 	return nil
 }
+
+// useLogin takes the credentials of 'pipectl login', if there are some for the agent and no key
+// is configured.
+func (t *tool) useLogin() error {
+	configured := t.conn.apiKey != "" || t.conn.apiKeyFile != "" && !t.conn.ownerKey
+	dir := configDir()
+	if configured || t.conn.address == "" || dir == "" {
+		return nil
+	}
+	saved, err := logins(dir).Load(t.conn.address)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return hint(fmt.Errorf("read the sign-in at %s: %w", t.conn.address, err), "sign in again with 'pipectl login', or remove the file")
+	}
+	t.conn.session = saved.Token
+	return nil
+}
+
+// logins returns the sign-ins that are stored in the directory of settings.
+func logins(dir string) signin.Tokens { return signin.Tokens{Dir: filepath.Join(dir, "sessions")} }
 
 // settingsFile is the content of the configuration file, by flag.
 type settingsFile struct {
@@ -120,9 +143,18 @@ func readSettings() (settingsFile, error) {
 	return file, file.parse(data)
 }
 
-// usualSettings returns the default file, $XDG_CONFIG_HOME/pipectl/config.yaml, or
-// below ~/.config; "" without a home directory.
+// usualSettings returns the default file; "" without a home directory.
 func usualSettings() string {
+	dir := configDir()
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, "config.yaml")
+}
+
+// configDir returns the directory of settings and sign-ins, $XDG_CONFIG_HOME/pipectl, or below
+// ~/.config; "" without a home directory.
+func configDir() string {
 	dir := os.Getenv("XDG_CONFIG_HOME")
 	if dir == "" {
 		home, err := os.UserHomeDir()
@@ -131,7 +163,7 @@ func usualSettings() string {
 		}
 		dir = filepath.Join(home, ".config")
 	}
-	return filepath.Join(dir, "pipectl", "config.yaml")
+	return filepath.Join(dir, "pipectl")
 }
 
 // parse decodes a YAML mapping whose keys are named like the flags. Other keys are errors with

@@ -34,6 +34,9 @@ func (t *tool) dial(ctx context.Context) (*client, error) {
 	if err := t.applySettings(); err != nil {
 		return nil, err
 	}
+	if err := t.useLogin(); err != nil {
+		return nil, err
+	}
 	c, err := t.conn.dial(ctx)
 	if err != nil || t.given == nil {
 		return c, err
