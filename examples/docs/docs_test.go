@@ -100,7 +100,7 @@ func parseYAML(page, text string) error {
 		return nil // Prometheus', or pipectl's, which piped/pipectl checks
 	case head.APIVersion == "":
 		head.APIVersion, head.Kind = config.APIVersion, app.Kinds()[0].File
-		if page == "docs/reference/agent.md" {
+		if page == "docs/reference/agent.md" || page == "docs/concepts/access.md" {
 			head.Kind = config.KindPiped
 		}
 		text = fmt.Sprintf("apiVersion: %s\nkind: %s\nspec:\n  %s\n", head.APIVersion, head.Kind, strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  "))
