@@ -63,17 +63,19 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // What APIService lacks: deciding on stages and deployments, watching, live
-// state and drift, rollouts and figures, API keys and the agent's own state.
+// state and drift, rollouts and figures, API keys, users, the audit log and the
+// agent's own state.
 //
-// A call carries the metadata `authorization: API-KEY <key>`; methods that
-// change something need a READ_WRITE key. The subject of that key is recorded
-// as the one who acted.
+// A call carries the metadata `authorization: API-KEY <key>`, or
+// `authorization: SESSION <token>` of a user who is signed in; methods that
+// change something need a READ_WRITE key, or a role that permits them. The
+// subject of the caller is recorded as the one who acted.
 //
 // Methods that answer with a command ID return as soon as the command is
 // stored; APIService.GetCommand knows it at once and tells what became of it.
 //
 // Every method can answer UNAUTHENTICATED (no key, or one that is not
-// accepted), PERMISSION_DENIED (the key's role does not permit it),
+// accepted), PERMISSION_DENIED (no role of the caller permits it),
 // INVALID_ARGUMENT (a field marked required is empty, or a value is not
 // allowed; the message names the field), RESOURCE_EXHAUSTED (too many calls
 // with one key), UNAVAILABLE (the agent is shutting down or its store does not
@@ -653,17 +655,19 @@ func (c *controlServiceClient) Resolve(ctx context.Context, in *ResolveRequest, 
 // for forward compatibility.
 //
 // What APIService lacks: deciding on stages and deployments, watching, live
-// state and drift, rollouts and figures, API keys and the agent's own state.
+// state and drift, rollouts and figures, API keys, users, the audit log and the
+// agent's own state.
 //
-// A call carries the metadata `authorization: API-KEY <key>`; methods that
-// change something need a READ_WRITE key. The subject of that key is recorded
-// as the one who acted.
+// A call carries the metadata `authorization: API-KEY <key>`, or
+// `authorization: SESSION <token>` of a user who is signed in; methods that
+// change something need a READ_WRITE key, or a role that permits them. The
+// subject of the caller is recorded as the one who acted.
 //
 // Methods that answer with a command ID return as soon as the command is
 // stored; APIService.GetCommand knows it at once and tells what became of it.
 //
 // Every method can answer UNAUTHENTICATED (no key, or one that is not
-// accepted), PERMISSION_DENIED (the key's role does not permit it),
+// accepted), PERMISSION_DENIED (no role of the caller permits it),
 // INVALID_ARGUMENT (a field marked required is empty, or a value is not
 // allowed; the message names the field), RESOURCE_EXHAUSTED (too many calls
 // with one key), UNAVAILABLE (the agent is shutting down or its store does not
