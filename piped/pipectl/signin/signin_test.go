@@ -102,18 +102,19 @@ func TestForeignAnswers(t *testing.T) {
 
 func TestBrowserFails(t *testing.T) {
 	tests := map[string]struct {
-		change func(*signintest.Server)
-		want   string
+		change   func(*signintest.Server)
+		patience time.Duration
+		want     string
 	}{
-		"another state": {func(s *signintest.Server) { s.State = func(string) string { return "another-state-0123456789" } }, "nobody has signed in in time"},
-		"a wrong code":  {func(s *signintest.Server) { s.Code = func(string) string { return "wrong" } }, "the agent refuses the sign-in: the sign-in failed (access_denied)"},
-		"no token":      {func(s *signintest.Server) { s.Token = func() string { return "x\r\nother: header" } }, "sent no token"},
+		"another state": {func(s *signintest.Server) { s.State = func(string) string { return "another-state-0123456789" } }, 200 * time.Millisecond, "nobody has signed in in time"},
+		"a wrong code":  {func(s *signintest.Server) { s.Code = func(string) string { return "wrong" } }, time.Minute, "the agent refuses the sign-in: the sign-in failed (access_denied)"},
+		"no token":      {func(s *signintest.Server) { s.Token = func() string { return "x\r\nother: header" } }, time.Minute, "sent no token"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			c, server := started(t)
 			tc.change(server)
-			_, err := c.Browser(t.Context(), 500*time.Millisecond, func(page string) { visit(t, page) })
+			_, err := c.Browser(t.Context(), tc.patience, func(page string) { visit(t, page) })
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %s", err, tc.want)
 			}
