@@ -18,10 +18,10 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// TestSessions: the holder of a session has the roles of the user; the session ends by its
+// TestSessionsOfUsers: the holder of a session has the roles of the user; the session ends by its
 // limits, when it is ended, when the user or the key that opened it is disabled, and with it
 // its streams.
-func TestSessions(t *testing.T) {
+func TestSessionsOfUsers(t *testing.T) {
 	var idle atomic.Int64
 	idle.Store(int64(time.Hour))
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
