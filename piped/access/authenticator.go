@@ -107,5 +107,5 @@ func (s storedKeys) what() string { return "API keys" }
 
 // CallerOf returns the caller that an API key stands for.
 func CallerOf(k deploy.APIKey) Caller {
-	return Caller{ID: k.ID, Subject: k.Subject, Role: string(k.Role), Limit: k.Limit}
+	return Caller{ID: k.ID, Key: k.ID, Subject: k.Subject, Role: string(k.Role), Limit: k.Limit}
 }

@@ -143,6 +143,9 @@ func (k *keyring) find(ctx context.Context, token string, admit func() error) (C
 	found, err := k.store.find(ctx, id)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound):
+		if known { // it has ended, and nothing announced that here
+			k.forget(id)
+		}
 		found.hash = make([]byte, sha256.Size) // matches no token
 	case err != nil:
 		return Caller{}, err
@@ -169,8 +172,8 @@ func (k *keyring) recall(sum [sha256.Size]byte, now time.Time) (_ Caller, found,
 	if known == nil {
 		return Caller{}, false, false, k.age
 	}
-	if known.expired(now) {
-		k.drop(known.id)
+	if known.expired(now) { // find decides: streams and other processes can have used it since
+		delete(k.known, sum)
 		return Caller{}, false, false, k.age
 	}
 	if fresh = now.Sub(known.read) < trusted; fresh {
@@ -238,6 +241,7 @@ func (k *keyring) forget(id string) {
 // drop evicts a credential and ends its calls. The caller holds mu.
 func (k *keyring) drop(id string) {
 	k.age++
+	delete(k.noted, id)
 	maps.DeleteFunc(k.known, func(_ [sha256.Size]byte, known *knownCredential) bool { return known.id == id })
 	for h := range k.held {
 		if h.id == id {
@@ -279,7 +283,8 @@ func (k *keyring) review(ctx context.Context) {
 	k.mu.Unlock()
 	for id := range ids {
 		found, err := k.store.find(ctx, id)
-		if found.used = now; err == nil && (!found.valid || found.expired(now)) {
+		found.used = now
+		if deploy.IsKind(err, deploy.NotFound) || err == nil && (!found.valid || found.expired(now)) {
 			k.forget(id)
 		}
 	}

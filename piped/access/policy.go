@@ -29,6 +29,8 @@ type Role struct {
 type Caller struct {
 	// ID is that of the API key or of the session.
 	ID string
+	// Key is the ID of the API key, also if it opened a session; "" for a user.
+	Key string
 	// Subject is recorded as the one who acted.
 	Subject string
 	// Issuer is the configured name of the user's issuer; "" for an API key.
@@ -44,6 +46,14 @@ type Caller struct {
 	Role string
 	// Limit restricts an API key to some applications; nil for no restriction.
 	Limit *deploy.Selector
+}
+
+// Account identifies the user or API key, whatever session it uses.
+func (c Caller) Account() string {
+	if c.User {
+		return c.Issuer + "/" + c.Subject
+	}
+	return c.Key
 }
 
 // Policy is an immutable set of roles. It is safe for concurrent use. The zero value grants

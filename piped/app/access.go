@@ -84,6 +84,21 @@ func (a *App) addSignIn(o Options, st *store.Store, u *users) *websignin.Handler
 	})
 }
 
+// protectedPages are the sign-in pages for requests that are as protected as calls of the API.
+type protectedPages struct {
+	*websignin.Handler
+	refuse func(*http.Request) error
+}
+
+// ServeHTTP implements http.Handler.
+func (p protectedPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := p.refuse(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	p.Handler.ServeHTTP(w, r)
+}
+
 // withSession passes the session in a browser's cookie to the API, unless the request has
 // credentials of its own. The web server rejects requests from other origins before.
 func withSession(pages *websignin.Handler, api http.Handler) http.Handler {

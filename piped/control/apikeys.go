@@ -49,6 +49,9 @@ func (s *controlService) CreateAPIKey(ctx context.Context, req *controlv1.Create
 	if !s.policy().Covers(callerOf(ctx), access.CallerOf(record)) {
 		return nil, deploy.Errorf(deploy.Denied, "%s lacks some of the permissions of role %s: create a key that permits no more than you may", callerOf(ctx).Subject, role)
 	}
+	if policy := s.policy(); !policy.Scope(access.CallerOf(record), deploy.PermApprove).None() && !policy.Allows(callerOf(ctx), deploy.PermAdminister) {
+		return nil, deploy.Errorf(deploy.Denied, "role %s permits to approve, as whomever the key names: let a caller with the permission %q create it", role, deploy.PermAdminister)
+	}
 	if err := s.store.CreateAPIKey(ctx, record); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,13 @@ func (s *controlService) CancelDeployment(ctx context.Context, req *controlv1.Ca
 	if err != nil {
 		return nil, err
 	}
+	if req.ForceRollback {
+		if may, err := permitted(ctx, s.store, deploy.PermRollback, d.ApplicationID); err != nil {
+			return nil, err
+		} else if !may {
+			return nil, deploy.Errorf(deploy.Denied, "force_rollback needs the permission %q in application %s: cancel without it", deploy.PermRollback, d.ApplicationName)
+		}
+	}
 	if d.Status == deploy.RollingBack {
 		return nil, deploy.Errorf(deploy.Illegal, "deployment %s is rolling back already: wait for its end", d.ID)
 	}

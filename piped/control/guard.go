@@ -147,7 +147,7 @@ func (c *call) admit(ctx context.Context) (context.Context, error) {
 		return nil, err
 	}
 	c.caller = caller
-	if wait, ok := c.calls.take(caller.ID); !ok {
+	if wait, ok := c.calls.take(caller.Account()); !ok {
 		return nil, exhausted("these credentials (api.rateLimit)", wait)
 	}
 	if err := c.permit(need, known); err != nil {

@@ -20,7 +20,10 @@ import (
 // permits more, nor disables one.
 func TestKeysGrantNoMoreThanTheirCreator(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
-		c.Policy = access.NewPolicy([]access.Role{{Name: "lead", Permissions: []deploy.Permission{deploy.PermView, deploy.PermViewLogs, deploy.PermKeys}}})
+		c.Policy = access.NewPolicy([]access.Role{
+			{Name: "lead", Permissions: []deploy.Permission{deploy.PermView, deploy.PermViewLogs, deploy.PermKeys}},
+			{Name: "voter", Permissions: []deploy.Permission{deploy.PermView, deploy.PermViewLogs, deploy.PermApprove, deploy.PermKeys}},
+		})
 	})
 	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
 	lead := as(t, agent.LimitedKey("lead", nil))
@@ -35,6 +38,10 @@ func TestKeysGrantNoMoreThanTheirCreator(t *testing.T) {
 		if err == nil && (made.ApiKey.RoleName != role || made.ApiKey.Applications.GetNames()[0] != "web*") {
 			t.Errorf("the key is %v", made.ApiKey)
 		}
+	}
+	voter := as(t, agent.LimitedKey("voter", nil))
+	if _, err := client.CreateAPIKey(voter, &controlv1.CreateAPIKeyRequest{Name: "alice", RoleName: "approver"}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("who may not administer makes an approver of any name: %v", err)
 	}
 	owner, _ := access.IDOf(agent.ReadWrite)
 	if _, err := client.DisableAPIKey(lead, &controlv1.DisableAPIKeyRequest{Id: owner}); status.Code(err) != codes.PermissionDenied {

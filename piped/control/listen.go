@@ -97,6 +97,10 @@ func loopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+// RefuseHTTP returns an error if a request over HTTP, which carries keys or tokens, is less
+// protected than calls over gRPC.
+func (s *Server) RefuseHTTP(r *http.Request) error { return s.refuseHTTP(r) }
+
 // refuseHTTP returns an error if a call over HTTP is less protected than calls over gRPC.
 func (s *Server) refuseHTTP(r *http.Request) error {
 	var reason string

@@ -113,10 +113,25 @@ type admittedCaller struct {
 	access.Caller
 	view        deploy.Scope
 	administers bool
+	policy      *access.Policy // that admitted the caller
 }
 
 func withCaller(ctx context.Context, c access.Caller, p *access.Policy) context.Context {
-	return context.WithValue(ctx, callerKey{}, admittedCaller{c, p.Scope(c, deploy.PermView), p.Allows(c, deploy.PermAdminister)})
+	return context.WithValue(ctx, callerKey{}, admittedCaller{c, p.Scope(c, deploy.PermView), p.Allows(c, deploy.PermAdminister), p})
+}
+
+// permitted reports whether the caller has a further permission in a visible application.
+func permitted(ctx context.Context, s Store, permission deploy.Permission, applicationID string) (bool, error) {
+	c, _ := ctx.Value(callerKey{}).(admittedCaller)
+	if c.policy == nil {
+		return false, nil
+	}
+	scope := c.policy.Scope(c.Caller, permission)
+	if scope.All {
+		return true, nil
+	}
+	app, err := s.Application(ctx, applicationID)
+	return err == nil && scope.Contains(app), err
 }
 
 // callerOf returns the caller, which the guard put into ctx.

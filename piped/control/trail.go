@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -82,7 +83,14 @@ func (t *trail) put(ctx context.Context, batch []trailEntry) {
 	for i, e := range batch {
 		records[i] = e.record
 	}
-	if err := t.store.AppendAudit(ctx, records...); err != nil {
+	err := t.store.AppendAudit(ctx, records...)
+	if err != nil && len(records) > 1 { // one record must not take others with it
+		err = nil
+		for _, r := range records {
+			err = errors.Join(err, t.store.AppendAudit(ctx, r))
+		}
+	}
+	if err != nil {
 		t.log.ErrorContext(ctx, "cannot store audit records; the audit file or this log has them", "records", len(records), "error", err)
 	}
 	for _, e := range batch {
@@ -110,13 +118,13 @@ func (c *call) record(ctx context.Context, resp any, err error) deploy.AuditReco
 		Target: textsOf(audited(c.request)), Result: textsOf(audited(resp)),
 	}
 	if status.Code(err) != codes.OK {
-		r.Reason = status.Convert(err).Message()
+		r.Reason = short(status.Convert(err).Message())
 	}
 	if about, ok := c.request.(aboutApplication); ok {
-		r.ApplicationID = about.GetApplicationId()
+		r.ApplicationID = short(about.GetApplicationId())
 	}
 	if about, ok := c.request.(aboutDeployment); ok {
-		r.DeploymentID = about.GetDeploymentId()
+		r.DeploymentID = short(about.GetDeploymentId())
 	}
 	if r.ApplicationID == "" && r.DeploymentID != "" { // users see the records of their applications
 		if found, err := c.store.DeploymentsByID(ctx, []string{r.DeploymentID}); err == nil && len(found) == 1 {

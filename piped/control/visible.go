@@ -316,7 +316,15 @@ func (v visible) Adoptions(ctx context.Context) ([]deploy.Adoption, error) {
 	if err != nil {
 		return nil, err
 	}
-	return only(ctx, v.all, list, func(a deploy.Adoption) string { return a.ApplicationID })
+	list, err = only(ctx, v.all, list, func(a deploy.Adoption) string { return a.ApplicationID })
+	for _, a := range list {
+		for i, o := range a.Objects {
+			if v.sees(ctx, o.OwnerApplicationID, "application", o.OwnerApplicationID) != nil {
+				a.Objects[i].OwnerApplicationID = ""
+			}
+		}
+	}
+	return list, err
 }
 
 func (v visible) CheckDecision(ctx context.Context, appID, token string) error {

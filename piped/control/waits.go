@@ -72,6 +72,9 @@ func (s *apiService) applicationDeployment(ctx context.Context, d deploy.Deploym
 	if m.Wait.GetStageId() == "" || m.Wait.Approval {
 		return m, nil
 	}
+	if may, err := permitted(ctx, s.store, deploy.PermViewLogs, d.ApplicationID); err != nil || !may {
+		return m, err
+	}
 	last, err := s.store.LastLogIndex(ctx, d.ID, m.Wait.StageId)
 	if err != nil || last < 0 {
 		return m, err

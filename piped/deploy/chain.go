@@ -90,20 +90,11 @@ func (c Chain) Turn(block int) (ChainTurn, string) {
 		switch s := b.Status(); s {
 		case Success:
 		case Failure, Cancelled:
-			return ChainCancel, fmt.Sprintf("Block %d of the deployment chain did not succeed: %s", i, b.failedNode())
+			// The chain names the application that failed; who sees this one may not see that.
+			return ChainCancel, fmt.Sprintf("Block %d of the deployment chain did not succeed", i)
 		default:
 			return ChainWait, fmt.Sprintf("Waiting for block %d of the deployment chain", i)
 		}
 	}
 	return ChainGo, ""
-}
-
-// failedNode describes the first node that failed or was cancelled.
-func (b ChainBlock) failedNode() string {
-	for _, n := range b.Nodes {
-		if n.Status == Failure || n.Status == Cancelled {
-			return fmt.Sprintf("application %s: %s: %s", n.ApplicationName, n.Status, n.Reason)
-		}
-	}
-	return ""
 }

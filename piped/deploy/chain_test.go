@@ -46,7 +46,7 @@ func TestChainTurn(t *testing.T) {
 		"the one before runs":                {[]ChainBlock{block(Running), block(Pending)}, 1, ChainWait, Running, "block 0"},
 		"the one before is done":             {[]ChainBlock{block(Success), block(Pending)}, 1, ChainGo, Running, ""},
 		"the one before matched nothing":     {[]ChainBlock{block(Success), block(), block(Pending)}, 2, ChainGo, Running, ""},
-		"the one before failed":              {[]ChainBlock{block(Failure), block(Pending)}, 1, ChainCancel, Failure, "application app-failure: FAILURE: why"},
+		"the one before failed":              {[]ChainBlock{block(Failure), block(Pending)}, 1, ChainCancel, Failure, "Block 0 of the deployment chain did not succeed"},
 		"an earlier one was cancelled":       {[]ChainBlock{block(Success), block(Cancelled), block(Pending), block(Pending)}, 3, ChainCancel, Cancelled, "Block 1"},
 		"all done":                           {[]ChainBlock{block(Success), block(Success)}, 1, ChainGo, Success, ""},
 		"an earlier one waits, a later lost": {[]ChainBlock{block(Success), block(Pending), block(Cancelled)}, 2, ChainWait, Running, "block 1"},

@@ -36,7 +36,7 @@ func newAPI(next http.Handler, l limits) http.Handler {
 
 // ServeHTTP implements http.Handler.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body := &apiBody{ReadCloser: r.Body, api: a, address: addressOf(r.RemoteAddr)}
+	body := &apiBody{ReadCloser: r.Body, api: a, address: addressOf(r.RemoteAddr), compressed: compressed(r.Header)}
 	defer body.release()
 	r.Body = body
 	out := &apiWriter{w, http.NewResponseController(w), a.limits.write}
@@ -44,20 +44,31 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.next.ServeHTTP(out, r)
 }
 
+// compressed reports whether the body of a request is compressed, in any of the protocols.
+func compressed(h http.Header) bool {
+	for _, name := range []string{"Content-Encoding", "Connect-Content-Encoding", "Grpc-Encoding"} {
+		if encoding := h.Get(name); encoding != "" && encoding != "identity" {
+			return true
+		}
+	}
+	return false
+}
+
 // apiBody is the body of a request.
 type apiBody struct {
 	io.ReadCloser
-	api     *api
-	address string
-	n       int64
-	taken   bool // a slot
-	ended   bool
+	api        *api
+	address    string
+	compressed bool // and may become large
+	n          int64
+	taken      bool // a slot
+	ended      bool
 }
 
-// Read implements io.Reader. A body that turns out to be large needs a slot, so that clients
+// Read implements io.Reader. A body that is or can become large needs a slot, so that clients
 // without credentials cannot occupy the memory.
 func (b *apiBody) Read(p []byte) (int, error) {
-	if allowed := b.api.limits.small + 1 - b.n; allowed > 0 {
+	if allowed := b.api.limits.small + 1 - b.n; allowed > 0 && !b.compressed {
 		p = p[:min(int64(len(p)), allowed)]
 	} else if !b.taken && !b.ended {
 		if !b.api.large.take(b.address) {

@@ -175,10 +175,13 @@ func TestAPIReadsFewLargeBodies(t *testing.T) {
 		}
 		answer(w, 200, "read")
 	})
-	post := func(body string) (int, string) {
+	post := func(body string, compression ...string) (int, string) {
 		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+address+"/api/v1/s/M", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, header := range compression {
+			req.Header.Set(header, "gzip")
 		}
 		return roundTrip(t, req)
 	}
@@ -194,6 +197,11 @@ func TestAPIReadsFewLargeBodies(t *testing.T) {
 	}
 	if code, body := post("small"); code != 200 {
 		t.Errorf("a small body: %d %q", code, body)
+	}
+	for _, header := range []string{"Content-Encoding", "Connect-Content-Encoding", "Grpc-Encoding"} {
+		if code, body := post("small", header); code != 429 {
+			t.Errorf("a small body that can become large (%s): %d %q", header, code, body)
+		}
 	}
 	if _, err := io.WriteString(held, large[15:]); err != nil {
 		t.Fatal(err)

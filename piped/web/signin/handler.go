@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/access/signin"
 	"github.com/c785c783/piped/piped/deploy"
@@ -63,12 +65,13 @@ type Handler struct {
 	config   Config
 	tickets  tickets
 	attempts attempts
+	failures *rate.Limiter // failed sign-ins in the audit log; the log has all
 	routes   http.Handler
 }
 
 // New returns a handler.
 func New(c Config) *Handler {
-	h := &Handler{config: c, tickets: tickets{c.States, c.Rand, c.Now}}
+	h := &Handler{config: c, tickets: tickets{c.States, c.Rand, c.Now}, failures: rate.NewLimiter(rate.Every(10*time.Second), 100)}
 	h.routes = h.protected(h.mux())
 	return h
 }
@@ -191,6 +194,8 @@ func (h *Handler) refused(r *http.Request, err error) (reference string) {
 		code = "Unavailable"
 	}
 	h.config.Logger.WarnContext(r.Context(), "sign-in failed", "reference", reference, "from", r.RemoteAddr, "path", r.URL.EscapedPath(), "error", err)
-	h.record(r, deploy.AuditRecord{Method: methodSignIn, Code: code, Reason: err.Error(), Issuer: r.PathValue("issuer")})
+	if h.failures.AllowN(h.config.Now(), 1) { // callers without credentials cannot fill the store
+		h.record(r, deploy.AuditRecord{Method: methodSignIn, Code: code, Reason: err.Error(), Issuer: r.PathValue("issuer")})
+	}
 	return reference
 }
