@@ -54,3 +54,10 @@ type LiveObject struct {
 	Children []LiveObject
 	LeftOut  int
 }
+
+// Degradation is an application that was reported as degraded and has not recovered since.
+type Degradation struct {
+	ApplicationID string
+	Reason        string
+	Since         time.Time
+}

@@ -13,6 +13,19 @@ func (s *Store) DegradedApplications(ctx context.Context) ([]string, error) {
 	return ids, s.fail(err, "list the degraded applications")
 }
 
+// Degradations returns the applications that were last reported as degraded, sorted by ID.
+func (s *Store) Degradations(ctx context.Context) ([]deploy.Degradation, error) {
+	list, err := all(ctx, s, scanDegradation, "SELECT application_id, reason, told_at FROM degraded_applications ORDER BY application_id")
+	return list, s.fail(err, "read the degraded applications")
+}
+
+func scanDegradation(row scanner) (d deploy.Degradation, err error) {
+	var since int64
+	err = row.Scan(&d.ApplicationID, &d.Reason, &since)
+	d.Since = fromMilli(since)
+	return d, err
+}
+
 // SetDegraded stores whether an application is degraded and why, and publishes e in the same
 // transaction. It does nothing if degraded is unchanged. changed reports whether anything was
 // stored. Conflict while the application has an active deployment.
