@@ -32,12 +32,16 @@ func testHealth(t *testing.T, e *env) {
 	setDegraded(a.ID, true, "a1 once more", false)
 	degraded(a.ID, b.ID)
 	e.wantEvents(t, "b1", "a1")
+	why, err := e.store.Degradations(ctx)
+	if len(why) != 2 || why[0].ApplicationID != a.ID || why[0].Reason != "because" || why[0].Since.IsZero() || err != nil {
+		t.Errorf("degradations: %+v, %v", why, err)
+	}
 	setDegraded(a.ID, false, "a2", true)
 	degraded(b.ID)
 
 	e.create(t, "d", b)
 	e.run(t, "d")
-	_, err := e.store.SetDegraded(ctx, b.ID, false, "", deploy.Event{Key: "b2"})
+	_, err = e.store.SetDegraded(ctx, b.ID, false, "", deploy.Event{Key: "b2"})
 	wantKind(t, err, deploy.Conflict, "under way")
 	e.succeed(t, "d")
 	setDegraded(b.ID, false, "b2", true)
