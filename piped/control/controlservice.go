@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/deploy"
@@ -25,6 +26,9 @@ type controlService struct {
 	figures Figures
 	hub     *deploymentHub
 	drifts  *driftHub
+	catalog *catalog
+	entries *entryHub
+	now     func() time.Time
 	convert converter
 	newID   func() string
 	policy  func() *access.Policy

@@ -28,7 +28,10 @@ type watched[V, M any] struct {
 	store Store
 	topic deploy.Topic
 	hints []deploy.Topic // changes of these only wake subscriptions with hints
-	read  func(ctx context.Context, ids []string) ([]V, error)
+	// applications makes changes of hints, too, changes of the states of their applications,
+	// which have the applications' IDs.
+	applications bool
+	read         func(ctx context.Context, ids []string) ([]V, error)
 	// version returns the ID and the revision of a state; revisions only increase.
 	version func(*V) (id string, revision int64)
 	convert func(V) M
@@ -129,6 +132,9 @@ func (h *hub[V, M]) wanted(changes []deploy.Change) []string {
 	var ids []string
 	seen := map[string]bool{}
 	for _, c := range changes {
+		if h.applications {
+			c = deploy.Change{Topic: h.topic, ID: c.ApplicationID, ApplicationID: c.ApplicationID}
+		}
 		for sub := range h.subs {
 			switch {
 			case !sub.filter.mayMatch(c):

@@ -88,6 +88,8 @@ type Server struct {
 	secure   bool
 	hub      *deploymentHub // for streams of deployments and logs
 	drifts   *driftHub
+	catalog  *catalog
+	entries  *entryHub
 	guard    *guard
 	http     *httpAPI
 
@@ -112,6 +114,8 @@ func New(cfg Config) (*Server, error) {
 	s.cfg.Logger = s.cfg.Logger.With("component", "control")
 	s.hub, s.drifts = newDeploymentHub(s.cfg.Store, s.converter()), newDriftHub(s.cfg.Store)
 	s.http = newHTTPAPI(s.guard, s.refuseHTTP)
+	s.catalog = newCatalog(s.cfg.Store)
+	s.entries = newEntryHub(s.cfg.Store, s.catalog, s.converter(), s.cfg.Now)
 	s.secure, s.grpc = creds != nil, s.register(creds)
 	return s, nil
 }
@@ -126,7 +130,7 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 	})
 	controlv1.RegisterControlServiceServer(both, &controlService{
 		store: visible{s.cfg.Store}, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, drift: s.cfg.Drift, figures: s.cfg.Figures,
-		hub: s.hub, drifts: s.drifts, convert: s.converter(), newID: s.cfg.NewID, policy: s.guard.roles.policy,
+		hub: s.hub, drifts: s.drifts, catalog: s.catalog, entries: s.entries, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID, policy: s.guard.roles.policy,
 	})
 	grpc_health_v1.RegisterHealthServer(server, s.health)
 	reflection.Register(server)
@@ -164,9 +168,11 @@ func (s *Server) Run(ctx context.Context) error {
 	last, endTrail := context.WithCancel(context.WithoutCancel(ctx)) // calls are recorded until all have ended
 	defer endTrail()
 	streaming.Go(func() { s.guard.trail.run(last) })
-	feed, drift := s.hub.watch(), s.drifts.watch()
+	defer s.catalog.close()
+	feed, drift, entries := s.hub.watch(), s.drifts.watch(), s.entries.watch()
 	streaming.Go(func() { s.hub.run(run, feed) }) // its end cancels all streams before the grace period starts
 	streaming.Go(func() { s.drifts.run(run, drift) })
+	streaming.Go(func() { s.entries.run(run, entries) })
 	s.http.open.start()
 	defer s.http.open.finish(0)
 	served := make(chan error, 1)

@@ -22,6 +22,7 @@ type Store interface {
 	planPreviews
 	adoptions
 	driftReports
+	catalogStore
 
 	// Application returns an application, also a deleted one; ApplicationsByID those that
 	// exist.

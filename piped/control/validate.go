@@ -18,6 +18,14 @@ func validate(req any) error {
 			notNegative("ListEventsRequest.Limit", r.Limit),
 			bounded("ListEventsRequest.Statuses", "items", len(r.Statuses)),
 			bounded("ListEventsRequest.Labels", "pairs", len(r.Labels)))
+	case *controlv1.SearchApplicationsRequest:
+		return validSearchApplications(r)
+	case *controlv1.GetApplicationSummaryRequest:
+		return required("GetApplicationSummaryRequest.ApplicationId", r.ApplicationId)
+	case *controlv1.WatchApplicationsRequest:
+		return first(
+			bounded("WatchApplicationsRequest.ApplicationIds", "items", len(r.ApplicationIds)),
+			bounded("WatchApplicationsRequest.Labels", "pairs", len(r.Labels)))
 	case *controlv1.GetLiveStateRequest:
 		return required("GetLiveStateRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.GetDriftReportRequest:

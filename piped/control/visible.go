@@ -341,6 +341,14 @@ func (v visible) DriftReport(ctx context.Context, applicationID string) (deploy.
 	return v.all.DriftReport(ctx, applicationID)
 }
 
+func (v visible) Degradations(ctx context.Context) ([]deploy.Degradation, error) {
+	list, err := v.all.Degradations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return only(ctx, v.all, list, func(d deploy.Degradation) string { return d.ApplicationID })
+}
+
 // What follows is about the agent; the guard admits only callers who may use it.
 
 func (v visible) Agent(ctx context.Context) (deploy.AgentRecord, error) { return v.all.Agent(ctx) }

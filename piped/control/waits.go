@@ -55,14 +55,23 @@ func (s *apiService) lastDeployments(ctx context.Context, apps ...deploy.Applica
 // lastFailure returns the last deployment of an application that failed or is being rolled
 // back because of a failure, or nil.
 func (s *apiService) lastFailure(ctx context.Context, appID string) (*modelv1.ApplicationDeployment, error) {
-	failed, _, err := s.store.ListDeployments(ctx, store.DeploymentQuery{
+	failed, err := lastFailed(ctx, s.store, appID)
+	if failed == nil {
+		return nil, err
+	}
+	return s.applicationDeployment(ctx, *failed)
+}
+
+// lastFailed is lastFailure without the conversion.
+func lastFailed(ctx context.Context, s Store, appID string) (*deploy.Deployment, error) {
+	failed, _, err := s.ListDeployments(ctx, store.DeploymentQuery{
 		ApplicationIDs: []string{appID}, Statuses: []deploy.Status{deploy.Failure, deploy.RollingBack}, Limit: 2, // at most one is rolling back
 	})
 	i := slices.IndexFunc(failed, func(d deploy.Deployment) bool { return cmp.Or(d.Outcome, d.Status) == deploy.Failure })
 	if err != nil || i < 0 {
 		return nil, err
 	}
-	return s.applicationDeployment(ctx, failed[i])
+	return &failed[i], nil
 }
 
 // applicationDeployment summarizes d. The reason why the running stage waits is the last line

@@ -52,8 +52,10 @@ var walkTable = map[string][]string{
 	"GetDriftReport": {hidden, allowed, allowed, allowed, allowed}, "ListDriftReports": {hidden, hidden, hidden, hidden, hidden},
 	"WatchDrift": {hidden, allowed, allowed, allowed, allowed}, "ListRollouts": {hidden, hidden, hidden, hidden, hidden},
 	"GetDeliveryFigures": {hidden, hidden, hidden, hidden, hidden}, "ListCandidates": {hidden, hidden, hidden, hidden, hidden},
-	"ListAdoptions": {hidden, hidden, hidden, hidden, hidden},
-	"ListStageLogs": {hidden, allowed, allowed, allowed, allowed}, "FollowStageLogs": {hidden, allowed, allowed, allowed, allowed},
+	"SearchApplications": {hidden, allowed, allowed, allowed, allowed}, "GetApplicationSummary": {hidden, allowed, allowed, allowed, allowed},
+	"WatchApplications": {hidden, allowed, allowed, allowed, allowed},
+	"ListAdoptions":     {hidden, hidden, hidden, hidden, hidden},
+	"ListStageLogs":     {hidden, allowed, allowed, allowed, allowed}, "FollowStageLogs": {hidden, allowed, allowed, allowed, allowed},
 	"ListAudit": {hidden, allowed, allowed, allowed, allowed},
 	// Change.
 	"SyncApplication": {denied, denied, allowed, denied, allowed}, "RetryDeployment": {denied, denied, allowed, denied, allowed},
@@ -187,7 +189,7 @@ func isRead(method protoreflect.MethodDescriptor) bool {
 	name := string(method.Name())
 	ofCallers := name == "GetCaller" || name == "ListSessions" || name == "ListDisabledUsers"
 	return !ofCallers && !strings.Contains(name, "PlanPreview") && !strings.Contains(name, "APIKey") && name != "GetStatus" && name != "ListEvents" && name != "Encrypt" &&
-		(strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Watch") || strings.HasPrefix(name, "Follow") || name == "Resolve")
+		(strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Watch") || strings.HasPrefix(name, "Search") || strings.HasPrefix(name, "Follow") || name == "Resolve")
 }
 
 // fill sets the fields of a request so that it is about an application and valid where that
@@ -203,6 +205,8 @@ func fill(m protoreflect.Message, app deploy.Application, deploymentID, commandI
 		delete(values, "deployment_id")
 	case "ListApplicationsRequest": // of any name
 		delete(values, "name")
+	case "SearchApplicationsRequest":
+		values["text"] = app.Name
 	}
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -212,6 +216,10 @@ func fill(m protoreflect.Message, app deploy.Application, deploymentID, commandI
 		case f.Name() == "application_ids":
 			m.Mutable(f).List().Append(protoreflect.ValueOfString(app.ID))
 		case f.Name() == "deployment_ids":
+		case f.Name() == "facets":
+			for _, facet := range []string{"state", "provider", "label", "label:team", "deployment"} {
+				m.Mutable(f).List().Append(protoreflect.ValueOfString(facet))
+			}
 		case f.Name() == "from_ms":
 			m.Set(f, protoreflect.ValueOfInt64(1))
 		case f.Name() == "completed_limit":

@@ -24,7 +24,7 @@ var File_piped_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1epiped/control/v1/control.proto\x12\x10piped.control.v1\x1a\x1epiped/control/v1/api_key.proto\x1a\"piped/control/v1/application.proto\x1a!piped/control/v1/deployment.proto\x1a\x1cpiped/control/v1/drift.proto\x1a\x1cpiped/control/v1/event.proto\x1a\x1epiped/control/v1/figures.proto\x1a!piped/control/v1/live_state.proto\x1a\x1epiped/control/v1/resolve.proto\x1a\x1epiped/control/v1/rollout.proto\x1a\x1dpiped/control/v1/search.proto\x1a\x1cpiped/control/v1/stage.proto\x1a\x1dpiped/control/v1/status.proto2\xe0\x19\n" +
+	"\x1epiped/control/v1/control.proto\x12\x10piped.control.v1\x1a\x1dpiped/control/v1/access.proto\x1a\x1epiped/control/v1/api_key.proto\x1a\"piped/control/v1/application.proto\x1a!piped/control/v1/deployment.proto\x1a\x1cpiped/control/v1/drift.proto\x1a\x1cpiped/control/v1/event.proto\x1a\x1epiped/control/v1/figures.proto\x1a!piped/control/v1/live_state.proto\x1a\x1epiped/control/v1/resolve.proto\x1a\x1epiped/control/v1/rollout.proto\x1a\x1dpiped/control/v1/search.proto\x1a\x1cpiped/control/v1/stage.proto\x1a\x1dpiped/control/v1/status.proto2\xd3\x1f\n" +
 	"\x0eControlService\x12h\n" +
 	"\x0fSyncApplication\x12(.piped.control.v1.SyncApplicationRequest\x1a).piped.control.v1.SyncApplicationResponse\"\x00\x12t\n" +
 	"\x13RollbackApplication\x12,.piped.control.v1.RollbackApplicationRequest\x1a-.piped.control.v1.RollbackApplicationResponse\"\x00\x12n\n" +
@@ -55,6 +55,16 @@ const file_piped_control_v1_control_proto_rawDesc = "" +
 	"\fCreateAPIKey\x12%.piped.control.v1.CreateAPIKeyRequest\x1a&.piped.control.v1.CreateAPIKeyResponse\"\x00\x12\\\n" +
 	"\vListAPIKeys\x12$.piped.control.v1.ListAPIKeysRequest\x1a%.piped.control.v1.ListAPIKeysResponse\"\x00\x12b\n" +
 	"\rDisableAPIKey\x12&.piped.control.v1.DisableAPIKeyRequest\x1a'.piped.control.v1.DisableAPIKeyResponse\"\x00\x12V\n" +
+	"\tGetCaller\x12\".piped.control.v1.GetCallerRequest\x1a#.piped.control.v1.GetCallerResponse\"\x00\x12\\\n" +
+	"\vCheckAccess\x12$.piped.control.v1.CheckAccessRequest\x1a%.piped.control.v1.CheckAccessResponse\"\x00\x12_\n" +
+	"\fListSessions\x12%.piped.control.v1.ListSessionsRequest\x1a&.piped.control.v1.ListSessionsResponse\"\x00\x12Y\n" +
+	"\n" +
+	"EndSession\x12#.piped.control.v1.EndSessionRequest\x1a$.piped.control.v1.EndSessionResponse\"\x00\x12\\\n" +
+	"\vDisableUser\x12$.piped.control.v1.DisableUserRequest\x1a%.piped.control.v1.DisableUserResponse\"\x00\x12Y\n" +
+	"\n" +
+	"EnableUser\x12#.piped.control.v1.EnableUserRequest\x1a$.piped.control.v1.EnableUserResponse\"\x00\x12n\n" +
+	"\x11ListDisabledUsers\x12*.piped.control.v1.ListDisabledUsersRequest\x1a+.piped.control.v1.ListDisabledUsersResponse\"\x00\x12V\n" +
+	"\tListAudit\x12\".piped.control.v1.ListAuditRequest\x1a#.piped.control.v1.ListAuditResponse\"\x00\x12V\n" +
 	"\tGetStatus\x12\".piped.control.v1.GetStatusRequest\x1a#.piped.control.v1.GetStatusResponse\"\x00\x12P\n" +
 	"\aResolve\x12 .piped.control.v1.ResolveRequest\x1a!.piped.control.v1.ResolveResponse\"\x00\x12q\n" +
 	"\x12SearchApplications\x12+.piped.control.v1.SearchApplicationsRequest\x1a,.piped.control.v1.SearchApplicationsResponse\"\x00\x12z\n" +
@@ -89,43 +99,59 @@ var file_piped_control_v1_control_proto_goTypes = []any{
 	(*CreateAPIKeyRequest)(nil),           // 24: piped.control.v1.CreateAPIKeyRequest
 	(*ListAPIKeysRequest)(nil),            // 25: piped.control.v1.ListAPIKeysRequest
 	(*DisableAPIKeyRequest)(nil),          // 26: piped.control.v1.DisableAPIKeyRequest
-	(*GetStatusRequest)(nil),              // 27: piped.control.v1.GetStatusRequest
-	(*ResolveRequest)(nil),                // 28: piped.control.v1.ResolveRequest
-	(*SearchApplicationsRequest)(nil),     // 29: piped.control.v1.SearchApplicationsRequest
-	(*GetApplicationSummaryRequest)(nil),  // 30: piped.control.v1.GetApplicationSummaryRequest
-	(*WatchApplicationsRequest)(nil),      // 31: piped.control.v1.WatchApplicationsRequest
-	(*SyncApplicationResponse)(nil),       // 32: piped.control.v1.SyncApplicationResponse
-	(*RollbackApplicationResponse)(nil),   // 33: piped.control.v1.RollbackApplicationResponse
-	(*EnableApplicationResponse)(nil),     // 34: piped.control.v1.EnableApplicationResponse
-	(*DeleteApplicationResponse)(nil),     // 35: piped.control.v1.DeleteApplicationResponse
-	(*ListCandidatesResponse)(nil),        // 36: piped.control.v1.ListCandidatesResponse
-	(*ConfirmPruneResponse)(nil),          // 37: piped.control.v1.ConfirmPruneResponse
-	(*ListAdoptionsResponse)(nil),         // 38: piped.control.v1.ListAdoptionsResponse
-	(*DecideAdoptionResponse)(nil),        // 39: piped.control.v1.DecideAdoptionResponse
-	(*CancelDeploymentResponse)(nil),      // 40: piped.control.v1.CancelDeploymentResponse
-	(*RetryDeploymentResponse)(nil),       // 41: piped.control.v1.RetryDeploymentResponse
-	(*GetPlanResponse)(nil),               // 42: piped.control.v1.GetPlanResponse
-	(*GetDeploymentChainResponse)(nil),    // 43: piped.control.v1.GetDeploymentChainResponse
-	(*WatchDeploymentsResponse)(nil),      // 44: piped.control.v1.WatchDeploymentsResponse
-	(*ApproveStageResponse)(nil),          // 45: piped.control.v1.ApproveStageResponse
-	(*RejectStageResponse)(nil),           // 46: piped.control.v1.RejectStageResponse
-	(*SkipStageResponse)(nil),             // 47: piped.control.v1.SkipStageResponse
-	(*FollowStageLogsResponse)(nil),       // 48: piped.control.v1.FollowStageLogsResponse
-	(*GetLiveStateResponse)(nil),          // 49: piped.control.v1.GetLiveStateResponse
-	(*GetDriftReportResponse)(nil),        // 50: piped.control.v1.GetDriftReportResponse
-	(*ListDriftReportsResponse)(nil),      // 51: piped.control.v1.ListDriftReportsResponse
-	(*WatchDriftResponse)(nil),            // 52: piped.control.v1.WatchDriftResponse
-	(*ListRolloutsResponse)(nil),          // 53: piped.control.v1.ListRolloutsResponse
-	(*GetDeliveryFiguresResponse)(nil),    // 54: piped.control.v1.GetDeliveryFiguresResponse
-	(*ListEventsResponse)(nil),            // 55: piped.control.v1.ListEventsResponse
-	(*CreateAPIKeyResponse)(nil),          // 56: piped.control.v1.CreateAPIKeyResponse
-	(*ListAPIKeysResponse)(nil),           // 57: piped.control.v1.ListAPIKeysResponse
-	(*DisableAPIKeyResponse)(nil),         // 58: piped.control.v1.DisableAPIKeyResponse
-	(*GetStatusResponse)(nil),             // 59: piped.control.v1.GetStatusResponse
-	(*ResolveResponse)(nil),               // 60: piped.control.v1.ResolveResponse
-	(*SearchApplicationsResponse)(nil),    // 61: piped.control.v1.SearchApplicationsResponse
-	(*GetApplicationSummaryResponse)(nil), // 62: piped.control.v1.GetApplicationSummaryResponse
-	(*WatchApplicationsResponse)(nil),     // 63: piped.control.v1.WatchApplicationsResponse
+	(*GetCallerRequest)(nil),              // 27: piped.control.v1.GetCallerRequest
+	(*CheckAccessRequest)(nil),            // 28: piped.control.v1.CheckAccessRequest
+	(*ListSessionsRequest)(nil),           // 29: piped.control.v1.ListSessionsRequest
+	(*EndSessionRequest)(nil),             // 30: piped.control.v1.EndSessionRequest
+	(*DisableUserRequest)(nil),            // 31: piped.control.v1.DisableUserRequest
+	(*EnableUserRequest)(nil),             // 32: piped.control.v1.EnableUserRequest
+	(*ListDisabledUsersRequest)(nil),      // 33: piped.control.v1.ListDisabledUsersRequest
+	(*ListAuditRequest)(nil),              // 34: piped.control.v1.ListAuditRequest
+	(*GetStatusRequest)(nil),              // 35: piped.control.v1.GetStatusRequest
+	(*ResolveRequest)(nil),                // 36: piped.control.v1.ResolveRequest
+	(*SearchApplicationsRequest)(nil),     // 37: piped.control.v1.SearchApplicationsRequest
+	(*GetApplicationSummaryRequest)(nil),  // 38: piped.control.v1.GetApplicationSummaryRequest
+	(*WatchApplicationsRequest)(nil),      // 39: piped.control.v1.WatchApplicationsRequest
+	(*SyncApplicationResponse)(nil),       // 40: piped.control.v1.SyncApplicationResponse
+	(*RollbackApplicationResponse)(nil),   // 41: piped.control.v1.RollbackApplicationResponse
+	(*EnableApplicationResponse)(nil),     // 42: piped.control.v1.EnableApplicationResponse
+	(*DeleteApplicationResponse)(nil),     // 43: piped.control.v1.DeleteApplicationResponse
+	(*ListCandidatesResponse)(nil),        // 44: piped.control.v1.ListCandidatesResponse
+	(*ConfirmPruneResponse)(nil),          // 45: piped.control.v1.ConfirmPruneResponse
+	(*ListAdoptionsResponse)(nil),         // 46: piped.control.v1.ListAdoptionsResponse
+	(*DecideAdoptionResponse)(nil),        // 47: piped.control.v1.DecideAdoptionResponse
+	(*CancelDeploymentResponse)(nil),      // 48: piped.control.v1.CancelDeploymentResponse
+	(*RetryDeploymentResponse)(nil),       // 49: piped.control.v1.RetryDeploymentResponse
+	(*GetPlanResponse)(nil),               // 50: piped.control.v1.GetPlanResponse
+	(*GetDeploymentChainResponse)(nil),    // 51: piped.control.v1.GetDeploymentChainResponse
+	(*WatchDeploymentsResponse)(nil),      // 52: piped.control.v1.WatchDeploymentsResponse
+	(*ApproveStageResponse)(nil),          // 53: piped.control.v1.ApproveStageResponse
+	(*RejectStageResponse)(nil),           // 54: piped.control.v1.RejectStageResponse
+	(*SkipStageResponse)(nil),             // 55: piped.control.v1.SkipStageResponse
+	(*FollowStageLogsResponse)(nil),       // 56: piped.control.v1.FollowStageLogsResponse
+	(*GetLiveStateResponse)(nil),          // 57: piped.control.v1.GetLiveStateResponse
+	(*GetDriftReportResponse)(nil),        // 58: piped.control.v1.GetDriftReportResponse
+	(*ListDriftReportsResponse)(nil),      // 59: piped.control.v1.ListDriftReportsResponse
+	(*WatchDriftResponse)(nil),            // 60: piped.control.v1.WatchDriftResponse
+	(*ListRolloutsResponse)(nil),          // 61: piped.control.v1.ListRolloutsResponse
+	(*GetDeliveryFiguresResponse)(nil),    // 62: piped.control.v1.GetDeliveryFiguresResponse
+	(*ListEventsResponse)(nil),            // 63: piped.control.v1.ListEventsResponse
+	(*CreateAPIKeyResponse)(nil),          // 64: piped.control.v1.CreateAPIKeyResponse
+	(*ListAPIKeysResponse)(nil),           // 65: piped.control.v1.ListAPIKeysResponse
+	(*DisableAPIKeyResponse)(nil),         // 66: piped.control.v1.DisableAPIKeyResponse
+	(*GetCallerResponse)(nil),             // 67: piped.control.v1.GetCallerResponse
+	(*CheckAccessResponse)(nil),           // 68: piped.control.v1.CheckAccessResponse
+	(*ListSessionsResponse)(nil),          // 69: piped.control.v1.ListSessionsResponse
+	(*EndSessionResponse)(nil),            // 70: piped.control.v1.EndSessionResponse
+	(*DisableUserResponse)(nil),           // 71: piped.control.v1.DisableUserResponse
+	(*EnableUserResponse)(nil),            // 72: piped.control.v1.EnableUserResponse
+	(*ListDisabledUsersResponse)(nil),     // 73: piped.control.v1.ListDisabledUsersResponse
+	(*ListAuditResponse)(nil),             // 74: piped.control.v1.ListAuditResponse
+	(*GetStatusResponse)(nil),             // 75: piped.control.v1.GetStatusResponse
+	(*ResolveResponse)(nil),               // 76: piped.control.v1.ResolveResponse
+	(*SearchApplicationsResponse)(nil),    // 77: piped.control.v1.SearchApplicationsResponse
+	(*GetApplicationSummaryResponse)(nil), // 78: piped.control.v1.GetApplicationSummaryResponse
+	(*WatchApplicationsResponse)(nil),     // 79: piped.control.v1.WatchApplicationsResponse
 }
 var file_piped_control_v1_control_proto_depIdxs = []int32{
 	0,  // 0: piped.control.v1.ControlService.SyncApplication:input_type -> piped.control.v1.SyncApplicationRequest
@@ -155,45 +181,61 @@ var file_piped_control_v1_control_proto_depIdxs = []int32{
 	24, // 24: piped.control.v1.ControlService.CreateAPIKey:input_type -> piped.control.v1.CreateAPIKeyRequest
 	25, // 25: piped.control.v1.ControlService.ListAPIKeys:input_type -> piped.control.v1.ListAPIKeysRequest
 	26, // 26: piped.control.v1.ControlService.DisableAPIKey:input_type -> piped.control.v1.DisableAPIKeyRequest
-	27, // 27: piped.control.v1.ControlService.GetStatus:input_type -> piped.control.v1.GetStatusRequest
-	28, // 28: piped.control.v1.ControlService.Resolve:input_type -> piped.control.v1.ResolveRequest
-	29, // 29: piped.control.v1.ControlService.SearchApplications:input_type -> piped.control.v1.SearchApplicationsRequest
-	30, // 30: piped.control.v1.ControlService.GetApplicationSummary:input_type -> piped.control.v1.GetApplicationSummaryRequest
-	31, // 31: piped.control.v1.ControlService.WatchApplications:input_type -> piped.control.v1.WatchApplicationsRequest
-	32, // 32: piped.control.v1.ControlService.SyncApplication:output_type -> piped.control.v1.SyncApplicationResponse
-	33, // 33: piped.control.v1.ControlService.RollbackApplication:output_type -> piped.control.v1.RollbackApplicationResponse
-	34, // 34: piped.control.v1.ControlService.EnableApplication:output_type -> piped.control.v1.EnableApplicationResponse
-	35, // 35: piped.control.v1.ControlService.DeleteApplication:output_type -> piped.control.v1.DeleteApplicationResponse
-	36, // 36: piped.control.v1.ControlService.ListCandidates:output_type -> piped.control.v1.ListCandidatesResponse
-	37, // 37: piped.control.v1.ControlService.ConfirmPrune:output_type -> piped.control.v1.ConfirmPruneResponse
-	38, // 38: piped.control.v1.ControlService.ListAdoptions:output_type -> piped.control.v1.ListAdoptionsResponse
-	39, // 39: piped.control.v1.ControlService.DecideAdoption:output_type -> piped.control.v1.DecideAdoptionResponse
-	40, // 40: piped.control.v1.ControlService.CancelDeployment:output_type -> piped.control.v1.CancelDeploymentResponse
-	41, // 41: piped.control.v1.ControlService.RetryDeployment:output_type -> piped.control.v1.RetryDeploymentResponse
-	42, // 42: piped.control.v1.ControlService.GetPlan:output_type -> piped.control.v1.GetPlanResponse
-	43, // 43: piped.control.v1.ControlService.GetDeploymentChain:output_type -> piped.control.v1.GetDeploymentChainResponse
-	44, // 44: piped.control.v1.ControlService.WatchDeployments:output_type -> piped.control.v1.WatchDeploymentsResponse
-	45, // 45: piped.control.v1.ControlService.ApproveStage:output_type -> piped.control.v1.ApproveStageResponse
-	46, // 46: piped.control.v1.ControlService.RejectStage:output_type -> piped.control.v1.RejectStageResponse
-	47, // 47: piped.control.v1.ControlService.SkipStage:output_type -> piped.control.v1.SkipStageResponse
-	48, // 48: piped.control.v1.ControlService.FollowStageLogs:output_type -> piped.control.v1.FollowStageLogsResponse
-	49, // 49: piped.control.v1.ControlService.GetLiveState:output_type -> piped.control.v1.GetLiveStateResponse
-	50, // 50: piped.control.v1.ControlService.GetDriftReport:output_type -> piped.control.v1.GetDriftReportResponse
-	51, // 51: piped.control.v1.ControlService.ListDriftReports:output_type -> piped.control.v1.ListDriftReportsResponse
-	52, // 52: piped.control.v1.ControlService.WatchDrift:output_type -> piped.control.v1.WatchDriftResponse
-	53, // 53: piped.control.v1.ControlService.ListRollouts:output_type -> piped.control.v1.ListRolloutsResponse
-	54, // 54: piped.control.v1.ControlService.GetDeliveryFigures:output_type -> piped.control.v1.GetDeliveryFiguresResponse
-	55, // 55: piped.control.v1.ControlService.ListEvents:output_type -> piped.control.v1.ListEventsResponse
-	56, // 56: piped.control.v1.ControlService.CreateAPIKey:output_type -> piped.control.v1.CreateAPIKeyResponse
-	57, // 57: piped.control.v1.ControlService.ListAPIKeys:output_type -> piped.control.v1.ListAPIKeysResponse
-	58, // 58: piped.control.v1.ControlService.DisableAPIKey:output_type -> piped.control.v1.DisableAPIKeyResponse
-	59, // 59: piped.control.v1.ControlService.GetStatus:output_type -> piped.control.v1.GetStatusResponse
-	60, // 60: piped.control.v1.ControlService.Resolve:output_type -> piped.control.v1.ResolveResponse
-	61, // 61: piped.control.v1.ControlService.SearchApplications:output_type -> piped.control.v1.SearchApplicationsResponse
-	62, // 62: piped.control.v1.ControlService.GetApplicationSummary:output_type -> piped.control.v1.GetApplicationSummaryResponse
-	63, // 63: piped.control.v1.ControlService.WatchApplications:output_type -> piped.control.v1.WatchApplicationsResponse
-	32, // [32:64] is the sub-list for method output_type
-	0,  // [0:32] is the sub-list for method input_type
+	27, // 27: piped.control.v1.ControlService.GetCaller:input_type -> piped.control.v1.GetCallerRequest
+	28, // 28: piped.control.v1.ControlService.CheckAccess:input_type -> piped.control.v1.CheckAccessRequest
+	29, // 29: piped.control.v1.ControlService.ListSessions:input_type -> piped.control.v1.ListSessionsRequest
+	30, // 30: piped.control.v1.ControlService.EndSession:input_type -> piped.control.v1.EndSessionRequest
+	31, // 31: piped.control.v1.ControlService.DisableUser:input_type -> piped.control.v1.DisableUserRequest
+	32, // 32: piped.control.v1.ControlService.EnableUser:input_type -> piped.control.v1.EnableUserRequest
+	33, // 33: piped.control.v1.ControlService.ListDisabledUsers:input_type -> piped.control.v1.ListDisabledUsersRequest
+	34, // 34: piped.control.v1.ControlService.ListAudit:input_type -> piped.control.v1.ListAuditRequest
+	35, // 35: piped.control.v1.ControlService.GetStatus:input_type -> piped.control.v1.GetStatusRequest
+	36, // 36: piped.control.v1.ControlService.Resolve:input_type -> piped.control.v1.ResolveRequest
+	37, // 37: piped.control.v1.ControlService.SearchApplications:input_type -> piped.control.v1.SearchApplicationsRequest
+	38, // 38: piped.control.v1.ControlService.GetApplicationSummary:input_type -> piped.control.v1.GetApplicationSummaryRequest
+	39, // 39: piped.control.v1.ControlService.WatchApplications:input_type -> piped.control.v1.WatchApplicationsRequest
+	40, // 40: piped.control.v1.ControlService.SyncApplication:output_type -> piped.control.v1.SyncApplicationResponse
+	41, // 41: piped.control.v1.ControlService.RollbackApplication:output_type -> piped.control.v1.RollbackApplicationResponse
+	42, // 42: piped.control.v1.ControlService.EnableApplication:output_type -> piped.control.v1.EnableApplicationResponse
+	43, // 43: piped.control.v1.ControlService.DeleteApplication:output_type -> piped.control.v1.DeleteApplicationResponse
+	44, // 44: piped.control.v1.ControlService.ListCandidates:output_type -> piped.control.v1.ListCandidatesResponse
+	45, // 45: piped.control.v1.ControlService.ConfirmPrune:output_type -> piped.control.v1.ConfirmPruneResponse
+	46, // 46: piped.control.v1.ControlService.ListAdoptions:output_type -> piped.control.v1.ListAdoptionsResponse
+	47, // 47: piped.control.v1.ControlService.DecideAdoption:output_type -> piped.control.v1.DecideAdoptionResponse
+	48, // 48: piped.control.v1.ControlService.CancelDeployment:output_type -> piped.control.v1.CancelDeploymentResponse
+	49, // 49: piped.control.v1.ControlService.RetryDeployment:output_type -> piped.control.v1.RetryDeploymentResponse
+	50, // 50: piped.control.v1.ControlService.GetPlan:output_type -> piped.control.v1.GetPlanResponse
+	51, // 51: piped.control.v1.ControlService.GetDeploymentChain:output_type -> piped.control.v1.GetDeploymentChainResponse
+	52, // 52: piped.control.v1.ControlService.WatchDeployments:output_type -> piped.control.v1.WatchDeploymentsResponse
+	53, // 53: piped.control.v1.ControlService.ApproveStage:output_type -> piped.control.v1.ApproveStageResponse
+	54, // 54: piped.control.v1.ControlService.RejectStage:output_type -> piped.control.v1.RejectStageResponse
+	55, // 55: piped.control.v1.ControlService.SkipStage:output_type -> piped.control.v1.SkipStageResponse
+	56, // 56: piped.control.v1.ControlService.FollowStageLogs:output_type -> piped.control.v1.FollowStageLogsResponse
+	57, // 57: piped.control.v1.ControlService.GetLiveState:output_type -> piped.control.v1.GetLiveStateResponse
+	58, // 58: piped.control.v1.ControlService.GetDriftReport:output_type -> piped.control.v1.GetDriftReportResponse
+	59, // 59: piped.control.v1.ControlService.ListDriftReports:output_type -> piped.control.v1.ListDriftReportsResponse
+	60, // 60: piped.control.v1.ControlService.WatchDrift:output_type -> piped.control.v1.WatchDriftResponse
+	61, // 61: piped.control.v1.ControlService.ListRollouts:output_type -> piped.control.v1.ListRolloutsResponse
+	62, // 62: piped.control.v1.ControlService.GetDeliveryFigures:output_type -> piped.control.v1.GetDeliveryFiguresResponse
+	63, // 63: piped.control.v1.ControlService.ListEvents:output_type -> piped.control.v1.ListEventsResponse
+	64, // 64: piped.control.v1.ControlService.CreateAPIKey:output_type -> piped.control.v1.CreateAPIKeyResponse
+	65, // 65: piped.control.v1.ControlService.ListAPIKeys:output_type -> piped.control.v1.ListAPIKeysResponse
+	66, // 66: piped.control.v1.ControlService.DisableAPIKey:output_type -> piped.control.v1.DisableAPIKeyResponse
+	67, // 67: piped.control.v1.ControlService.GetCaller:output_type -> piped.control.v1.GetCallerResponse
+	68, // 68: piped.control.v1.ControlService.CheckAccess:output_type -> piped.control.v1.CheckAccessResponse
+	69, // 69: piped.control.v1.ControlService.ListSessions:output_type -> piped.control.v1.ListSessionsResponse
+	70, // 70: piped.control.v1.ControlService.EndSession:output_type -> piped.control.v1.EndSessionResponse
+	71, // 71: piped.control.v1.ControlService.DisableUser:output_type -> piped.control.v1.DisableUserResponse
+	72, // 72: piped.control.v1.ControlService.EnableUser:output_type -> piped.control.v1.EnableUserResponse
+	73, // 73: piped.control.v1.ControlService.ListDisabledUsers:output_type -> piped.control.v1.ListDisabledUsersResponse
+	74, // 74: piped.control.v1.ControlService.ListAudit:output_type -> piped.control.v1.ListAuditResponse
+	75, // 75: piped.control.v1.ControlService.GetStatus:output_type -> piped.control.v1.GetStatusResponse
+	76, // 76: piped.control.v1.ControlService.Resolve:output_type -> piped.control.v1.ResolveResponse
+	77, // 77: piped.control.v1.ControlService.SearchApplications:output_type -> piped.control.v1.SearchApplicationsResponse
+	78, // 78: piped.control.v1.ControlService.GetApplicationSummary:output_type -> piped.control.v1.GetApplicationSummaryResponse
+	79, // 79: piped.control.v1.ControlService.WatchApplications:output_type -> piped.control.v1.WatchApplicationsResponse
+	40, // [40:80] is the sub-list for method output_type
+	0,  // [0:40] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
@@ -204,6 +246,7 @@ func file_piped_control_v1_control_proto_init() {
 	if File_piped_control_v1_control_proto != nil {
 		return
 	}
+	file_piped_control_v1_access_proto_init()
 	file_piped_control_v1_api_key_proto_init()
 	file_piped_control_v1_application_proto_init()
 	file_piped_control_v1_deployment_proto_init()

@@ -46,6 +46,14 @@ const (
 	ControlService_CreateAPIKey_FullMethodName          = "/piped.control.v1.ControlService/CreateAPIKey"
 	ControlService_ListAPIKeys_FullMethodName           = "/piped.control.v1.ControlService/ListAPIKeys"
 	ControlService_DisableAPIKey_FullMethodName         = "/piped.control.v1.ControlService/DisableAPIKey"
+	ControlService_GetCaller_FullMethodName             = "/piped.control.v1.ControlService/GetCaller"
+	ControlService_CheckAccess_FullMethodName           = "/piped.control.v1.ControlService/CheckAccess"
+	ControlService_ListSessions_FullMethodName          = "/piped.control.v1.ControlService/ListSessions"
+	ControlService_EndSession_FullMethodName            = "/piped.control.v1.ControlService/EndSession"
+	ControlService_DisableUser_FullMethodName           = "/piped.control.v1.ControlService/DisableUser"
+	ControlService_EnableUser_FullMethodName            = "/piped.control.v1.ControlService/EnableUser"
+	ControlService_ListDisabledUsers_FullMethodName     = "/piped.control.v1.ControlService/ListDisabledUsers"
+	ControlService_ListAudit_FullMethodName             = "/piped.control.v1.ControlService/ListAudit"
 	ControlService_GetStatus_FullMethodName             = "/piped.control.v1.ControlService/GetStatus"
 	ControlService_Resolve_FullMethodName               = "/piped.control.v1.ControlService/Resolve"
 	ControlService_SearchApplications_FullMethodName    = "/piped.control.v1.ControlService/SearchApplications"
@@ -58,17 +66,19 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // What APIService lacks: deciding on stages and deployments, watching, live
-// state and drift, rollouts and figures, API keys and the agent's own state.
+// state and drift, rollouts and figures, API keys, users, the audit log and the
+// agent's own state.
 //
-// A call carries the metadata `authorization: API-KEY <key>`; methods that
-// change something need a READ_WRITE key. The subject of that key is recorded
-// as the one who acted.
+// A call carries the metadata `authorization: API-KEY <key>`, or
+// `authorization: SESSION <token>` of a user who is signed in; methods that
+// change something need a READ_WRITE key, or a role that permits them. The
+// subject of the caller is recorded as the one who acted.
 //
 // Methods that answer with a command ID return as soon as the command is
 // stored; APIService.GetCommand knows it at once and tells what became of it.
 //
 // Every method can answer UNAUTHENTICATED (no key, or one that is not
-// accepted), PERMISSION_DENIED (the key's role does not permit it),
+// accepted), PERMISSION_DENIED (no role of the caller permits it),
 // INVALID_ARGUMENT (a field marked required is empty, or a value is not
 // allowed; the message names the field), RESOURCE_EXHAUSTED (too many calls
 // with one key), UNAVAILABLE (the agent is shutting down or its store does not
@@ -204,6 +214,33 @@ type ControlServiceClient interface {
 	// NOT_FOUND: no such key. FAILED_PRECONDITION: it is the last enabled
 	// READ_WRITE key.
 	DisableAPIKey(ctx context.Context, in *DisableAPIKeyRequest, opts ...grpc.CallOption) (*DisableAPIKeyResponse, error)
+	// Returns who the caller is and what the caller may do. Any valid credentials,
+	// also those without a role.
+	GetCaller(ctx context.Context, in *GetCallerRequest, opts ...grpc.CallOption) (*GetCallerResponse, error)
+	// Returns whether a subject has a permission in an application, and why.
+	// `administer`; any valid credentials to ask about oneself.
+	// NOT_FOUND: no such application.
+	CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error)
+	// Lists sessions, without their secrets. `keys`; any valid credentials list the
+	// sessions of their own subject.
+	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// Ends a session; calls made with it fail from now on. `keys`; any valid
+	// credentials end sessions of their own subject.
+	// NOT_FOUND: no such session. FAILED_PRECONDITION: no ID is given and the
+	// caller has no session.
+	EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error)
+	// Ends the sessions of a user and prevents new ones. `keys`. Disabling a
+	// disabled user does nothing.
+	DisableUser(ctx context.Context, in *DisableUserRequest, opts ...grpc.CallOption) (*DisableUserResponse, error)
+	// Lets a disabled user sign in again. `keys`. Enabling an enabled user does
+	// nothing.
+	EnableUser(ctx context.Context, in *EnableUserRequest, opts ...grpc.CallOption) (*EnableUserResponse, error)
+	// Lists the users who cannot sign in. `keys`.
+	ListDisabledUsers(ctx context.Context, in *ListDisabledUsersRequest, opts ...grpc.CallOption) (*ListDisabledUsersResponse, error)
+	// Lists the audit log, the newest record first: all of it with `administer`,
+	// else the records of the applications that the caller may view. `view` or
+	// `administer`.
+	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 	// Returns the state of the agent itself, as its parts knew it last: no cluster
 	// and no remote is asked. READ_ONLY.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
@@ -533,6 +570,86 @@ func (c *controlServiceClient) DisableAPIKey(ctx context.Context, in *DisableAPI
 	return out, nil
 }
 
+func (c *controlServiceClient) GetCaller(ctx context.Context, in *GetCallerRequest, opts ...grpc.CallOption) (*GetCallerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetCallerResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetCaller_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckAccessResponse)
+	err := c.cc.Invoke(ctx, ControlService_CheckAccess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsResponse)
+	err := c.cc.Invoke(ctx, ControlService_ListSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndSessionResponse)
+	err := c.cc.Invoke(ctx, ControlService_EndSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) DisableUser(ctx context.Context, in *DisableUserRequest, opts ...grpc.CallOption) (*DisableUserResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DisableUserResponse)
+	err := c.cc.Invoke(ctx, ControlService_DisableUser_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) EnableUser(ctx context.Context, in *EnableUserRequest, opts ...grpc.CallOption) (*EnableUserResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnableUserResponse)
+	err := c.cc.Invoke(ctx, ControlService_EnableUser_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) ListDisabledUsers(ctx context.Context, in *ListDisabledUsersRequest, opts ...grpc.CallOption) (*ListDisabledUsersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDisabledUsersResponse)
+	err := c.cc.Invoke(ctx, ControlService_ListDisabledUsers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditResponse)
+	err := c.cc.Invoke(ctx, ControlService_ListAudit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *controlServiceClient) GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetStatusResponse)
@@ -597,17 +714,19 @@ type ControlService_WatchApplicationsClient = grpc.ServerStreamingClient[WatchAp
 // for forward compatibility.
 //
 // What APIService lacks: deciding on stages and deployments, watching, live
-// state and drift, rollouts and figures, API keys and the agent's own state.
+// state and drift, rollouts and figures, API keys, users, the audit log and the
+// agent's own state.
 //
-// A call carries the metadata `authorization: API-KEY <key>`; methods that
-// change something need a READ_WRITE key. The subject of that key is recorded
-// as the one who acted.
+// A call carries the metadata `authorization: API-KEY <key>`, or
+// `authorization: SESSION <token>` of a user who is signed in; methods that
+// change something need a READ_WRITE key, or a role that permits them. The
+// subject of the caller is recorded as the one who acted.
 //
 // Methods that answer with a command ID return as soon as the command is
 // stored; APIService.GetCommand knows it at once and tells what became of it.
 //
 // Every method can answer UNAUTHENTICATED (no key, or one that is not
-// accepted), PERMISSION_DENIED (the key's role does not permit it),
+// accepted), PERMISSION_DENIED (no role of the caller permits it),
 // INVALID_ARGUMENT (a field marked required is empty, or a value is not
 // allowed; the message names the field), RESOURCE_EXHAUSTED (too many calls
 // with one key), UNAVAILABLE (the agent is shutting down or its store does not
@@ -743,6 +862,33 @@ type ControlServiceServer interface {
 	// NOT_FOUND: no such key. FAILED_PRECONDITION: it is the last enabled
 	// READ_WRITE key.
 	DisableAPIKey(context.Context, *DisableAPIKeyRequest) (*DisableAPIKeyResponse, error)
+	// Returns who the caller is and what the caller may do. Any valid credentials,
+	// also those without a role.
+	GetCaller(context.Context, *GetCallerRequest) (*GetCallerResponse, error)
+	// Returns whether a subject has a permission in an application, and why.
+	// `administer`; any valid credentials to ask about oneself.
+	// NOT_FOUND: no such application.
+	CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error)
+	// Lists sessions, without their secrets. `keys`; any valid credentials list the
+	// sessions of their own subject.
+	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// Ends a session; calls made with it fail from now on. `keys`; any valid
+	// credentials end sessions of their own subject.
+	// NOT_FOUND: no such session. FAILED_PRECONDITION: no ID is given and the
+	// caller has no session.
+	EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error)
+	// Ends the sessions of a user and prevents new ones. `keys`. Disabling a
+	// disabled user does nothing.
+	DisableUser(context.Context, *DisableUserRequest) (*DisableUserResponse, error)
+	// Lets a disabled user sign in again. `keys`. Enabling an enabled user does
+	// nothing.
+	EnableUser(context.Context, *EnableUserRequest) (*EnableUserResponse, error)
+	// Lists the users who cannot sign in. `keys`.
+	ListDisabledUsers(context.Context, *ListDisabledUsersRequest) (*ListDisabledUsersResponse, error)
+	// Lists the audit log, the newest record first: all of it with `administer`,
+	// else the records of the applications that the caller may view. `view` or
+	// `administer`.
+	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	// Returns the state of the agent itself, as its parts knew it last: no cluster
 	// and no remote is asked. READ_ONLY.
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
@@ -855,6 +1001,30 @@ func (UnimplementedControlServiceServer) ListAPIKeys(context.Context, *ListAPIKe
 }
 func (UnimplementedControlServiceServer) DisableAPIKey(context.Context, *DisableAPIKeyRequest) (*DisableAPIKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DisableAPIKey not implemented")
+}
+func (UnimplementedControlServiceServer) GetCaller(context.Context, *GetCallerRequest) (*GetCallerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCaller not implemented")
+}
+func (UnimplementedControlServiceServer) CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckAccess not implemented")
+}
+func (UnimplementedControlServiceServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedControlServiceServer) EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndSession not implemented")
+}
+func (UnimplementedControlServiceServer) DisableUser(context.Context, *DisableUserRequest) (*DisableUserResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DisableUser not implemented")
+}
+func (UnimplementedControlServiceServer) EnableUser(context.Context, *EnableUserRequest) (*EnableUserResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnableUser not implemented")
+}
+func (UnimplementedControlServiceServer) ListDisabledUsers(context.Context, *ListDisabledUsersRequest) (*ListDisabledUsersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDisabledUsers not implemented")
+}
+func (UnimplementedControlServiceServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
 }
 func (UnimplementedControlServiceServer) GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
@@ -1357,6 +1527,150 @@ func _ControlService_DisableAPIKey_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_GetCaller_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCallerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetCaller(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetCaller_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetCaller(ctx, req.(*GetCallerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_CheckAccess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckAccessRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).CheckAccess(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_CheckAccess_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).CheckAccess(ctx, req.(*CheckAccessRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_ListSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ListSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ListSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ListSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_EndSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).EndSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_EndSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).EndSession(ctx, req.(*EndSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_DisableUser_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DisableUserRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).DisableUser(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_DisableUser_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).DisableUser(ctx, req.(*DisableUserRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_EnableUser_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnableUserRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).EnableUser(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_EnableUser_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).EnableUser(ctx, req.(*EnableUserRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_ListDisabledUsers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDisabledUsersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ListDisabledUsers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ListDisabledUsers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ListDisabledUsers(ctx, req.(*ListDisabledUsersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_ListAudit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ListAudit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ListAudit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ListAudit(ctx, req.(*ListAuditRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ControlService_GetStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetStatusRequest)
 	if err := dec(in); err != nil {
@@ -1542,6 +1856,38 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DisableAPIKey",
 			Handler:    _ControlService_DisableAPIKey_Handler,
+		},
+		{
+			MethodName: "GetCaller",
+			Handler:    _ControlService_GetCaller_Handler,
+		},
+		{
+			MethodName: "CheckAccess",
+			Handler:    _ControlService_CheckAccess_Handler,
+		},
+		{
+			MethodName: "ListSessions",
+			Handler:    _ControlService_ListSessions_Handler,
+		},
+		{
+			MethodName: "EndSession",
+			Handler:    _ControlService_EndSession_Handler,
+		},
+		{
+			MethodName: "DisableUser",
+			Handler:    _ControlService_DisableUser_Handler,
+		},
+		{
+			MethodName: "EnableUser",
+			Handler:    _ControlService_EnableUser_Handler,
+		},
+		{
+			MethodName: "ListDisabledUsers",
+			Handler:    _ControlService_ListDisabledUsers_Handler,
+		},
+		{
+			MethodName: "ListAudit",
+			Handler:    _ControlService_ListAudit_Handler,
 		},
 		{
 			MethodName: "GetStatus",

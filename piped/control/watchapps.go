@@ -1,0 +1,105 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/c785c783/piped/piped/deploy"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+)
+
+// entryHub distributes changes of applications.
+type entryHub = hub[*entry, *controlv1.WatchApplicationsResponse]
+
+// newEntryHub returns the hub of WatchApplications; the caller runs it.
+func newEntryHub(s Store, all *catalog, convert converter, now func() time.Time) *entryHub {
+	topics := catalogTopics()
+	return newHub(watched[*entry, *controlv1.WatchApplicationsResponse]{
+		store: s, topic: topics[0], hints: topics[1:], applications: true, read: all.byID,
+		version: func(e **entry) (string, int64) { return (*e).app.ID, (*e).revision },
+		convert: func(e *entry) *controlv1.WatchApplicationsResponse {
+			return &controlv1.WatchApplicationsResponse{Application: convert.entry(e, now())}
+		},
+	})
+}
+
+// entryFilter selects the applications of a watch. The hub filters by ID only: an application
+// that matches no longer has to be sent as removed.
+type entryFilter struct {
+	ids    []string
+	labels map[string]string
+}
+
+func (f *entryFilter) matches(e **entry) bool {
+	return len(f.ids) == 0 || slices.Contains(f.ids, (*e).app.ID)
+}
+
+func (f *entryFilter) mayMatch(c deploy.Change) bool {
+	return c.ApplicationID != "" && (len(f.ids) == 0 || slices.Contains(f.ids, c.ApplicationID))
+}
+
+// shows reports whether a caller who may view the scope sees an application.
+func (f *entryFilter) shows(e *entry, view deploy.Scope) bool {
+	return !e.gone && f.matches(&e) && deploy.Selector{Labels: f.labels}.Matches(e.app) && view.Contains(e.app)
+}
+
+// WatchApplications streams the matching applications, then each changed one.
+func (s *controlService) WatchApplications(req *controlv1.WatchApplicationsRequest, stream grpc.ServerStreamingServer[controlv1.WatchApplicationsResponse]) error {
+	ctx := stream.Context()
+	f, view := &entryFilter{nonEmpty(req.ApplicationIds), req.Labels}, viewOf(ctx)
+	sub := s.entries.subscribe(f, false)
+	defer sub.close()
+	all, err := s.catalog.all(ctx)
+	if err != nil {
+		return err
+	}
+	sent := map[string]int64{} // by ID: revision of the shown applications
+	for _, e := range all {
+		if !f.shows(e, view) {
+			continue
+		}
+		if err := stream.Send(&controlv1.WatchApplicationsResponse{Application: s.convert.entry(e, s.now())}); err != nil {
+			return err
+		}
+		sent[e.app.ID] = e.revision
+	}
+	all = nil // free the memory: the call may last for days
+	if err := stream.Send(&controlv1.WatchApplicationsResponse{CaughtUp: true}); err != nil {
+		return err
+	}
+	return followEntries(ctx, sub, sent, func(e *entry) bool { return f.shows(e, view) }, stream.Send)
+}
+
+// followEntries sends changed applications, and as removed those that are shown no longer,
+// until the call or the subscription ends. sent contains the revisions of the shown ones.
+func followEntries(ctx context.Context, sub *subscription[*entry, *controlv1.WatchApplicationsResponse], sent map[string]int64,
+	shows func(*entry) bool, send func(*controlv1.WatchApplicationsResponse) error,
+) error {
+	for {
+		if err := sub.wait(ctx); err != nil {
+			return err
+		}
+		changed, err := sub.take()
+		if err != nil {
+			return err
+		}
+		for _, v := range changed {
+			was, shown := sent[v.id]
+			switch {
+			case shown && v.revision <= was:
+			case shows(*v.state):
+				sent[v.id] = v.revision
+				err = send(v.message())
+			case shown:
+				delete(sent, v.id)
+				err = send(&controlv1.WatchApplicationsResponse{RemovedId: text(v.id)})
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
