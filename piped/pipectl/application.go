@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
 func newApplication(t *tool) *cobra.Command {
 	cmd := &cobra.Command{Use: "application", Aliases: []string{"app"}, Short: "Manage applications."}
-	cmd.AddCommand(newApplicationGet(t), newApplicationList(t), newApplicationAdd(t), newApplicationDelete(t), newApplicationDisable(t),
+	cmd.AddCommand(newApplicationGet(t), newApplicationList(t), newApplicationSearch(t), newApplicationAdd(t), newApplicationDelete(t), newApplicationDisable(t),
 		newApplicationEnable(t), newApplicationSync(t), newApplicationRollback(t), newApplicationCandidates(t), newApplicationDrift(t),
 		newApplicationResources(t), newApplicationRollouts(t), newApplicationAdoptions(t), newApplicationAdopt(t))
 	return asGroup(cmd)
@@ -25,16 +26,23 @@ func newApplicationGet(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Show one application.",
-		Long: `Show one application. As a table also what its last deployment waits for, its
-last failure with the reason (from the moment in which the rollback begins), and
-the health and images of the live objects.`,
+		Long: `Show one application. As a table it answers whether the application is live, and if
+not, why: its state and what differs from Git, its health, the images and commits
+that run and are wanted, what it waits for, its last deployments and its last failure
+with the reason (from the moment in which the rollback begins).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := t.printer(cmd, formatTerminal)
 			if err != nil {
 				return err
 			}
 			var live *modelv1.LiveState
+			var summary *controlv1.ApplicationSummary
 			app, err := ask(cmd, t, func(ctx context.Context, c *client) (*modelv1.Application, error) {
+				if p.format == formatTable { // older agents do not have it
+					if summary, err = c.summaryOf(ctx, id); err != nil || summary != nil {
+						return summary.GetApplication(), err
+					}
+				}
 				resp, err := c.GetApplication(ctx, &apiservice.GetApplicationRequest{ApplicationId: id})
 				if err != nil {
 					return nil, unknownApplication(failed("failed to get application", err))
@@ -47,7 +55,12 @@ the health and images of the live objects.`,
 			if err != nil {
 				return err
 			}
-			return p.print(app, func(p *printer) error { return p.application(app, live) })
+			return p.print(app, func(p *printer) error {
+				if summary != nil {
+					return p.summary(summary)
+				}
+				return p.application(app, live)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&id, "app-id", "", "The application ID.")
