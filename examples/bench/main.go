@@ -42,6 +42,7 @@ func benchmarks() []benchmark {
 		{"flat", measureFlat},
 		{"api", measureAPI},
 		{"drift", measureDrift},
+		{"search", measureSearch},
 	}
 }
 
