@@ -11,12 +11,6 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// Prefixes of the enum names of callers.
-const (
-	callerKindPrefix = "CALLER_KIND_"
-	extentPrefix     = "PERMISSION_EXTENT_"
-)
-
 func newWhoami(t *tool) *cobra.Command {
 	return required(&cobra.Command{
 		Use:   "whoami",
