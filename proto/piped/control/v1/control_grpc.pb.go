@@ -70,9 +70,11 @@ const (
 // agent's own state.
 //
 // A call carries the metadata `authorization: API-KEY <key>`, or
-// `authorization: SESSION <token>` of a user who is signed in; methods that
-// change something need a READ_WRITE key, or a role that permits them. The
-// subject of the caller is recorded as the one who acted.
+// `authorization: SESSION <token>` of a user who is signed in. Methods name the
+// permission that they need, in the application that they are about; READ_ONLY
+// keys have `view`, `view-logs` and `encrypt`, READ_WRITE keys all of them. What
+// belongs to an application that the caller may not view does not exist for it.
+// The subject of the caller is recorded as the one who acted.
 //
 // Methods that answer with a command ID return as soon as the command is
 // stored; APIService.GetCommand knows it at once and tells what became of it.
@@ -87,15 +89,15 @@ const (
 // Times are unix milliseconds in fields ending in `_ms`; PipeCD's own fields
 // count unix seconds.
 type ControlServiceClient interface {
-	// Asks for a deployment of an application. READ_WRITE. That a commit is not in
+	// Asks for a deployment of an application. Needs `sync`. That a commit is not in
 	// the branch, or its config is invalid, is reported on the command.
 	// NOT_FOUND: no such application. FAILED_PRECONDITION: it is disabled.
 	SyncApplication(ctx context.Context, in *SyncApplicationRequest, opts ...grpc.CallOption) (*SyncApplicationResponse, error)
-	// Asks for a deployment of what an application ran before. READ_WRITE.
+	// Asks for a deployment of what an application ran before. Needs `rollback`.
 	// NOT_FOUND: no such application or deployment. FAILED_PRECONDITION: it is
 	// disabled, or the deployment named did not succeed.
 	RollbackApplication(ctx context.Context, in *RollbackApplicationRequest, opts ...grpc.CallOption) (*RollbackApplicationResponse, error)
-	// Enables a disabled application. READ_WRITE. Enabling an enabled one does
+	// Enables a disabled application. Needs `enable`. Enabling an enabled one does
 	// nothing.
 	// NOT_FOUND: no such application.
 	EnableApplication(ctx context.Context, in *EnableApplicationRequest, opts ...grpc.CallOption) (*EnableApplicationResponse, error)
@@ -103,7 +105,7 @@ type ControlServiceClient interface {
 	// applied for it: what its inventory holds in all clusters and is still its
 	// own, in the reverse of the order of applying. Namespaces,
 	// CustomResourceDefinitions and volumes are left unless the application's
-	// pruneKinds names them, and so is what Helm's resource policy keeps. READ_WRITE.
+	// pruneKinds names them, and so is what Helm's resource policy keeps. Needs `delete`.
 	// The application is unregistered when the call returns; with cascade the
 	// command is answered when the objects are gone, or failed after half an hour
 	// with what is left, and until then the application cannot be added again. What
@@ -113,63 +115,63 @@ type ControlServiceClient interface {
 	// cluster does not answer a dry run.
 	DeleteApplication(ctx context.Context, in *DeleteApplicationRequest, opts ...grpc.CallOption) (*DeleteApplicationResponse, error)
 	// Lists the application configs in Git that are not applications of this
-	// agent, with the reason. READ_ONLY.
+	// agent, with the reason. Needs `view`.
 	ListCandidates(ctx context.Context, in *ListCandidatesRequest, opts ...grpc.CallOption) (*ListCandidatesResponse, error)
 	// Permits the deletions that exceeded the limit and failed a deployment, and
-	// repeats it. READ_WRITE.
+	// repeats it. Needs `sync`.
 	// NOT_FOUND: no such application or deployment. FAILED_PRECONDITION: the
 	// deployment did not fail because of the limit, or is not the newest one of
 	// its application.
 	ConfirmPrune(ctx context.Context, in *ConfirmPruneRequest, opts ...grpc.CallOption) (*ConfirmPruneResponse, error)
 	// Lists the applications whose live objects await a decision on taking them
-	// over, disabled ones included. READ_ONLY.
+	// over, disabled ones included. Needs `view`.
 	ListAdoptions(ctx context.Context, in *ListAdoptionsRequest, opts ...grpc.CallOption) (*ListAdoptionsResponse, error)
 	// Decides whether the live objects of an application are taken over. A
 	// disabled one may be decided on, too; its objects are taken over once it is
-	// enabled. READ_WRITE.
+	// enabled. Needs `sync`.
 	// NOT_FOUND: no such application. FAILED_PRECONDITION: no decision is
 	// awaited, or what is to be taken over has changed since it was listed.
 	DecideAdoption(ctx context.Context, in *DecideAdoptionRequest, opts ...grpc.CallOption) (*DecideAdoptionResponse, error)
-	// Cancels a deployment that has not ended, also before it runs. READ_WRITE.
+	// Cancels a deployment that has not ended, also before it runs. Needs `cancel`.
 	// NOT_FOUND: no such deployment. FAILED_PRECONDITION: it has ended, or is
 	// rolling back already.
 	CancelDeployment(ctx context.Context, in *CancelDeploymentRequest, opts ...grpc.CallOption) (*CancelDeploymentResponse, error)
 	// Repeats a deployment that has ended: same commit, and the strategy that it
-	// used. READ_WRITE. Deletions beyond the limit that it was permitted have to be
+	// used. Needs `sync`. Deletions beyond the limit that it was permitted have to be
 	// permitted again.
 	// NOT_FOUND: no such deployment, or its application is deleted.
 	// FAILED_PRECONDITION: it has not ended, or its application is disabled.
 	RetryDeployment(ctx context.Context, in *RetryDeploymentRequest, opts ...grpc.CallOption) (*RetryDeploymentResponse, error)
-	// Returns what a deployment does, or what a new one would do. READ_ONLY.
+	// Returns what a deployment does, or what a new one would do. Needs `view`.
 	// NOT_FOUND: no such deployment, application or commit.
 	// FAILED_PRECONDITION: the source cannot be rendered; the message says where
 	// and why.
 	GetPlan(ctx context.Context, in *GetPlanRequest, opts ...grpc.CallOption) (*GetPlanResponse, error)
-	// Returns a chain of deployments with the state of its blocks. READ_ONLY.
+	// Returns a chain of deployments with the state of its blocks. Needs `view`.
 	// NOT_FOUND: no such chain.
 	GetDeploymentChain(ctx context.Context, in *GetDeploymentChainRequest, opts ...grpc.CallOption) (*GetDeploymentChainResponse, error)
 	// Streams deployments: first those that match now, then each that changes,
-	// until the caller ends the call. READ_ONLY. Changes that follow each other
+	// until the caller ends the call. Needs `view`. Changes that follow each other
 	// faster than the caller reads are merged; the newest state always arrives.
 	// UNAVAILABLE: also a call under way, when the agent shuts down or cannot read
 	// its store: call again. UNAUTHENTICATED: also a call under way, when its key is
 	// disabled.
 	WatchDeployments(ctx context.Context, in *WatchDeploymentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDeploymentsResponse], error)
-	// Approves a stage that waits for approval. READ_WRITE. The same subject
+	// Approves a stage that waits for approval. Needs `approve`. The same subject
 	// counts once.
 	// NOT_FOUND: no such deployment or stage. FAILED_PRECONDITION: the stage
 	// does not wait for approval. PERMISSION_DENIED: the key's subject is not
 	// one of its approvers.
 	ApproveStage(ctx context.Context, in *ApproveStageRequest, opts ...grpc.CallOption) (*ApproveStageResponse, error)
-	// Rejects a stage that waits for approval; the stage fails. READ_WRITE.
+	// Rejects a stage that waits for approval; the stage fails. Needs `approve`.
 	// NOT_FOUND, FAILED_PRECONDITION, PERMISSION_DENIED: as ApproveStage.
 	RejectStage(ctx context.Context, in *RejectStageRequest, opts ...grpc.CallOption) (*RejectStageResponse, error)
 	// Ends a stage that can be skipped, such as a wait or an analysis, as
-	// skipped. READ_WRITE.
+	// skipped. Needs `sync`.
 	// NOT_FOUND: no such deployment or stage. FAILED_PRECONDITION: the stage
 	// cannot be skipped or does not run.
 	SkipStage(ctx context.Context, in *SkipStageRequest, opts ...grpc.CallOption) (*SkipStageResponse, error)
-	// Streams the logs of a deployment's stages from any point on. READ_ONLY.
+	// Streams the logs of a deployment's stages from any point on. Needs `view-logs`.
 	// Ends with OK when the deployment, or the one stage that is asked for, has
 	// ended and everything was sent. What is sent is stored: an index never stands
 	// for another text, not after a crash of the agent either.
@@ -177,40 +179,40 @@ type ControlServiceClient interface {
 	// WatchDeployments; after_index lets the next call go on.
 	FollowStageLogs(ctx context.Context, in *FollowStageLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowStageLogsResponse], error)
 	// Reads the live objects of an application from its cluster, within ten
-	// seconds. READ_ONLY. NOT_FOUND: no such application. UNAVAILABLE: the cluster
+	// seconds. Needs `view`. NOT_FOUND: no such application. UNAVAILABLE: the cluster
 	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(ctx context.Context, in *GetLiveStateRequest, opts ...grpc.CallOption) (*GetLiveStateResponse, error)
 	// Returns how an application differs from Git: as it was found last, or, if a
-	// refresh or diffs are asked for, as it is now. READ_ONLY. A report larger than
+	// refresh or diffs are asked for, as it is now. Needs `view`. A report larger than
 	// a response can be says what it leaves out.
 	// NOT_FOUND: no such application. A cluster that does not answer a refresh makes
 	// the report one that is UNKNOWN, with the reason.
 	GetDriftReport(ctx context.Context, in *GetDriftReportRequest, opts ...grpc.CallOption) (*GetDriftReportResponse, error)
 	// Lists past and present periods of drift, the last that began first.
-	// READ_ONLY. The last 200 that ended are kept of each application.
+	// Needs `view`. The last 200 that ended are kept of each application.
 	ListDriftReports(ctx context.Context, in *ListDriftReportsRequest, opts ...grpc.CallOption) (*ListDriftReportsResponse, error)
 	// Streams drift reports: first the present ones, of the applications that are
 	// named or else of those that drift, then each that changes, its end included,
-	// until the caller ends the call. READ_ONLY. Changes that follow each other
+	// until the caller ends the call. Needs `view`. Changes that follow each other
 	// faster than the caller reads are merged; the newest state always arrives.
 	// UNAVAILABLE and UNAUTHENTICATED: as WatchDeployments.
 	WatchDrift(ctx context.Context, in *WatchDriftRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDriftResponse], error)
 	// Lists the rollouts that the agent saw, those of deployments and those that
-	// others began, the last that started first. READ_ONLY. INVALID_ARGUMENT: there
+	// others began, the last that started first. Needs `view`. INVALID_ARGUMENT: there
 	// is no such kind, outcome or cursor.
 	ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error)
-	// Returns delivery figures of a time range. READ_ONLY. INVALID_ARGUMENT: the
+	// Returns delivery figures of a time range. Needs `view`. INVALID_ARGUMENT: the
 	// range has no start or is empty.
 	GetDeliveryFigures(ctx context.Context, in *GetDeliveryFiguresRequest, opts ...grpc.CallOption) (*GetDeliveryFiguresResponse, error)
-	// Lists registered events, newest first. READ_ONLY.
+	// Lists registered events, newest first. Needs `view` in all applications.
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
-	// Creates an API key. READ_WRITE.
+	// Creates an API key. Needs `keys`.
 	// ALREADY_EXISTS: an enabled key has that name.
 	CreateAPIKey(ctx context.Context, in *CreateAPIKeyRequest, opts ...grpc.CallOption) (*CreateAPIKeyResponse, error)
-	// Lists API keys, without their secrets. READ_WRITE.
+	// Lists API keys, without their secrets. Needs `keys`.
 	ListAPIKeys(ctx context.Context, in *ListAPIKeysRequest, opts ...grpc.CallOption) (*ListAPIKeysResponse, error)
 	// Disables an API key for good; calls made with it fail from now on.
-	// READ_WRITE.
+	// Needs `keys`.
 	// NOT_FOUND: no such key. FAILED_PRECONDITION: it is the last enabled
 	// READ_WRITE key.
 	DisableAPIKey(ctx context.Context, in *DisableAPIKeyRequest, opts ...grpc.CallOption) (*DisableAPIKeyResponse, error)
@@ -242,22 +244,22 @@ type ControlServiceClient interface {
 	// `administer`.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 	// Returns the state of the agent itself, as its parts knew it last: no cluster
-	// and no remote is asked. READ_ONLY.
+	// and no remote is asked. Needs `view` in all applications.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
-	// Returns the applications or deployments that a name means. READ_ONLY.
+	// Returns the applications or deployments that a name means. Needs `view`.
 	Resolve(ctx context.Context, in *ResolveRequest, opts ...grpc.CallOption) (*ResolveResponse, error)
 	// Searches applications by words and facets, and counts facets. Applications
 	// that the caller may not view are neither returned nor counted. Deleted ones
-	// are left out, disabled ones are not. READ_ONLY.
+	// are left out, disabled ones are not. Needs `view`.
 	// INVALID_ARGUMENT: also an unknown facet, order or cursor.
 	SearchApplications(ctx context.Context, in *SearchApplicationsRequest, opts ...grpc.CallOption) (*SearchApplicationsResponse, error)
 	// Returns what one screen shows of an application: whether it is live, and if
 	// not, why. Its live objects are read within two seconds; if that fails, the
-	// health is the one last reported. READ_ONLY.
+	// health is the one last reported. Needs `view`.
 	// NOT_FOUND: no such application.
 	GetApplicationSummary(ctx context.Context, in *GetApplicationSummaryRequest, opts ...grpc.CallOption) (*GetApplicationSummaryResponse, error)
 	// Streams applications: first those that match now, then each that changes,
-	// until the caller ends the call. READ_ONLY. An application that matches no
+	// until the caller ends the call. Needs `view`. An application that matches no
 	// longer, for example because it is deleted, is sent as removed. Changes that
 	// follow each other faster than the caller reads are merged; the newest state
 	// always arrives.
@@ -718,9 +720,11 @@ type ControlService_WatchApplicationsClient = grpc.ServerStreamingClient[WatchAp
 // agent's own state.
 //
 // A call carries the metadata `authorization: API-KEY <key>`, or
-// `authorization: SESSION <token>` of a user who is signed in; methods that
-// change something need a READ_WRITE key, or a role that permits them. The
-// subject of the caller is recorded as the one who acted.
+// `authorization: SESSION <token>` of a user who is signed in. Methods name the
+// permission that they need, in the application that they are about; READ_ONLY
+// keys have `view`, `view-logs` and `encrypt`, READ_WRITE keys all of them. What
+// belongs to an application that the caller may not view does not exist for it.
+// The subject of the caller is recorded as the one who acted.
 //
 // Methods that answer with a command ID return as soon as the command is
 // stored; APIService.GetCommand knows it at once and tells what became of it.
@@ -735,15 +739,15 @@ type ControlService_WatchApplicationsClient = grpc.ServerStreamingClient[WatchAp
 // Times are unix milliseconds in fields ending in `_ms`; PipeCD's own fields
 // count unix seconds.
 type ControlServiceServer interface {
-	// Asks for a deployment of an application. READ_WRITE. That a commit is not in
+	// Asks for a deployment of an application. Needs `sync`. That a commit is not in
 	// the branch, or its config is invalid, is reported on the command.
 	// NOT_FOUND: no such application. FAILED_PRECONDITION: it is disabled.
 	SyncApplication(context.Context, *SyncApplicationRequest) (*SyncApplicationResponse, error)
-	// Asks for a deployment of what an application ran before. READ_WRITE.
+	// Asks for a deployment of what an application ran before. Needs `rollback`.
 	// NOT_FOUND: no such application or deployment. FAILED_PRECONDITION: it is
 	// disabled, or the deployment named did not succeed.
 	RollbackApplication(context.Context, *RollbackApplicationRequest) (*RollbackApplicationResponse, error)
-	// Enables a disabled application. READ_WRITE. Enabling an enabled one does
+	// Enables a disabled application. Needs `enable`. Enabling an enabled one does
 	// nothing.
 	// NOT_FOUND: no such application.
 	EnableApplication(context.Context, *EnableApplicationRequest) (*EnableApplicationResponse, error)
@@ -751,7 +755,7 @@ type ControlServiceServer interface {
 	// applied for it: what its inventory holds in all clusters and is still its
 	// own, in the reverse of the order of applying. Namespaces,
 	// CustomResourceDefinitions and volumes are left unless the application's
-	// pruneKinds names them, and so is what Helm's resource policy keeps. READ_WRITE.
+	// pruneKinds names them, and so is what Helm's resource policy keeps. Needs `delete`.
 	// The application is unregistered when the call returns; with cascade the
 	// command is answered when the objects are gone, or failed after half an hour
 	// with what is left, and until then the application cannot be added again. What
@@ -761,63 +765,63 @@ type ControlServiceServer interface {
 	// cluster does not answer a dry run.
 	DeleteApplication(context.Context, *DeleteApplicationRequest) (*DeleteApplicationResponse, error)
 	// Lists the application configs in Git that are not applications of this
-	// agent, with the reason. READ_ONLY.
+	// agent, with the reason. Needs `view`.
 	ListCandidates(context.Context, *ListCandidatesRequest) (*ListCandidatesResponse, error)
 	// Permits the deletions that exceeded the limit and failed a deployment, and
-	// repeats it. READ_WRITE.
+	// repeats it. Needs `sync`.
 	// NOT_FOUND: no such application or deployment. FAILED_PRECONDITION: the
 	// deployment did not fail because of the limit, or is not the newest one of
 	// its application.
 	ConfirmPrune(context.Context, *ConfirmPruneRequest) (*ConfirmPruneResponse, error)
 	// Lists the applications whose live objects await a decision on taking them
-	// over, disabled ones included. READ_ONLY.
+	// over, disabled ones included. Needs `view`.
 	ListAdoptions(context.Context, *ListAdoptionsRequest) (*ListAdoptionsResponse, error)
 	// Decides whether the live objects of an application are taken over. A
 	// disabled one may be decided on, too; its objects are taken over once it is
-	// enabled. READ_WRITE.
+	// enabled. Needs `sync`.
 	// NOT_FOUND: no such application. FAILED_PRECONDITION: no decision is
 	// awaited, or what is to be taken over has changed since it was listed.
 	DecideAdoption(context.Context, *DecideAdoptionRequest) (*DecideAdoptionResponse, error)
-	// Cancels a deployment that has not ended, also before it runs. READ_WRITE.
+	// Cancels a deployment that has not ended, also before it runs. Needs `cancel`.
 	// NOT_FOUND: no such deployment. FAILED_PRECONDITION: it has ended, or is
 	// rolling back already.
 	CancelDeployment(context.Context, *CancelDeploymentRequest) (*CancelDeploymentResponse, error)
 	// Repeats a deployment that has ended: same commit, and the strategy that it
-	// used. READ_WRITE. Deletions beyond the limit that it was permitted have to be
+	// used. Needs `sync`. Deletions beyond the limit that it was permitted have to be
 	// permitted again.
 	// NOT_FOUND: no such deployment, or its application is deleted.
 	// FAILED_PRECONDITION: it has not ended, or its application is disabled.
 	RetryDeployment(context.Context, *RetryDeploymentRequest) (*RetryDeploymentResponse, error)
-	// Returns what a deployment does, or what a new one would do. READ_ONLY.
+	// Returns what a deployment does, or what a new one would do. Needs `view`.
 	// NOT_FOUND: no such deployment, application or commit.
 	// FAILED_PRECONDITION: the source cannot be rendered; the message says where
 	// and why.
 	GetPlan(context.Context, *GetPlanRequest) (*GetPlanResponse, error)
-	// Returns a chain of deployments with the state of its blocks. READ_ONLY.
+	// Returns a chain of deployments with the state of its blocks. Needs `view`.
 	// NOT_FOUND: no such chain.
 	GetDeploymentChain(context.Context, *GetDeploymentChainRequest) (*GetDeploymentChainResponse, error)
 	// Streams deployments: first those that match now, then each that changes,
-	// until the caller ends the call. READ_ONLY. Changes that follow each other
+	// until the caller ends the call. Needs `view`. Changes that follow each other
 	// faster than the caller reads are merged; the newest state always arrives.
 	// UNAVAILABLE: also a call under way, when the agent shuts down or cannot read
 	// its store: call again. UNAUTHENTICATED: also a call under way, when its key is
 	// disabled.
 	WatchDeployments(*WatchDeploymentsRequest, grpc.ServerStreamingServer[WatchDeploymentsResponse]) error
-	// Approves a stage that waits for approval. READ_WRITE. The same subject
+	// Approves a stage that waits for approval. Needs `approve`. The same subject
 	// counts once.
 	// NOT_FOUND: no such deployment or stage. FAILED_PRECONDITION: the stage
 	// does not wait for approval. PERMISSION_DENIED: the key's subject is not
 	// one of its approvers.
 	ApproveStage(context.Context, *ApproveStageRequest) (*ApproveStageResponse, error)
-	// Rejects a stage that waits for approval; the stage fails. READ_WRITE.
+	// Rejects a stage that waits for approval; the stage fails. Needs `approve`.
 	// NOT_FOUND, FAILED_PRECONDITION, PERMISSION_DENIED: as ApproveStage.
 	RejectStage(context.Context, *RejectStageRequest) (*RejectStageResponse, error)
 	// Ends a stage that can be skipped, such as a wait or an analysis, as
-	// skipped. READ_WRITE.
+	// skipped. Needs `sync`.
 	// NOT_FOUND: no such deployment or stage. FAILED_PRECONDITION: the stage
 	// cannot be skipped or does not run.
 	SkipStage(context.Context, *SkipStageRequest) (*SkipStageResponse, error)
-	// Streams the logs of a deployment's stages from any point on. READ_ONLY.
+	// Streams the logs of a deployment's stages from any point on. Needs `view-logs`.
 	// Ends with OK when the deployment, or the one stage that is asked for, has
 	// ended and everything was sent. What is sent is stored: an index never stands
 	// for another text, not after a crash of the agent either.
@@ -825,40 +829,40 @@ type ControlServiceServer interface {
 	// WatchDeployments; after_index lets the next call go on.
 	FollowStageLogs(*FollowStageLogsRequest, grpc.ServerStreamingServer[FollowStageLogsResponse]) error
 	// Reads the live objects of an application from its cluster, within ten
-	// seconds. READ_ONLY. NOT_FOUND: no such application. UNAVAILABLE: the cluster
+	// seconds. Needs `view`. NOT_FOUND: no such application. UNAVAILABLE: the cluster
 	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(context.Context, *GetLiveStateRequest) (*GetLiveStateResponse, error)
 	// Returns how an application differs from Git: as it was found last, or, if a
-	// refresh or diffs are asked for, as it is now. READ_ONLY. A report larger than
+	// refresh or diffs are asked for, as it is now. Needs `view`. A report larger than
 	// a response can be says what it leaves out.
 	// NOT_FOUND: no such application. A cluster that does not answer a refresh makes
 	// the report one that is UNKNOWN, with the reason.
 	GetDriftReport(context.Context, *GetDriftReportRequest) (*GetDriftReportResponse, error)
 	// Lists past and present periods of drift, the last that began first.
-	// READ_ONLY. The last 200 that ended are kept of each application.
+	// Needs `view`. The last 200 that ended are kept of each application.
 	ListDriftReports(context.Context, *ListDriftReportsRequest) (*ListDriftReportsResponse, error)
 	// Streams drift reports: first the present ones, of the applications that are
 	// named or else of those that drift, then each that changes, its end included,
-	// until the caller ends the call. READ_ONLY. Changes that follow each other
+	// until the caller ends the call. Needs `view`. Changes that follow each other
 	// faster than the caller reads are merged; the newest state always arrives.
 	// UNAVAILABLE and UNAUTHENTICATED: as WatchDeployments.
 	WatchDrift(*WatchDriftRequest, grpc.ServerStreamingServer[WatchDriftResponse]) error
 	// Lists the rollouts that the agent saw, those of deployments and those that
-	// others began, the last that started first. READ_ONLY. INVALID_ARGUMENT: there
+	// others began, the last that started first. Needs `view`. INVALID_ARGUMENT: there
 	// is no such kind, outcome or cursor.
 	ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error)
-	// Returns delivery figures of a time range. READ_ONLY. INVALID_ARGUMENT: the
+	// Returns delivery figures of a time range. Needs `view`. INVALID_ARGUMENT: the
 	// range has no start or is empty.
 	GetDeliveryFigures(context.Context, *GetDeliveryFiguresRequest) (*GetDeliveryFiguresResponse, error)
-	// Lists registered events, newest first. READ_ONLY.
+	// Lists registered events, newest first. Needs `view` in all applications.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
-	// Creates an API key. READ_WRITE.
+	// Creates an API key. Needs `keys`.
 	// ALREADY_EXISTS: an enabled key has that name.
 	CreateAPIKey(context.Context, *CreateAPIKeyRequest) (*CreateAPIKeyResponse, error)
-	// Lists API keys, without their secrets. READ_WRITE.
+	// Lists API keys, without their secrets. Needs `keys`.
 	ListAPIKeys(context.Context, *ListAPIKeysRequest) (*ListAPIKeysResponse, error)
 	// Disables an API key for good; calls made with it fail from now on.
-	// READ_WRITE.
+	// Needs `keys`.
 	// NOT_FOUND: no such key. FAILED_PRECONDITION: it is the last enabled
 	// READ_WRITE key.
 	DisableAPIKey(context.Context, *DisableAPIKeyRequest) (*DisableAPIKeyResponse, error)
@@ -890,22 +894,22 @@ type ControlServiceServer interface {
 	// `administer`.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	// Returns the state of the agent itself, as its parts knew it last: no cluster
-	// and no remote is asked. READ_ONLY.
+	// and no remote is asked. Needs `view` in all applications.
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
-	// Returns the applications or deployments that a name means. READ_ONLY.
+	// Returns the applications or deployments that a name means. Needs `view`.
 	Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error)
 	// Searches applications by words and facets, and counts facets. Applications
 	// that the caller may not view are neither returned nor counted. Deleted ones
-	// are left out, disabled ones are not. READ_ONLY.
+	// are left out, disabled ones are not. Needs `view`.
 	// INVALID_ARGUMENT: also an unknown facet, order or cursor.
 	SearchApplications(context.Context, *SearchApplicationsRequest) (*SearchApplicationsResponse, error)
 	// Returns what one screen shows of an application: whether it is live, and if
 	// not, why. Its live objects are read within two seconds; if that fails, the
-	// health is the one last reported. READ_ONLY.
+	// health is the one last reported. Needs `view`.
 	// NOT_FOUND: no such application.
 	GetApplicationSummary(context.Context, *GetApplicationSummaryRequest) (*GetApplicationSummaryResponse, error)
 	// Streams applications: first those that match now, then each that changes,
-	// until the caller ends the call. READ_ONLY. An application that matches no
+	// until the caller ends the call. Needs `view`. An application that matches no
 	// longer, for example because it is deleted, is sent as removed. Changes that
 	// follow each other faster than the caller reads are merged; the newest state
 	// always arrives.
