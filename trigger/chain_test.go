@@ -201,7 +201,7 @@ func TestRefusedChainSync(t *testing.T) {
 			if reason := chain.Blocks[1].Nodes[0].Reason; !strings.Contains(reason, c.want) {
 				t.Errorf("the block failed because %q, want %q", reason, c.want)
 			}
-			if turn, reason := chain.Turn(2); turn != deploy.ChainCancel || !strings.Contains(reason, c.want) {
+			if turn, reason := chain.Turn(2); turn != deploy.ChainCancel || reason != "Block 1 of the deployment chain did not succeed" {
 				t.Errorf("block 2: %d because %q", turn, reason)
 			}
 			l.wantNoneOpen()
@@ -241,8 +241,11 @@ func TestCommitsAndChains(t *testing.T) {
 	})
 	again, err := l.store.Chain(t.Context(), first.ID)
 	must(t, err)
-	if turn, reason := again.Turn(1); turn != deploy.ChainCancel || !strings.Contains(reason, "Superseded") {
+	if turn, reason := again.Turn(1); turn != deploy.ChainCancel || reason != "Block 0 of the deployment chain did not succeed" {
 		t.Errorf("the old chain: %d because %q", turn, reason)
+	}
+	if reason := again.Blocks[0].Nodes[0].Reason; !strings.Contains(reason, "Superseded") {
+		t.Errorf("block 0 of the old chain failed because %q", reason)
 	}
 	if diff := cmp.Diff([]string{"first PENDING", "on PENDING"}, l.deployments("db")); diff != "" {
 		t.Errorf("deployments of db (-want +got):\n%s", diff)
