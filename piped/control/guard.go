@@ -18,6 +18,7 @@ import (
 
 	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ratelimit"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
@@ -35,9 +36,9 @@ type guard struct {
 	metrics Metrics
 	methods map[string]methodAccess
 
-	calls    *limiter // by API key
-	attempts *limiter // with rejected credentials, by network
-	warnings *limiter // logged warnings about these, by network
+	calls    *ratelimit.Limiter // by user or API key
+	attempts *ratelimit.Limiter // with rejected credentials, by network
+	warnings *ratelimit.Limiter // logged warnings about these, by network
 }
 
 // newGuard returns the guard of a server. The server must run its authenticator.
@@ -45,11 +46,10 @@ func newGuard(cfg Config) (*guard, error) {
 	log := cfg.Logger.With("component", "control")
 	g := &guard{
 		auth: access.NewAuthenticator(cfg.Store, cfg.SessionIdle, log, cfg.Now), store: cfg.Store, log: log, now: cfg.Now, metrics: cfg.Metrics, methods: accessOfMethods(),
-		calls:    newLimiter(rate.Inf, 0, cfg.Now),
-		attempts: newLimiter(attemptsPerSecond, attemptsAtOnce, cfg.Now),
-		warnings: newLimiter(rate.Every(warningsEvery), warningsAtOnce, cfg.Now),
+		calls:    ratelimit.New(cfg.RateLimit.rate(), cfg.RateLimit.Burst, cfg.Now),
+		attempts: ratelimit.New(attemptsPerSecond, attemptsAtOnce, cfg.Now),
+		warnings: ratelimit.New(rate.Every(warningsEvery), warningsAtOnce, cfg.Now),
 	}
-	g.calls.set(cfg.RateLimit)
 	g.roles.set(cfg.Policy)
 	g.trail = newTrail(cfg.Store, log)
 	var err error
@@ -147,7 +147,7 @@ func (c *call) admit(ctx context.Context) (context.Context, error) {
 		return nil, err
 	}
 	c.caller = caller
-	if wait, ok := c.calls.take(caller.Account()); !ok {
+	if wait, ok := c.calls.Take(caller.Account()); !ok {
 		return nil, exhausted("these credentials (api.rateLimit)", wait)
 	}
 	if err := c.permit(need, known); err != nil {
@@ -176,12 +176,12 @@ func (c *call) check(ctx context.Context, req any) error {
 // authenticate returns the caller. One with too many failures is rejected without reading the
 // store, unless its credential is cached as valid.
 func (c *call) authenticate(ctx context.Context) (access.Caller, error) {
-	from := network(c.remote)
+	from := ratelimit.Network(c.remote)
 	scheme, token, err := credentialsOf(ctx)
 	if err == nil {
 		var caller access.Caller
 		caller, err = c.auth.Find(ctx, scheme, token, func() error {
-			if wait, spent := c.attempts.spent(from); spent {
+			if wait, spent := c.attempts.Spent(from); spent {
 				return tooManyAttempts(wait)
 			}
 			return nil
@@ -196,10 +196,10 @@ func (c *call) authenticate(ctx context.Context) (access.Caller, error) {
 	if status.Code(err) != codes.Unauthenticated {
 		return access.Caller{}, err
 	}
-	if _, ok := c.warnings.take(from); ok {
+	if _, ok := c.warnings.Take(from); ok {
 		c.log.WarnContext(ctx, "call rejected: invalid credentials", "method", c.method, "remote", c.remote, "reason", status.Convert(err).Message())
 	}
-	if wait, ok := c.attempts.take(from); !ok {
+	if wait, ok := c.attempts.Take(from); !ok {
 		return access.Caller{}, tooManyAttempts(wait)
 	}
 	return access.Caller{}, err

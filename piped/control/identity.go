@@ -6,5 +6,5 @@ import "github.com/c785c783/piped/piped/certificate"
 // without TLS.
 func (s *Server) SetIdentity(i *certificate.Identity) { s.identity.Set(i) }
 
-// SetRateLimit replaces the limit of calls per API key.
-func (s *Server) SetRateLimit(limit RateLimit) { s.guard.calls.set(limit) }
+// SetRateLimit replaces the limit of calls per user and API key.
+func (s *Server) SetRateLimit(limit RateLimit) { s.guard.calls.Set(limit.rate(), limit.Burst) }

@@ -5,9 +5,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/c785c783/piped/piped/ratelimit"
 )
 
 // slots limit how many deliveries are read concurrently, in total and per address, so that
@@ -43,23 +44,13 @@ func (s *slots) release(address string) {
 	}
 }
 
-// addressOf returns the address to count by: for IPv6 the /64 network, since one sender
-// usually has all of it.
+// addressOf returns the key by which the deliveries of a remote address are counted.
 func addressOf(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		return remote
 	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	if ip = ip.Unmap().WithZone(""); ip.Is6() {
-		if network, err := ip.Prefix(64); err == nil {
-			return network.String()
-		}
-	}
-	return ip.String()
+	return ratelimit.Network(host)
 }
 
 var errBusy = errors.New("too many deliveries are being read")

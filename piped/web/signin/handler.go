@@ -12,6 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/access/signin"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ratelimit"
 )
 
 // Sessions opens and ends the sessions of users.
@@ -64,14 +65,23 @@ type Config struct {
 type Handler struct {
 	config   Config
 	tickets  tickets
-	attempts attempts
-	failures *rate.Limiter // failed sign-ins in the audit log; the log has all
+	attempts *ratelimit.Limiter // by network
+	failures *rate.Limiter      // failed sign-ins in the audit log; the log has all
 	routes   http.Handler
 }
 
+// Limits of the attempts of one network, and of the failed ones of all networks in the audit
+// log; the log has every one.
+const (
+	attemptsPerSecond = 1
+	attemptsAtOnce    = 30
+	failuresEvery     = 10 * time.Second
+	failuresAtOnce    = 100
+)
+
 // New returns a handler.
 func New(c Config) *Handler {
-	h := &Handler{config: c, tickets: tickets{c.States, c.Rand, c.Now}, failures: rate.NewLimiter(rate.Every(10*time.Second), 100)}
+	h := &Handler{config: c, tickets: tickets{c.States, c.Rand, c.Now}, attempts: ratelimit.New(attemptsPerSecond, attemptsAtOnce, c.Now), failures: rate.NewLimiter(rate.Every(failuresEvery), failuresAtOnce)}
 	h.routes = h.protected(h.mux())
 	return h
 }
@@ -128,7 +138,7 @@ func policy(forms string) string {
 // limited restricts the attempts of a network.
 func (h *Handler) limited(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !h.attempts.allow(network(r.RemoteAddr), h.config.Now()) {
+		if _, ok := h.attempts.Take(ratelimit.Network(address(r.RemoteAddr))); !ok {
 			w.Header().Set("Retry-After", "30")
 			if isJSON(r) {
 				refuse(w, http.StatusTooManyRequests, "slow_down", "too many sign-ins from this network: retry later")

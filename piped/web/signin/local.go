@@ -33,21 +33,6 @@ func localPath(target string) string {
 // cannot stand in a header.
 func unsafeInPath(r rune) bool { return r == '\\' || r < ' ' || r >= 0x7f && r < 0xa0 }
 
-// network returns what sign-ins are counted by: the address, for IPv6 the /64 network, since
-// one sender usually has all of it.
-func network(remote string) string {
-	ip, err := netip.ParseAddr(address(remote))
-	if err != nil {
-		return remote
-	}
-	if ip = ip.Unmap().WithZone(""); ip.Is6() {
-		if prefix, err := ip.Prefix(64); err == nil {
-			return prefix.String()
-		}
-	}
-	return ip.String()
-}
-
 // address returns the host of a remote address.
 func address(remote string) string {
 	host, _, err := net.SplitHostPort(remote)

@@ -1,4 +1,4 @@
-package control
+package ratelimit
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 
 func TestLimiter(t *testing.T) {
 	now := time.Unix(1000, 0)
-	l := newLimiter(rate.Limit(2), 3, func() time.Time { return now })
+	l := New(rate.Limit(2), 3, func() time.Time { return now })
 	take := func(caller string, want time.Duration) {
 		t.Helper()
-		wait, ok := l.take(caller)
+		wait, ok := l.Take(caller)
 		if wait != want || ok != (want == 0) {
 			t.Errorf("%s waits %s (taken: %t), want %s", caller, wait, ok, want)
 		}
@@ -25,21 +25,21 @@ func TestLimiter(t *testing.T) {
 	take("b", 0)
 	now = now.Add(200 * time.Millisecond)
 	take("a", 300*time.Millisecond)
-	if wait, spent := l.spent("a"); !spent || wait != 300*time.Millisecond {
+	if wait, spent := l.Spent("a"); !spent || wait != 300*time.Millisecond {
 		t.Errorf("spent: %t, %s", spent, wait)
 	}
 	now = now.Add(300 * time.Millisecond)
 	for range 2 { // spent takes no token
-		if _, spent := l.spent("a"); spent {
+		if _, spent := l.Spent("a"); spent {
 			t.Error("spent though a token has come")
 		}
 	}
 	take("a", 0)
 	take("a", 500*time.Millisecond)
-	l.set(RateLimit{PerSecond: 1, Burst: 1})
+	l.Set(1, 1)
 	take("a", 0)
 	take("a", time.Second)
-	l.set(RateLimit{})
+	l.Set(rate.Inf, 0)
 	for range 10_000 {
 		take("a", 0)
 	}
@@ -49,21 +49,21 @@ func TestLimiter(t *testing.T) {
 // well.
 func TestLimiterIsBounded(t *testing.T) {
 	now := time.Unix(1000, 0)
-	l := newLimiter(rate.Limit(1), 2, func() time.Time { return now })
+	l := New(rate.Limit(1), 2, func() time.Time { return now })
 	refused := 0
 	for i := range 3 * maxBuckets {
-		if _, ok := l.take(fmt.Sprint(i)); !ok {
+		if _, ok := l.Take(fmt.Sprint(i)); !ok {
 			refused++
 		}
 	}
 	if len(l.buckets) > maxBuckets+1 || refused < maxBuckets {
 		t.Errorf("%d buckets, %d refused", len(l.buckets), refused)
 	}
-	if _, ok := l.take("0"); !ok {
+	if _, ok := l.Take("0"); !ok {
 		t.Error("one that is remembered has lost its second token")
 	}
 	now = now.Add(time.Hour)
-	if _, ok := l.take("a new caller"); !ok || len(l.buckets) > 2 {
+	if _, ok := l.Take("a new caller"); !ok || len(l.buckets) > 2 {
 		t.Errorf("after an hour: %t, %d buckets", ok, len(l.buckets))
 	}
 }
@@ -71,9 +71,9 @@ func TestLimiterIsBounded(t *testing.T) {
 func TestNetwork(t *testing.T) {
 	for host, want := range map[string]string{
 		"192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
-		"::ffff:192.0.2.7": "::ffff:192.0.2.7", "bufconn": "bufconn", "": "",
+		"::ffff:192.0.2.7": "192.0.2.7", "bufconn": "bufconn", "": "",
 	} {
-		if got := network(host); got != want {
+		if got := Network(host); got != want {
 			t.Errorf("%q: %q, want %q", host, got, want)
 		}
 	}
