@@ -22,6 +22,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/store/storetest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -115,6 +116,9 @@ func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if s.dsn == "" {
+		createStore(t, s.dataDir)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now, SweepEvery: s.sweepEvery, Launcher: launcher, LeaseEvery: cmp.Or(s.leaseEvery, -1)})
 	if err != nil {
@@ -131,6 +135,20 @@ func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 	})
 	t.Cleanup(stop)
 	return dial(t, agent.APIAddr(), s.dataDir), stop
+}
+
+// createStore puts an empty store into a data directory that has none. An agent would take
+// longer to create it than many a test takes.
+func createStore(t *testing.T, dataDir string) {
+	t.Helper()
+	file := filepath.Join(dataDir, "piped.db")
+	if _, err := os.Stat(file); err == nil {
+		return
+	}
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Create(t, file)
 }
 
 // testLogger writes to the file in the environment variable PIPED_TEST_LOG, else nowhere:

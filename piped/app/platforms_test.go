@@ -21,6 +21,7 @@ func runFilesAgent(t *testing.T, s settings) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	createStore(t, s.dataDir)
 	ctx, cancel := context.WithCancel(context.Background())
 	agent, err := New(ctx, cfg, o)
 	if err != nil {

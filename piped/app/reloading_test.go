@@ -66,6 +66,7 @@ func runReloadingWith(t *testing.T, s spec, o Options) *reloading {
 	if err != nil {
 		t.Fatal(err)
 	}
+	createStore(t, s.dataDir)
 	ctx, stop := context.WithCancel(context.Background())
 	o.LeaseEvery = cmp.Or(o.LeaseEvery, -1) // agents of one ID share the cluster with one another
 	o.Version, o.Logger, o.ConfigFile, o.Reload = "test", slog.New(slog.NewTextHandler(r.log, nil)), r.path, r.signal

@@ -41,9 +41,12 @@ func TestTimeoutKeepsTheReason(t *testing.T) {
 	})
 	agent.mustEnd(appID("web"), repo.Push(t, "add web", files("v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 
-	commit := repo.Push(t, "web v2", files("v2", "  timeout: 90s\n"))
+	commit := repo.Push(t, "web v2", files("v2", "  timeout: 3m\n"))
 	d := agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	const why = "held by finalizer example.test/hold"
-	mustContain(t, d.GetStatusReason(), "Stage K8S_SYNC failed: the deployment timed out after 1m30s", why)
+	mustContain(t, d.GetStatusReason(), "Stage K8S_SYNC failed: the deployment timed out after 3m0s", why)
 	mustContain(t, d.GetStages()[0].GetStatusReason(), why)
+	if t.Failed() {
+		t.Log(agent.logs(d.GetId()))
+	}
 }

@@ -40,15 +40,21 @@ func SQLite(t testing.TB) string {
 // Ready returns the DSN of a new SQLite file that already contains the schema.
 func Ready(t testing.TB) string {
 	t.Helper()
+	file := filepath.Join(t.TempDir(), "piped.db")
+	Create(t, file)
+	return "sqlite://" + file
+}
+
+// Create writes a new SQLite file that already contains the schema.
+func Create(t testing.TB, file string) {
+	t.Helper()
 	data, err := emptyStore()
 	if err != nil {
 		t.Fatalf("make an empty store: %v", err)
 	}
-	file := filepath.Join(t.TempDir(), "piped.db")
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return "sqlite://" + file
 }
 
 // emptyStore returns the content of the file of an empty store. It is created once, because
