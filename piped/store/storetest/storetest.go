@@ -188,6 +188,8 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"TracedPullRequests", testTracedPullRequests},
 		{"OldPullRequests", testOldPullRequests},
 		{"StatusChanges", testStatusChanges},
+		{"DeploymentsOfARange", testDeploymentsOfARange},
+		{"DeploymentsOfChains", testDeploymentsOfChains},
 		{"Outbox", testOutbox},
 		{"Deliveries", testDeliveries},
 		{"RouteOnce", testRouteOnce},

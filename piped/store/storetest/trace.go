@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -214,5 +215,51 @@ func testStatusChanges(t *testing.T, e *env) {
 	}
 	if none, err := e.store.StatusChanges(t.Context(), nil); err != nil || len(none) != 0 {
 		t.Errorf("of none: %v, %v", none, err)
+	}
+}
+
+// testDeploymentsOfARange lists deployments by their end, alone and with a condition that
+// decides the query plan.
+func testDeploymentsOfARange(t *testing.T, e *env) {
+	a := e.putApp(t, "web")
+	var ends []time.Time
+	for _, id := range []string{"d1", "d2", "d3"} {
+		e.create(t, id, a)
+		e.run(t, id)
+		ends = append(ends, e.succeed(t, id).CompletedAt)
+	}
+	e.create(t, "d4", a)
+	for name, c := range map[string]struct {
+		from, to time.Time
+		want     []string
+	}{
+		"no range":         {want: []string{"d4", "d3", "d2", "d1"}},
+		"the end excluded": {ends[0], ends[2], []string{"d2", "d1"}},
+		"without an end":   {from: ends[1], want: []string{"d3", "d2"}},
+		"without a begin":  {to: ends[1], want: []string{"d1"}},
+		"after all":        {from: ends[2].Add(time.Millisecond)},
+	} {
+		for more, q := range map[string]store.DeploymentQuery{
+			"": {}, ", in pages": {Limit: 1}, ", of an application": {ApplicationIDs: []string{a.ID}}, ", of a label": {Labels: map[string]string{"name": "web"}, Limit: 2},
+		} {
+			q.EndedFrom, q.EndedTo = c.from, c.to
+			if diff := cmp.Diff(c.want, e.deploymentPages(t, q)); diff != "" {
+				t.Errorf("%s%s (-want +got):\n%s", name, more, diff)
+			}
+		}
+	}
+}
+
+func testDeploymentsOfChains(t *testing.T, e *env) {
+	for _, d := range []struct{ id, chain string }{{"d1", "one"}, {"d2", "two"}, {"d3", ""}, {"d4", "one"}} {
+		n := e.deployment(d.id, e.putApp(t, "app of "+d.id), deploy.OnChain)
+		n.ChainID = d.chain
+		_, err := e.store.CreateDeployment(t.Context(), store.NewDeployment{Deployment: n})
+		must(t, err)
+	}
+	for want, chains := range map[string][]string{"d4 d1": {"one"}, "d4 d2 d1": {"two", "one"}, "": {"three"}} {
+		if got := strings.Join(e.deploymentPages(t, store.DeploymentQuery{ChainIDs: chains, Limit: 2}), " "); got != want {
+			t.Errorf("of the chains %q: %q, want %q", chains, got, want)
+		}
 	}
 }
