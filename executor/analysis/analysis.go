@@ -41,6 +41,7 @@ func (p *session) prepare(ctx context.Context, o analysis.Options) error {
 	if err := p.addChecks(ctx, checks); err != nil {
 		return err
 	}
+	p.describe(ctx)
 	return p.restore(ctx)
 }
 

@@ -62,7 +62,7 @@ func (p *session) addMetric(ctx context.Context, f renderer, c *check, m analysi
 		evaluate.query, err = render(c.name, m.Query, f.data(m.Template.AppArgs, "", nil))
 		evaluate.other = evaluate.query
 	}
-	c.evaluate = evaluate.evaluate
+	c.evaluate, c.described = evaluate.evaluate, evaluate.described()
 	p.checks = append(p.checks, c)
 	if err != nil || m.Strategy != analysis.Previous {
 		return err
@@ -93,7 +93,7 @@ func (f renderer) variants(name string, m analysis.Metric, other string, otherAr
 func (p *session) addLog(f renderer, c *check, l analysis.Log) (err error) {
 	evaluate := &logCheck{Log: l, providers: p.Providers}
 	evaluate.query, err = render(c.name, l.Query, f.data(l.Template.AppArgs, "", nil))
-	c.evaluate = evaluate.evaluate
+	c.evaluate, c.described = evaluate.evaluate, evaluate.described()
 	p.checks = append(p.checks, c)
 	return err
 }
@@ -116,7 +116,7 @@ func (p *session) addHTTP(f renderer, c *check, h analysis.HTTP) (err error) {
 		evaluate.Headers = append(evaluate.Headers, header)
 	}
 	evaluate.pattern, err = h.Pattern()
-	c.evaluate = evaluate.evaluate
+	c.evaluate, c.described = evaluate.evaluate, evaluate.described()
 	p.checks = append(p.checks, c)
 	return err
 }

@@ -17,6 +17,7 @@ type check struct {
 	timeout    time.Duration
 	limit      int // tolerated failures
 	skipNoData bool
+	described  deploy.AnalysisCheck // what is evaluated and expected
 	// evaluate evaluates the check once; nil never evaluates. The error explains why the
 	// provider did not answer.
 	evaluate func(ctx context.Context, at instant) (outcome, error)

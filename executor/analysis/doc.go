@@ -4,6 +4,7 @@
 //	executor.go   runs a stage; Analyze runs an analysis for other stages
 //	analysis.go   one analysis: its checks, clock and progress
 //	build.go      creates the checks from the options
+//	describe.go   what is stored of the checks, for those who follow the analysis
 //	check.go      one check: schedule, tolerated failures, log lines
 //	metric.go     metric checks: THRESHOLD and the comparisons
 //	http.go       HTTP checks

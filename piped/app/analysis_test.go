@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,42 @@ func (c *client) awaitStageLog(deployment, text string) {
 	c.t.Fatalf("no log contains %q:\n%s", text, c.logs(deployment))
 }
 
+// mustSample fails the test unless the series of an analysis says what was expected and has
+// samples with these verdicts and values, and of the other verdicts.
+func (c *client) mustSample(deployment string, limit int32, values map[controlv1.AnalysisVerdict]float64, others ...controlv1.AnalysisVerdict) {
+	c.t.Helper()
+	resp, err := c.control.GetAnalysisSeries(c.ctx, &controlv1.GetAnalysisSeriesRequest{DeploymentId: deployment, StageId: "analysis"})
+	if err != nil || len(resp.GetSeries()) != 1 {
+		c.t.Errorf("series: %v, %v", resp, err)
+		return
+	}
+	s := resp.Series[0]
+	if s.Name != "errors" || s.Provider != "prometheus" || s.ExpectedMax == nil || s.GetExpectedMax() != 0.01 || s.FailureLimit != limit || s.IntervalMs != 1000 ||
+		s.Query != `last_over_time(http_errors{app="web"}[10m])` {
+		c.t.Errorf("the series is of %v", s)
+	}
+	got, counted := map[controlv1.AnalysisVerdict][]float64{}, int32(0)
+	for _, sample := range s.Samples {
+		got[sample.Verdict] = append(got[sample.Verdict], sample.Values...)
+		if sample.Counted {
+			counted++
+		}
+	}
+	for verdict, value := range values {
+		if !slices.Contains(got[verdict], value) {
+			c.t.Errorf("no sample with the value %g is %s: %v", value, verdict, got)
+		}
+	}
+	for _, verdict := range others {
+		if _, ok := got[verdict]; !ok {
+			c.t.Errorf("no sample is %s: %v", verdict, got)
+		}
+	}
+	if counted != s.Failures {
+		c.t.Errorf("%d samples count as failures, the series says %d", counted, s.Failures)
+	}
+}
+
 // TestAnalysis runs an analysis that is skipped, one that passes once the provider is
 // configured, and one that fails in the middle. After a failure the rollback must
 // complete within 5 s of the verdict.
@@ -96,6 +133,7 @@ func TestAnalysis(t *testing.T) {
 	agent.write(s, inEffect, "changed=analysisProviders")
 	d = agent.mustEnd(web, second, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	mustContain(t, agent.logs(d.GetId()), "errors: 0.001 (expected at most 0.01", "ok, ", "The analysis of 8s passed")
+	agent.mustSample(d.GetId(), 20, map[controlv1.AnalysisVerdict]float64{controlv1.AnalysisVerdict_ANALYSIS_VERDICT_OK: 0.001}, controlv1.AnalysisVerdict_ANALYSIS_VERDICT_ERROR)
 
 	good := clustertest.TakeLastGood(t, cluster.Kubeconfig(), ns)
 	third := repo.Push(t, "web v3", strictly(analysedApp(ns, "v3", 3600)))
@@ -105,6 +143,9 @@ func TestAnalysis(t *testing.T) {
 	d = agent.mustEnd(web, third, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	mustHaveStages(t, d, "canary SUCCESS", "baseline SUCCESS", "analysis FAILURE", "primary NOT_STARTED_YET", "clean-canary NOT_STARTED_YET", "clean-baseline NOT_STARTED_YET", "Rollback SUCCESS")
 	mustContain(t, d.GetStatusReason(), "errors has failed once, and no failure is tolerated (failureLimit: 0); the last time: 0.25 (expected at most 0.01", "rolled back to commit "+second[:7])
+	agent.mustSample(d.GetId(), 0, map[controlv1.AnalysisVerdict]float64{
+		controlv1.AnalysisVerdict_ANALYSIS_VERDICT_OK: 0.001, controlv1.AnalysisVerdict_ANALYSIS_VERDICT_FAILED: 0.25,
+	})
 	good.Assert(t)
 	if took := time.Duration(d.GetCompletedAt()-stageOf(t, d, "analysis").GetCompletedAt()) * time.Second; took > time.Minute { // the whole analysis takes an hour
 		t.Errorf("the rollback took %s from the verdict", took)

@@ -37,12 +37,15 @@ func withRule(namespace string) map[string]string {
 	return files
 }
 
+// sourceCommit is the commit from which the images of events were built.
+const sourceCommit = "c0ffee0123456789"
+
 // register registers an event image-pushed and returns its ID.
 func (c *client) register(app, data string) string {
 	c.t.Helper()
 	resp, err := c.api.RegisterEvent(c.ctx, &apiservice.RegisterEventRequest{
 		Name: "image-pushed", Data: data, Labels: map[string]string{"app": app}, Contexts: map[string]string{"Build": "7"},
-		CommitHash: "c0ffee", CommitUrl: "https://example.com/c0ffee",
+		CommitHash: sourceCommit, CommitUrl: "https://example.com/c0ffee",
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -68,6 +71,37 @@ func (c *client) handled(id string) *modelv1.Event {
 	}
 	c.t.Fatalf("event %s was not handled: %v", id, last)
 	return nil
+}
+
+// mustTrace fails the test unless an event and the commit that it wrote lead to a successful
+// deployment with a complete rollout.
+func (c *client) mustTrace(eventID, commit string, d *modelv1.Deployment) {
+	c.t.Helper()
+	for name, req := range map[string]*controlv1.GetDeploymentTraceRequest{
+		"event": {EventId: eventID}, "commit": {Commit: commit[:8]}, "source commit": {Commit: "c0ffee0"}, "deployment": {DeploymentId: d.Id},
+	} {
+		resp, err := c.control.GetDeploymentTrace(c.ctx, req)
+		if err != nil {
+			c.t.Errorf("trace from the %s: %v", name, err)
+			continue
+		}
+		m := resp.Trace
+		if len(m.Events) != 1 || m.Events[0].EventId != eventID || len(m.Commits) != 1 || m.Commits[0].Hash != commit || len(m.Commits[0].Deployments) != 1 {
+			c.t.Errorf("trace from the %s: %v", name, m)
+			continue
+		}
+		found := m.Commits[0].Deployments[0]
+		var phases []string
+		for _, p := range found.Phases {
+			phases = append(phases, strings.TrimPrefix(p.Status.String(), "DEPLOYMENT_"))
+		}
+		if found.Deployment.DeploymentId != d.Id || strings.Join(phases, " ") != "PENDING PLANNED RUNNING SUCCESS" {
+			c.t.Errorf("trace from the %s: deployment %s: %s", name, found.Deployment.DeploymentId, phases)
+		}
+		if len(found.Rollouts) != 1 || found.Rollouts[0].WorkloadName != "web" || found.Rollouts[0].Outcome != modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE || found.Rollouts[0].CompletedAtMs < found.Rollouts[0].StartedAtMs {
+			c.t.Errorf("trace from the %s: rollouts %v", name, found.Rollouts)
+		}
+	}
 }
 
 // gitOf runs git in a repository.
@@ -114,9 +148,10 @@ func TestARegisteredEventIsDeployed(t *testing.T) {
 		t.Fatalf("event: %v, head %s", e, head)
 	}
 	d := agent.mustEnd(web, head, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-	if d.DeploymentTraceCommitHash != "c0ffee" || d.Trigger.Commit.Author != "robot" {
+	if d.DeploymentTraceCommitHash != sourceCommit || d.Trigger.Commit.Author != "robot" {
 		t.Errorf("deployment: trace %q, commit %v", d.DeploymentTraceCommitHash, d.Trigger.Commit)
 	}
+	agent.mustTrace(e.Id, head, d)
 	if got := gitOf(t, repo, "diff", "main~1", "main", "--unified=0"); strings.Count(got, "\n+") != 2 || !strings.Contains(got, `image: "registry.example/web:v2"`) {
 		t.Errorf("the commit changes\n%s", got)
 	}

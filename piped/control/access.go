@@ -106,6 +106,8 @@ func controlServiceAccess() map[string]methodAccess {
 		"WatchDrift":            toRead(deploy.PermView),
 		"ListRollouts":          toRead(deploy.PermView),
 		"GetDeliveryFigures":    toRead(deploy.PermView),
+		"GetDeploymentTrace":    toRead(deploy.PermView),
+		"GetAnalysisSeries":     toRead(deploy.PermView),
 		"ListEvents":            toReadAll(deploy.PermView),
 		"GetStatus":             toReadAll(deploy.PermView),
 

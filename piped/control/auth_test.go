@@ -101,7 +101,7 @@ func readOnly() map[string]bool {
 	for service, names := range map[string]string{
 		"grpc.service.apiservice.APIService": "GetApplication ListApplications GetDeployment ListDeployments GetCommand GetPiped Encrypt ListStageLogs",
 		"piped.control.v1.ControlService": `ListCandidates ListAdoptions GetPlan GetDeploymentChain WatchDeployments FollowStageLogs
-			GetLiveState GetDriftReport ListDriftReports WatchDrift ListRollouts GetDeliveryFigures ListEvents GetStatus Resolve ListAudit
+			GetLiveState GetDriftReport ListDriftReports WatchDrift ListRollouts GetDeliveryFigures GetDeploymentTrace GetAnalysisSeries ListEvents GetStatus Resolve ListAudit
 			SearchApplications GetApplicationSummary WatchApplications ` + strings.Join(anyRole(), " "),
 		"grpc.reflection.v1.ServerReflection":      "ServerReflectionInfo",
 		"grpc.reflection.v1alpha.ServerReflection": "ServerReflectionInfo",

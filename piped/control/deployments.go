@@ -48,7 +48,7 @@ func (s *apiService) listDeployments(ctx context.Context, req *apiservice.ListDe
 	deployments, cursor, err := page(req.Limit, func(limit int) ([]deploy.Deployment, string, error) {
 		return s.store.ListDeployments(ctx, store.DeploymentQuery{
 			Statuses: statuses, Kinds: kinds, ApplicationIDs: nonEmpty(req.ApplicationIds), ApplicationName: req.ApplicationName,
-			Labels: req.Labels, Limit: limit, Cursor: req.Cursor,
+			Labels: req.Labels, EndedFrom: timeOf(req.CompletedFromMs), EndedTo: timeOf(req.CompletedToMs), Limit: limit, Cursor: req.Cursor,
 		})
 	}, func(d deploy.Deployment) *modelv1.Deployment { return s.convert.deployment(d, nil) })
 	if err != nil {

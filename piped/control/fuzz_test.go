@@ -133,9 +133,12 @@ func newFuzzEnv(t testing.TB) *fuzzEnv {
 		}
 		if name == "web" {
 			drifts(t, agent, app)
+			analysed(t, agent, "d-web")
 		}
 		l.known = append(l.known, app.ID, "d-"+name)
 	}
+	registered(t, agent, "event-1", deploy.EventHandling{RepoID: "apps", Status: deploy.EventHandled, Commit: tracedHash, PullRequestURL: "https://github.com/shop/apps/pull/2"})
+	l.known = append(l.known, "event-1", tracedHash)
 	return l
 }
 

@@ -33,7 +33,7 @@ func (s *controlService) ListRollouts(ctx context.Context, req *controlv1.ListRo
 	limit := min(int(cmp.Or(req.Limit, rolloutsPage)), maxRolloutsPage)
 	rollouts, cursor, err := pageOf(limit, func(limit int) ([]deploy.Rollout, string, error) {
 		return s.store.ListRollouts(ctx, store.RolloutList{
-			ApplicationIDs: nonEmpty(req.ApplicationIds), Labels: req.Labels, DeploymentID: req.DeploymentId, Kind: kind, Phases: phases,
+			ApplicationIDs: nonEmpty(req.ApplicationIds), Labels: req.Labels, DeploymentIDs: nonEmpty([]string{req.DeploymentId}), Kind: kind, Phases: phases,
 			From: timeOf(req.FromMs), To: timeOf(req.ToMs), Limit: limit, Cursor: req.Cursor,
 		})
 	}, rollout)

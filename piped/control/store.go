@@ -23,6 +23,7 @@ type Store interface {
 	adoptions
 	driftReports
 	catalogStore
+	history
 
 	// Application returns an application, also a deleted one; ApplicationsByID those that
 	// exist.

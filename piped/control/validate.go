@@ -38,6 +38,12 @@ func validate(req any) error {
 		return validListRollouts(r)
 	case *controlv1.GetDeliveryFiguresRequest:
 		return validGetDeliveryFigures(r)
+	case *controlv1.GetDeploymentTraceRequest:
+		return validGetDeploymentTrace(r)
+	case *controlv1.GetAnalysisSeriesRequest:
+		return first(
+			required("GetAnalysisSeriesRequest.DeploymentId", r.DeploymentId),
+			notNegative("GetAnalysisSeriesRequest.Limit", r.Limit))
 	case *controlv1.SyncApplicationRequest:
 		return required("SyncApplicationRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.EnableApplicationRequest:

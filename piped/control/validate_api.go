@@ -61,6 +61,8 @@ func validateAPI(req any) error {
 	case *apiservice.ListDeploymentsRequest:
 		return first(
 			notNegative("ListDeploymentsRequest.Limit", r.Limit),
+			notNegative("ListDeploymentsRequest.CompletedFromMs", r.CompletedFromMs),
+			notNegative("ListDeploymentsRequest.CompletedToMs", r.CompletedToMs),
 			bounded("ListDeploymentsRequest.Statuses", "items", len(r.Statuses)),
 			bounded("ListDeploymentsRequest.Kinds", "items", len(r.Kinds)),
 			bounded("ListDeploymentsRequest.ApplicationIds", "items", len(r.ApplicationIds)),

@@ -182,6 +182,68 @@ func (v visible) LastLogIndex(ctx context.Context, deploymentID, stageID string)
 	return v.all.LastLogIndex(ctx, deploymentID, stageID)
 }
 
+// Commits returns the commits with a visible deployment.
+func (v visible) Commits(ctx context.Context, q store.CommitQuery) ([]deploy.CommitRef, error) {
+	q.Scope = restriction(ctx)
+	return v.all.Commits(ctx, q)
+}
+
+func (v visible) StatusChanges(ctx context.Context, deploymentIDs []string) (map[string][]deploy.Transition, error) {
+	if viewOf(ctx).All {
+		return v.all.StatusChanges(ctx, deploymentIDs)
+	}
+	list, err := v.DeploymentsByID(ctx, deploymentIDs)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, d := range list {
+		ids = append(ids, d.ID)
+	}
+	return v.all.StatusChanges(ctx, ids)
+}
+
+func (v visible) AnalysisChecks(ctx context.Context, deploymentID, stageID string) ([]deploy.AnalysisCheck, error) {
+	if err := v.seesDeployment(ctx, deploymentID); err != nil {
+		return nil, err
+	}
+	return v.all.AnalysisChecks(ctx, deploymentID, stageID)
+}
+
+func (v visible) AnalysisSamples(ctx context.Context, deploymentID, stageID string) ([]deploy.AnalysisSample, error) {
+	if err := v.seesDeployment(ctx, deploymentID); err != nil {
+		return nil, err
+	}
+	return v.all.AnalysisSamples(ctx, deploymentID, stageID)
+}
+
+// Events and pull requests belong to no application. GetDeploymentTrace returns those of
+// commits with a visible deployment.
+
+func (v visible) RegisteredEvent(ctx context.Context, id string) (deploy.RegisteredEvent, error) {
+	return v.all.RegisteredEvent(ctx, id)
+}
+
+func (v visible) RegisteredEventsByID(ctx context.Context, ids []string) ([]deploy.RegisteredEvent, error) {
+	return v.all.RegisteredEventsByID(ctx, ids)
+}
+
+func (v visible) RegisteredEventsBySource(ctx context.Context, prefix string, limit int) ([]deploy.RegisteredEvent, error) {
+	return v.all.RegisteredEventsBySource(ctx, prefix, limit)
+}
+
+func (v visible) EventCommits(ctx context.Context, commits []deploy.CommitRef) ([]store.EventCommit, error) {
+	return v.all.EventCommits(ctx, commits)
+}
+
+func (v visible) PullRequestsOf(ctx context.Context, commits []deploy.CommitRef) ([]deploy.PullRequestCommit, error) {
+	return v.all.PullRequestsOf(ctx, commits)
+}
+
+func (v visible) CommitsOfPullRequest(ctx context.Context, repoID string, number, limit int) ([]deploy.PullRequestCommit, error) {
+	return v.all.CommitsOfPullRequest(ctx, repoID, number, limit)
+}
+
 // Places returns only IDs by path, from which no call shows more than the caller has asked
 // about.
 func (v visible) Places(ctx context.Context, repoID string) (deploy.Places, error) {

@@ -51,6 +51,7 @@ var walkTable = map[string][]string{
 	"WatchDeployments": {hidden, allowed, allowed, allowed, allowed}, "GetLiveState": {hidden, allowed, allowed, allowed, allowed},
 	"GetDriftReport": {hidden, allowed, allowed, allowed, allowed}, "ListDriftReports": {hidden, hidden, hidden, hidden, hidden},
 	"WatchDrift": {hidden, allowed, allowed, allowed, allowed}, "ListRollouts": {hidden, hidden, hidden, hidden, hidden},
+	"GetDeploymentTrace": {hidden, allowed, allowed, allowed, allowed}, "GetAnalysisSeries": {hidden, allowed, allowed, allowed, allowed},
 	"GetDeliveryFigures": {hidden, hidden, hidden, hidden, hidden}, "ListCandidates": {hidden, hidden, hidden, hidden, hidden},
 	"SearchApplications": {hidden, allowed, allowed, allowed, allowed}, "GetApplicationSummary": {hidden, allowed, allowed, allowed, allowed},
 	"WatchApplications": {hidden, allowed, allowed, allowed, allowed},
@@ -145,6 +146,9 @@ func walk(ctx context.Context, t *testing.T, agent *controltest.Agent, conn *grp
 	app := agent.Application(name, map[string]string{"team": "payments"})
 	agent.Deployment("d-"+name, app, "")
 	agent.Move("d-"+name, deploy.Running, "walked")
+	if err := agent.Store.SaveAnalysisChecks(t.Context(), []deploy.AnalysisCheck{{DeploymentID: "d-" + name, StageID: controltest.SyncStage, ID: "metrics[0]"}}); err != nil {
+		t.Fatal(err)
+	}
 	command, err := agent.Store.CreateCommand(t.Context(), deploy.Command{ID: "c-" + name, Type: deploy.CommandSync, ApplicationID: app.ID, Commander: "walker"})
 	if err != nil {
 		t.Fatal(err)

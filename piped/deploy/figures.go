@@ -13,7 +13,20 @@ type FiguresQuery struct {
 	Labels         map[string]string // of the application's current labels; all must match
 	Scope          *Scope            // must contain the application; nil for no restriction
 	From, To       time.Time         // of the completion: From is inclusive, To exclusive
+
+	Bucket             FiguresBucket  // also divides the range; "" for no buckets
+	Zone               *time.Location // of the buckets; nil for UTC
+	BucketApplications bool           // each bucket contains the figures of its applications
 }
+
+// FiguresBucket is the length of the buckets of delivery figures.
+type FiguresBucket string
+
+// The buckets: calendar days, and calendar weeks that begin on Monday.
+const (
+	BucketDay  FiguresBucket = "DAY"
+	BucketWeek FiguresBucket = "WEEK"
+)
 
 // DeploymentOutcome is the input of delivery figures from one completed deployment.
 type DeploymentOutcome struct {
@@ -49,4 +62,6 @@ type DeliveryReport struct {
 	From, To     time.Time
 	Total        DeliveryFigures   // of all deployments
 	Applications []DeliveryFigures // with a deployment that ended in the range, by name and ID
+	// Buckets divide the range without gaps, the oldest first. They have no buckets themselves.
+	Buckets []DeliveryReport
 }

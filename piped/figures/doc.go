@@ -4,6 +4,7 @@
 //
 //	reader.go   validates the query and reads the deployments from the store
 //	compute.go  computes the figures of a list of deployments
+//	buckets.go  divides a range into calendar days or weeks
 //	ended.go    counts deployments and stages that end, for Prometheus
 //	stored.go   reads gauges from the store during a scrape
 //
@@ -14,5 +15,6 @@
 // enter no other figure. A figure without measurements has no value, which is not zero.
 //
 // The package stores and estimates nothing: each figure is computed from the deployments
-// that ended in the requested range. Compute is a pure function.
+// that ended in the requested range. Compute is a pure function. With buckets, a failure belongs to the bucket in
+// which it ended, even if it was restored in a later one.
 package figures

@@ -16,7 +16,7 @@ import (
 func newDeployment(t *tool) *cobra.Command {
 	cmd := &cobra.Command{Use: "deployment", Aliases: []string{"deploy"}, Short: "Manage deployments."}
 	cmd.AddCommand(newDeploymentGet(t), newDeploymentList(t), newDeploymentLogs(t), newDeploymentWaitStatus(t), newDeploymentWatch(t),
-		newDeploymentRetry(t), newDeploymentCancel(t), newDeploymentPlan(t), newDeploymentChain(t))
+		newDeploymentRetry(t), newDeploymentCancel(t), newDeploymentPlan(t), newDeploymentChain(t), newDeploymentAnalysis(t))
 	for _, d := range decisions() {
 		cmd.AddCommand(newDecision(t, d))
 	}
@@ -47,6 +47,7 @@ time.`,
 func newDeploymentList(t *tool) *cobra.Command {
 	req := &apiservice.ListDeploymentsRequest{}
 	var labels []string
+	var since, until string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show the list of deployments, last updated first.",
@@ -61,6 +62,14 @@ func newDeploymentList(t *tool) *cobra.Command {
 			}
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err
+			}
+			for _, bound := range []struct {
+				flag, text string
+				ms         *int64
+			}{{"ended-since", since, &req.CompletedFromMs}, {"ended-until", until, &req.CompletedToMs}} {
+				if *bound.ms, err = optionalTime(bound.flag, bound.text, t.now()); err != nil {
+					return err
+				}
 			}
 			return query(cmd, t, formatJSON, func(ctx context.Context, c *client) (*apiservice.ListDeploymentsResponse, error) {
 				resp, err := c.ListDeployments(ctx, req)
@@ -79,6 +88,8 @@ func newDeploymentList(t *tool) *cobra.Command {
 	flags.StringSliceVar(&req.Kinds, "app-kind", nil, fmt.Sprintf("The kinds of application to show. (%s)", strings.Join(kindNames(), "|")))
 	flags.StringVar(&req.ApplicationName, "app-name", "", "The application name.")
 	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
+	flags.StringVar(&since, "ended-since", "", "Only deployments that ended at or after this time: how long ago (such as 12h, 30d or 4w), or a time such as 2026-01-31 or 2026-01-31T12:00:00Z.")
+	flags.StringVar(&until, "ended-until", "", "Only deployments that ended before this time, in the same formats.")
 	flags.Int32Var(&req.Limit, "limit", 30, "The most deployments to show.")
 	flags.StringVar(&req.Cursor, "cursor", "", "The cursor from the end of the previous list.")
 	return required(cmd)

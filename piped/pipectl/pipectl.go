@@ -91,6 +91,7 @@ func newRoot(b build.Info) *cobra.Command {
 		newUser(t),
 		newAudit(t),
 		newFigures(t),
+		newTrace(t),
 		newStatus(t),
 		newMigrate(t),
 		newTransfer(t),

@@ -82,14 +82,10 @@ func rolloutsWhen(req *controlv1.ListRolloutsRequest, since, until string, now t
 		text string
 		ms   *int64
 	}{"since": {since, &req.FromMs}, "until": {until, &req.ToMs}} {
-		if bound.text == "" {
-			continue
-		}
-		at, err := parseTime(flag, bound.text, now)
-		if err != nil {
+		var err error
+		if *bound.ms, err = optionalTime(flag, bound.text, now); err != nil {
 			return err
 		}
-		*bound.ms = at.UnixMilli()
 	}
 	return nil
 }

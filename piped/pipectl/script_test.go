@@ -75,6 +75,53 @@ func TestScripts(t *testing.T) {
 			"move": play("id status reason", 3, func(a *controltest.Agent, args []string) {
 				a.Move(args[0], deploy.Status(args[1]), args[2])
 			}),
+			// event registers an event that wrote the commit of all deployments, in pull
+			// request 12.
+			"event": act("id", 1, func(a *controltest.Agent, args []string) error {
+				ctx := context.Background()
+				_, err := a.Store.RegisterEvent(ctx, deploy.RegisteredEvent{ID: args[0], Name: "image", Data: "v2", Trigger: deploy.TriggerCommit{Hash: "c0ffee0123", URL: "https://git.example.com/src"}})
+				if err != nil {
+					return err
+				}
+				err = a.Store.SaveEventHandling(ctx, args[0], deploy.EventHandling{
+					RepoID: "apps", PullRequest: true, Status: deploy.EventHandled, Commit: "0123456789abcdef0123456789abcdef01234567", PullRequestURL: "https://git.example.com/shop/apps/pulls/12",
+				})
+				if err != nil {
+					return err
+				}
+				return a.Store.FinishEvent(ctx, args[0], deploy.EventHandled, "opened a pull request")
+			}),
+			// rollout stores a rollout of a deployment that lasted from the start of the clock until
+			// now.
+			"rollout": act("deployment", 1, func(a *controltest.Agent, args []string) error {
+				d, err := a.Store.Deployment(context.Background(), args[0])
+				if err != nil {
+					return err
+				}
+				_, err = a.Store.SaveRollout(context.Background(), deploy.Rollout{
+					ID: "rollout-" + args[0], ApplicationID: d.ApplicationID, DeploymentID: d.ID, StageID: controltest.SyncStage, Cluster: "dev", Workload: deployment, Phase: deploy.RolloutComplete,
+					Reason: "all pods are available", StartedAt: controltest.Epoch,
+				})
+				return err
+			}),
+			// analysis stores a check of a deployment with a sample of each verdict.
+			"analysis": act("deployment", 1, func(a *controltest.Agent, args []string) error {
+				ctx := context.Background()
+				err := a.Store.SaveAnalysisChecks(ctx, []deploy.AnalysisCheck{{
+					DeploymentID: args[0], StageID: controltest.SyncStage, ID: "metrics[0]", Name: "errors", Kind: deploy.AnalysisMetrics, Provider: "prometheus", Query: "rate(errors)",
+					Expected: "at most 0.5", Strategy: "THRESHOLD", Max: new(0.5), Interval: time.Minute, FailureLimit: 2,
+				}})
+				for i, s := range []deploy.AnalysisSample{
+					{Verdict: deploy.AnalysisOK, Values: []float64{0.125, 0.25}, Text: "0.125 to 0.25"},
+					{Verdict: deploy.AnalysisNoData, Counted: true, Text: "no data"},
+					{Verdict: deploy.AnalysisError, Counted: true, Text: "connection refused"},
+				} {
+					s.ApplicationID, s.DeploymentID, s.StageID, s.Check, s.Name = "app-web", args[0], controltest.SyncStage, "metrics[0]", "errors"
+					s.Position, s.At = int64(i+1), controltest.Epoch.Add(time.Duration(i)*time.Minute)
+					err = errors.Join(err, a.Store.AppendAnalysisSample(ctx, s))
+				}
+				return err
+			}),
 			"refuse-prune": play("id name", 2, func(a *controltest.Agent, args []string) {
 				a.RefusePrune(args[0], deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: args[1]})
 			}),

@@ -55,6 +55,17 @@ func exampleFigures() *controlv1.GetDeliveryFiguresResponse {
 	}
 }
 
+// exampleBuckets returns figures of one and a half days, of which the first has no deployment.
+func exampleBuckets() *controlv1.GetDeliveryFiguresResponse {
+	resp := exampleFigures()
+	day := func(hour int) int64 { return time.Date(2026, time.January, 30, hour, 0, 0, 0, time.UTC).UnixMilli() }
+	resp.Buckets = []*controlv1.FiguresInterval{
+		{FromMs: day(12), ToMs: day(24), Total: &controlv1.DeliveryFigures{DeploymentFrequency: proto.Float64(0)}},
+		{FromMs: day(24), ToMs: day(48), Total: resp.Total, Applications: resp.Applications},
+	}
+	return resp
+}
+
 // at returns the time d before a fixed time.
 func at(d time.Duration) int64 {
 	return time.Date(2026, time.January, 31, 12, 0, 0, int(7*time.Millisecond), time.UTC).Add(-d).UnixMilli()
@@ -221,6 +232,12 @@ func TestTables(t *testing.T) {
 		"application-rollouts-yaml":  {[]string{"application", "rollouts", "--kind=scaling", "--output=yaml"}, "ListRollouts", exampleRollouts(at)},
 		"figures": {
 			[]string{"figures", "--app-id=app-1", "--label=env:prod", "--since=2026-01-01", "--until=2026-01-31T12:00:00Z"}, "GetDeliveryFigures", exampleFigures(),
+		},
+		"figures-by-day": {
+			[]string{"figures", "--by=day", "--per=application", "--since=2026-01-30", "--until=2026-02-01"}, "GetDeliveryFigures", exampleBuckets(),
+		},
+		"figures-by-day-csv": {
+			[]string{"figures", "--by=day", "--since=2026-01-30", "--until=2026-02-01", "--output=csv"}, "GetDeliveryFigures", exampleBuckets(),
 		},
 		"figures-csv":  {[]string{"figures", "--since=2026-01-01", "--until=2026-01-31", "--output=csv"}, "GetDeliveryFigures", exampleFigures()},
 		"figures-json": {[]string{"figures", "--since=4w", "--output=json"}, "GetDeliveryFigures", exampleFigures()},

@@ -46,6 +46,15 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 		"write how long ago it was, such as 90m, 12h, 30d or 4w, or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z")
 }
 
+// optionalTime parses a flag's time as unix milliseconds; "" is 0.
+func optionalTime(flag, text string, now time.Time) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	at, err := parseTime(flag, text, now)
+	return at.UnixMilli(), err
+}
+
 // durationOf parses the durations of time.ParseDuration, and whole days and weeks.
 func durationOf(text string) (time.Duration, error) {
 	const most = 100 * 366 // days: the maximum of time.Duration is 292 years

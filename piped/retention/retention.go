@@ -35,6 +35,7 @@ type Store interface {
 	RemoveCommands(ctx context.Context, before time.Time, limit int) (removed int, err error)
 	RemoveSessions(ctx context.Context, before time.Time, limit int) (removed int, err error)
 	RemoveAudit(ctx context.Context, before time.Time, limit int) (removed int, err error)
+	RemovePullRequestCommits(ctx context.Context, before time.Time, limit int) (removed int, err error)
 }
 
 // Config holds the dependencies of New. First, Logger and Now are optional.
@@ -98,7 +99,7 @@ func (r *Remover) clean(ctx context.Context) error {
 	lines, err := drain(func() (removed int, more bool, err error) {
 		return r.Store.RemoveStageLogs(ctx, logs, instead, logBlockBatch)
 	})
-	var deployments, commands, sessions, records int
+	var deployments, commands, sessions, records, pulls int
 	if err == nil {
 		deployments, err = drain(func() (removed int, more bool, err error) {
 			removed, old.Cursor, err = r.Store.RemoveDeployments(ctx, old)
@@ -114,6 +115,7 @@ func (r *Remover) clean(ctx context.Context) error {
 		{r.Store.RemoveCommands, before, &commands},
 		{r.Store.RemoveSessions, began.Add(-keepSessions), &sessions},
 		{r.Store.RemoveAudit, began.Add(-keep.Audit), &records},
+		{r.Store.RemovePullRequestCommits, before, &pulls},
 	} {
 		if err != nil {
 			break
@@ -123,9 +125,9 @@ func (r *Remover) clean(ctx context.Context) error {
 			return removed, removed == rowBatch, err
 		})
 	}
-	if cmp.Or(lines, deployments, commands, sessions, records) > 0 {
+	if cmp.Or(lines, deployments, commands, sessions, records, pulls) > 0 {
 		r.Logger.Info("removed old data", "deployments", deployments, "commands", commands, "lines", lines,
-			"sessions", sessions, "auditRecords", records, "took", r.Now().Sub(began))
+			"sessions", sessions, "auditRecords", records, "pullRequests", pulls, "took", r.Now().Sub(began))
 	}
 	return err
 }

@@ -57,6 +57,51 @@ func scanSample(row scanner) (a deploy.AnalysisSample, err error) {
 	return a, nil
 }
 
+// SaveAnalysisChecks stores the checks of an analysis of one stage that starts, after those that
+// the stage has already. Checks with an equal ID are replaced and retain their position. NotFound
+// if the deployment does not exist. Checks are deleted with their deployment.
+func (s *Store) SaveAnalysisChecks(ctx context.Context, checks []deploy.AnalysisCheck) error {
+	if len(checks) == 0 {
+		return nil
+	}
+	err := s.write(ctx, func(t *tx) error {
+		before, _, err := one(ctx, t, scanNumber, "SELECT COUNT(*) FROM analysis_checks WHERE deployment_id = ? AND stage_id = ?", checks[0].DeploymentID, checks[0].StageID)
+		if err != nil {
+			return err
+		}
+		rows := make([][]any, len(checks))
+		for i, c := range checks {
+			body, err := encode(c)
+			if err != nil {
+				return err
+			}
+			rows[i] = []any{c.DeploymentID, c.StageID, c.ID, before + int64(i), body}
+		}
+		return t.insert(ctx, "analysis_checks", "deployment_id, stage_id, check_id, position, body",
+			"ON CONFLICT (deployment_id, stage_id, check_id) DO UPDATE SET body = excluded.body", rows)
+	})
+	if s.dialect.foreign(err) {
+		err = deploy.Errorf(deploy.NotFound, "there is no deployment %s to analyse: %w", checks[0].DeploymentID, err)
+	}
+	return s.fail(err, "store the checks of an analysis")
+}
+
+// AnalysisChecks returns the checks of a stage, or with stageID "" those of the whole
+// deployment, by stage, in the order in which they were stored.
+func (s *Store) AnalysisChecks(ctx context.Context, deploymentID, stageID string) ([]deploy.AnalysisCheck, error) {
+	var f filter
+	f.add("deployment_id = ?", deploymentID)
+	f.equal("stage_id", stageID)
+	list, err := all(ctx, s, func(row scanner) (c deploy.AnalysisCheck, err error) {
+		var body string
+		if err := row.Scan(&c.DeploymentID, &c.StageID, &c.ID, &body); err != nil {
+			return c, err
+		}
+		return c, decode(body, &c)
+	}, "SELECT deployment_id, stage_id, check_id, body FROM analysis_checks"+f.where()+" ORDER BY stage_id, position, check_id", f.args...)
+	return list, s.fail(err, "read the checks of deployment "+deploymentID)
+}
+
 // SaveAnalysisPassed replaces the record of the last successful analysis of an application.
 // NotFound if the application does not exist.
 func (s *Store) SaveAnalysisPassed(ctx context.Context, p deploy.AnalysisPassed) error {

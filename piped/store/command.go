@@ -93,6 +93,11 @@ func (t *tx) insertCommand(ctx context.Context, c deploy.Command) (deploy.Comman
 	if t.store.dialect.unique(err) {
 		err = deploy.Errorf(deploy.Exists, "command %s exists already", c.ID)
 	}
+	if p := c.PlanPreview; err == nil && p != nil {
+		err = t.linkPullRequest(ctx, deploy.PullRequestCommit{
+			CommitRef: deploy.CommitRef{RepoID: p.RepoID, Hash: p.HeadCommit}, Number: p.PullRequest, Link: deploy.LinkHead,
+		})
+	}
 	return c, err
 }
 

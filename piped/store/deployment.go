@@ -168,10 +168,11 @@ func (s *Store) LastTriggered(ctx context.Context, appID string, kind deploy.Tri
 	return fromMilli(n), s.fail(err, "find the last deployment of application "+appID)
 }
 
+const selectTransition = "SELECT deployment_id, stage_id, from_status, to_status, reason, at FROM transitions"
+
 // Transitions returns a deployment's transition log in chronological order.
 func (s *Store) Transitions(ctx context.Context, deploymentID string) ([]deploy.Transition, error) {
-	ts, err := all(ctx, s, scanTransition, `SELECT deployment_id, stage_id, from_status, to_status, reason, at
-		FROM transitions WHERE deployment_id = ? ORDER BY revision, position`, deploymentID)
+	ts, err := all(ctx, s, scanTransition, selectTransition+" WHERE deployment_id = ? ORDER BY revision, position", deploymentID)
 	return ts, s.fail(err, "read the transitions of deployment "+deploymentID)
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -15,10 +16,13 @@ type DeploymentQuery struct {
 	Kinds           []string // of the application
 	ApplicationIDs  []string
 	ApplicationName string
-	Commit          string            // the full hash of the deployed commit
+	Commits         []string // full hashes of the deployed commit
+	ChainIDs        []string
 	Labels          map[string]string // all of them must match
-	Scope           *deploy.Scope     // must contain the application; nil: no restriction
-	Limit           int               // 0: no limit
+	EndedFrom       time.Time         // ended at EndedFrom or later, and before EndedTo; zero: no such condition
+	EndedTo         time.Time
+	Scope           *deploy.Scope // must contain the application; nil: no restriction
+	Limit           int           // 0: no limit
 	Cursor          string
 }
 
@@ -34,14 +38,20 @@ func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deplo
 	}
 	in(&f, "application_id", q.ApplicationIDs)
 	f.equal("application_name", q.ApplicationName)
-	f.equal("commit_hash", q.Commit)
+	in(&f, "commit_hash", q.Commits)
+	if len(q.ChainIDs) > 0 {
+		f.add("chain_id <> ''")
+		in(&f, "chain_id", q.ChainIDs)
+	}
+	f.ended(q.EndedFrom, q.EndedTo)
 	if len(q.Kinds) > 0 {
 		if found, err := s.anyOfKind(ctx, q.Kinds); err != nil || !found {
 			return nil, "", s.fail(err, "list deployments")
 		}
 		f.add("(SELECT a.kind FROM applications a WHERE a.id = deployments.application_id) IN ("+placeholders(len(q.Kinds))+")", anys(q.Kinds)...)
 	}
-	few := len(q.ApplicationIDs) > 0 || q.ApplicationName != "" || q.Commit != "" // at most those of an application or a commit
+	// At most those of an application, a commit or a chain.
+	few := len(q.ApplicationIDs) > 0 || q.ApplicationName != "" || len(q.Commits) > 0 || len(q.ChainIDs) > 0
 	rare, err := s.scoped(ctx, &f, q.Scope, scopedList{"deployments", "application_id", "updated_at"}, few, q.Limit, q.Cursor)
 	if err != nil {
 		return nil, "", s.fail(err, "list deployments")
@@ -66,6 +76,21 @@ func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deplo
 	}
 	last := ds[len(ds)-1]
 	return ds, cursorAt(last.UpdatedAt, last.ID), nil
+}
+
+// ended adds the condition that a deployment ended in a range of time; a zero bound adds none.
+// It has been updated since it ended, which bounds a scan in the order of updates.
+func (f *filter) ended(from, to time.Time) {
+	if from.IsZero() && to.IsZero() {
+		return
+	}
+	f.add("completed_at > 0 AND completed_at >= ?", toMilli(from))
+	if !from.IsZero() {
+		f.add("updated_at >= ?", toMilli(from))
+	}
+	if !to.IsZero() {
+		f.add("completed_at < ?", toMilli(to))
+	}
 }
 
 // byUpdate is the order of listed deployments.

@@ -63,8 +63,8 @@ func (s *Store) RegisterEvent(ctx context.Context, e deploy.RegisteredEvent) (de
 		now := toMilli(s.now())
 		at := max(now, last+1)
 		e.CreatedAt, e.UpdatedAt = fromMilli(at), fromMilli(at)
-		n, err := t.exec(ctx, `INSERT INTO registered_events (id, event_key, name, body, status, created_at, updated_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, e.ID, e.Key, e.Name, body, string(e.Status), at, at)
+		n, err := t.exec(ctx, `INSERT INTO registered_events (id, event_key, name, body, status, source_commit, created_at, updated_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, e.ID, e.Key, e.Name, body, string(e.Status), e.Trigger.Hash, at, at)
 		switch {
 		case s.dialect.unique(err):
 			return errLostRace // another event of this key was stored in the same millisecond
@@ -161,7 +161,10 @@ func (s *Store) SaveEventHandling(ctx context.Context, id string, h deploy.Event
 			return err
 		}
 		_, err = t.exec(ctx, "UPDATE registered_events SET handlings = ?, description = ?, updated_at = ? WHERE id = ?", text, e.StatusDescription, toMilli(now), id)
-		return err
+		if err != nil {
+			return err
+		}
+		return t.linkEvent(ctx, id, h)
 	})
 	return s.fail(err, "store the handling of event "+id)
 }

@@ -207,6 +207,12 @@ func (t *tx) insertDeployment(ctx context.Context, d *deploy.Deployment) error {
 	if err := t.insertStages(ctx, d); err != nil {
 		return err
 	}
+	err = t.linkPullRequest(ctx, deploy.PullRequestCommit{
+		CommitRef: deploy.CommitRef{RepoID: d.Git.RepoID, Hash: d.Trigger.Commit.Hash}, Number: deploy.NamedPullRequest(d.Trigger.Commit.Message), Link: deploy.LinkNamed,
+	})
+	if err != nil {
+		return err
+	}
 	return t.log(ctx, nil, d)
 }
 

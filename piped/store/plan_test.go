@@ -79,6 +79,11 @@ func TestListsUseIndices(t *testing.T) {
 		"audit of an app":        audited(AuditQuery{ApplicationID: "a"}),
 		"audit of everything":    audited(AuditQuery{ApplicationID: "a", Subject: "s", Method: "m", Code: "c", From: fromMilli(5)}),
 		"old audit records":      strings.ReplaceAll(oldAudit, "?", "5"),
+		"events of commits":      "SELECT repo_id, commit_hash, event_id FROM event_commits WHERE commit_hash IN ('x', 'y') ORDER BY commit_hash, repo_id, event_id",
+		"pull requests of one":   selectPullRequestCommit + " WHERE commit_hash IN ('x')",
+		"commits of a prefix":    "SELECT DISTINCT repo_id, commit_hash FROM pull_request_commits WHERE commit_hash >= 'ab' AND commit_hash < 'abg' ORDER BY commit_hash LIMIT 10",
+		"old pull requests":      strings.ReplaceAll(oldPullRequests, "?", "5"),
+		"statuses":               selectTransition + " WHERE deployment_id IN ('x', 'y') AND stage_id = '' ORDER BY deployment_id, revision, position",
 		"retained events":        "SELECT seq FROM outbox WHERE delivered_at > 0 AND delivered_at < 5 ORDER BY delivered_at",
 	} {
 		steps, err := all(context.Background(), s, func(row scanner) (detail string, err error) {
@@ -188,7 +193,7 @@ func TestRolloutsAreSearchedByWhatIsRare(t *testing.T) {
 		want string
 	}{
 		"list, of an app and a kind": {RolloutList{ApplicationIDs: []string{"a"}, Kind: deploy.RolloutKindRollout}, "SEARCH rollouts USING INDEX rollouts_application (application_id=?)"},
-		"list, of a deployment":      {RolloutList{DeploymentID: "d", Kind: deploy.RolloutKindRollout}, "SEARCH rollouts USING INDEX rollouts_deployment (deployment_id=?)"},
+		"list, of a deployment":      {RolloutList{DeploymentIDs: []string{"d"}, Kind: deploy.RolloutKindRollout}, "SEARCH rollouts USING INDEX rollouts_deployment (deployment_id=?)"},
 		"list, of a kind":            {RolloutList{Kind: deploy.RolloutKindScaling}, "SEARCH rollouts USING INDEX rollouts_kind (kind=?)"},
 
 		"open, of others":      {RolloutQuery{Cluster: "c", External: true, OpenOnly: true}, "SCAN rollouts USING INDEX rollouts_open"},

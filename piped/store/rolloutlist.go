@@ -13,7 +13,7 @@ type RolloutList struct {
 	ApplicationIDs []string
 	Labels         map[string]string // of the application's current labels; all must match
 	Scope          *deploy.Scope     // must contain the application; nil: no restriction
-	DeploymentID   string
+	DeploymentIDs  []string
 	Kind           deploy.RolloutKind
 	Phases         []deploy.RolloutPhase
 	From, To       time.Time // started at From or later, and before To
@@ -39,12 +39,12 @@ func scanListedRollout(row scanner) (r deploy.Rollout, err error) {
 // selective than that of kinds.
 func (q RolloutList) filter() (f filter) {
 	kind := f.equal
-	if len(q.ApplicationIDs) > 0 || q.DeploymentID != "" {
+	if len(q.ApplicationIDs) > 0 || len(q.DeploymentIDs) > 0 {
 		kind = f.sift
 	}
 	in(&f, "application_id", q.ApplicationIDs)
 	f.labels("application_labels", "application_id", "rollouts.application_id", q.Labels)
-	f.equal("deployment_id", q.DeploymentID)
+	in(&f, "deployment_id", q.DeploymentIDs)
 	kind("kind", string(q.Kind))
 	in(&f, "phase", q.Phases)
 	if !q.From.IsZero() {
@@ -64,7 +64,7 @@ func (s *Store) ListRollouts(ctx context.Context, q RolloutList) ([]deploy.Rollo
 	if err := f.afterBy("started_at", q.Cursor); err != nil {
 		return nil, "", err
 	}
-	few := len(q.ApplicationIDs) > 0 || q.DeploymentID != ""
+	few := len(q.ApplicationIDs) > 0 || len(q.DeploymentIDs) > 0
 	if _, err := s.scoped(ctx, &f, q.Scope, scopedList{"rollouts", "application_id", "started_at"}, few, q.Limit, q.Cursor); err != nil {
 		return nil, "", s.fail(err, "list rollouts")
 	}

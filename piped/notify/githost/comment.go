@@ -110,6 +110,12 @@ func (c comments) live(ctx context.Context, d *deploy.Deployment, final bool) er
 	if err != nil || len(merged) == 0 {
 		return err
 	}
+	for _, p := range merged {
+		at := deploy.CommitRef{RepoID: d.Git.RepoID, Hash: d.Trigger.Commit.Hash}
+		if err := c.Store.SavePullRequestCommit(ctx, deploy.PullRequestCommit{CommitRef: at, Number: p.Number, Link: deploy.LinkMerged}); err != nil {
+			return err
+		}
+	}
 	text, err := c.liveText(ctx, d.Trigger.Commit, newest(of), without)
 	if err != nil {
 		return err
@@ -145,7 +151,7 @@ func (c comments) early(ctx context.Context, d *deploy.Deployment) (bool, error)
 // lastOf returns the deployment of d's commit that was the last to enter one of statuses, or
 // nil.
 func (c comments) lastOf(ctx context.Context, d *deploy.Deployment, statuses ...deploy.Status) (*deploy.Deployment, error) {
-	found, _, err := c.Store.ListDeployments(ctx, store.DeploymentQuery{Commit: d.Trigger.Commit.Hash, Statuses: statuses, Limit: 1})
+	found, _, err := c.Store.ListDeployments(ctx, store.DeploymentQuery{Commits: []string{d.Trigger.Commit.Hash}, Statuses: statuses, Limit: 1})
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -161,7 +167,7 @@ func sameCommit(f, d *deploy.Deployment) bool {
 // deploymentsOf returns all deployments of d's commit and repository, and whether the
 // newest of each application has ended.
 func (c comments) deploymentsOf(ctx context.Context, d *deploy.Deployment) (of []deploy.Deployment, ended bool, err error) {
-	found, _, err := c.Store.ListDeployments(ctx, store.DeploymentQuery{Commit: d.Trigger.Commit.Hash})
+	found, _, err := c.Store.ListDeployments(ctx, store.DeploymentQuery{Commits: []string{d.Trigger.Commit.Hash}})
 	for _, f := range found {
 		if sameCommit(&f, d) {
 			of = append(of, f)

@@ -255,6 +255,14 @@ func TestPreviewComment(t *testing.T) {
 	if now := l.github.Comments(7); len(now) != 1 || !strings.Contains(now[0].Body, "`b6ae82c` is live") {
 		t.Errorf("once it is merged: %v", now)
 	}
+	commits, err := l.store.CommitsOfPullRequest(t.Context(), "apps", 7, 10)
+	links := map[string]deploy.PullRequestLink{}
+	for _, c := range commits {
+		links[c.Hash] = c.Link
+	}
+	if diff := cmp.Diff(map[string]deploy.PullRequestLink{commitA: deploy.LinkHead, commitB: deploy.LinkMerged}, links); diff != "" || err != nil {
+		t.Errorf("commits of the pull request, %v (-want +got):\n%s", err, diff)
+	}
 }
 
 // TestTextsHaveRoom: a preview of any size fits into a comment and is well formed.

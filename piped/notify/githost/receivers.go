@@ -11,12 +11,14 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Store is the part of *store.Store that the receivers read.
+// Store is the part of *store.Store that the receivers use.
 type Store interface {
 	Deployment(ctx context.Context, id string) (deploy.Deployment, error)
 	ListApplications(ctx context.Context, q store.ApplicationQuery) ([]deploy.Application, string, error)
 	ListDeployments(ctx context.Context, q store.DeploymentQuery) ([]deploy.Deployment, string, error)
 	Rollouts(ctx context.Context, q store.RolloutQuery) ([]deploy.Rollout, error)
+	// SavePullRequestCommit records which pull request brought a commit.
+	SavePullRequestCommit(ctx context.Context, c deploy.PullRequestCommit) error
 	EventsByKey(ctx context.Context, keys ...string) ([]deploy.Event, error)
 	Chain(ctx context.Context, id string) (deploy.Chain, error)
 	PlanPreview(ctx context.Context, commandID string) (deploy.PlanPreview, error)

@@ -45,6 +45,46 @@ func testAnalysis(t *testing.T, e *env) {
 	wantKind(t, e.store.AppendAnalysisSample(ctx, unknown), deploy.NotFound, "nobody")
 }
 
+// testAnalysisChecks stores the checks of two analyses of a stage, such as those of two traffic
+// steps; the first one resumes after a restart.
+func testAnalysisChecks(t *testing.T, e *env) {
+	ctx := t.Context()
+	e.create(t, "d1", e.putApp(t, "web"))
+	check := func(stage, id string) deploy.AnalysisCheck {
+		return deploy.AnalysisCheck{
+			DeploymentID: "d1", StageID: stage, ID: id, Name: "errors", Kind: deploy.AnalysisMetrics, Provider: "prometheus", Query: "rate(errors)", Expected: "0 to 0.5",
+			Strategy: "THRESHOLD", Min: new(0.0), Max: new(0.5), Interval: time.Minute, FailureLimit: 2, SkipOnNoData: true,
+		}
+	}
+	canary := check("a", "step-10/metrics[1]")
+	canary.Strategy, canary.Min, canary.Max = "CANARY_BASELINE", nil, nil
+	canary.Deviation, canary.ComparedQuery, canary.Variant, canary.ComparedVariant = "HIGH", "rate(others)", "canary", "baseline"
+	first, second, other := check("a", "step-10/metrics[0]"), check("a", "step-2/metrics[0]"), check("b", "https[0]")
+	save := func(checks ...deploy.AnalysisCheck) {
+		t.Helper()
+		if err := e.store.SaveAnalysisChecks(ctx, checks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(other)
+	save(first, canary)
+	save(second)
+	first.Max = new(0.75)
+	save(first, canary)
+	save()
+	for stage, want := range map[string][]deploy.AnalysisCheck{"a": {first, canary, second}, "": {first, canary, second, other}, "none": nil} {
+		got, err := e.store.AnalysisChecks(ctx, "d1", stage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("checks of stage %q (-want +got):\n%s", stage, diff)
+		}
+	}
+	first.DeploymentID = "nobody"
+	wantKind(t, e.store.SaveAnalysisChecks(ctx, []deploy.AnalysisCheck{first}), deploy.NotFound, "nobody")
+}
+
 func testAnalysisPassed(t *testing.T, e *env) {
 	ctx := t.Context()
 	a := e.putApp(t, "web")

@@ -140,7 +140,8 @@ func testDeploymentPages(t *testing.T, e *env) {
 		"other kind":                {store.DeploymentQuery{Kinds: []string{"TERRAFORM"}}, nil},
 		"applications":              {store.DeploymentQuery{ApplicationIDs: []string{b.ID, "nobody"}, Limit: 1}, []string{want[1], want[3], want[5]}},
 		"name":                      {store.DeploymentQuery{ApplicationName: "b"}, []string{want[1], want[3], want[5]}},
-		"commit":                    {store.DeploymentQuery{Commit: "c0ffee0123-" + want[1]}, []string{want[1]}},
+		"commit":                    {store.DeploymentQuery{Commits: []string{"c0ffee0123-" + want[1]}}, []string{want[1]}},
+		"commits":                   {store.DeploymentQuery{Commits: []string{"c0ffee0123-" + want[1], "c0ffee0123-" + want[3]}}, []string{want[1], want[3]}},
 		"labels":                    {store.DeploymentQuery{Labels: map[string]string{"team": "core", "name": "b"}}, []string{want[1], want[3], want[5]}},
 	} {
 		if diff := cmp.Diff(c.want, e.deploymentPages(t, c.query)); diff != "" {

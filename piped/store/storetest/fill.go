@@ -48,6 +48,7 @@ func (e *env) fillDeployment(t testing.TB, a deploy.Application) {
 	}
 	must(t, s.AppendAnalysisSample(ctx, deploy.AnalysisSample{ApplicationID: a.ID, DeploymentID: "d1", StageID: "analysis", Check: "metrics[0]",
 		Name: "errors", Position: 1, At: e.clock.now(), Verdict: deploy.AnalysisOK, Counted: true, Values: []float64{0.25}}))
+	must(t, s.SaveAnalysisChecks(ctx, []deploy.AnalysisCheck{{DeploymentID: "d1", StageID: "analysis", ID: "metrics[0]", Name: "errors", Kind: deploy.AnalysisMetrics, Max: new(0.5)}}))
 	must(t, s.SaveAnalysisPassed(ctx, deploy.AnalysisPassed{ApplicationID: a.ID, Analysis: "analysis", DeploymentID: "d1", StartedAt: e.clock.now()}))
 }
 
@@ -97,6 +98,7 @@ func (e *env) fillRequests(t testing.TB) {
 	must(t, s.AnswerPlanPreview(ctx, deploy.PlanPreview{CommandID: "preview", At: e.clock.now()}, deploy.CommandSucceeded))
 	_, err = s.RegisterEvent(ctx, deploy.RegisteredEvent{ID: "event", Name: "image", Data: "v2", Labels: map[string]string{"app": "web"}})
 	must(t, err)
+	must(t, s.SaveEventHandling(ctx, "event", deploy.EventHandling{RepoID: "repo", PullRequest: true, Status: deploy.EventHandled, Commit: "c0ffee", PullRequestURL: "https://github.com/shop/apps/pull/7"}))
 }
 
 // farFuture is later than any test.

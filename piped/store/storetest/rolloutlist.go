@@ -70,7 +70,7 @@ func testListRollouts(t *testing.T, e *env) {
 		"of several":              {store.RolloutList{ApplicationIDs: []string{web.ID, "gone"}}, "y x 1 z"},
 		"of none there is":        {store.RolloutList{ApplicationIDs: []string{"nobody"}}, ""},
 		"by labels":               {store.RolloutList{Labels: map[string]string{"team": "core", "name": "api"}}, "2"},
-		"of a deployment":         {store.RolloutList{DeploymentID: "d1"}, "1"},
+		"of a deployment":         {store.RolloutList{DeploymentIDs: []string{"d1"}}, "1"},
 		"by phase":                {store.RolloutList{Phases: []deploy.RolloutPhase{deploy.RolloutApplied, deploy.RolloutProgressing}}, "x 1"},
 		"from, that moment too":   {store.RolloutList{From: second.StartedAt}, "2 y"},
 		"to, without that moment": {store.RolloutList{To: second.StartedAt}, "x 1 z"},

@@ -1208,7 +1208,13 @@ type ListDeploymentsRequest struct {
 	// Most deployments to return; 0 means no limit of the caller's.
 	Limit int32 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Cursor of the response before; empty for the first page.
-	Cursor        string `protobuf:"bytes,7,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,7,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Only those that ended at or after this time, unix milliseconds; 0 means no
+	// such condition.
+	CompletedFromMs int64 `protobuf:"varint,1000,opt,name=completed_from_ms,json=completedFromMs,proto3" json:"completed_from_ms,omitempty"`
+	// Only those that ended before this time, unix milliseconds; 0 means no such
+	// condition.
+	CompletedToMs int64 `protobuf:"varint,1001,opt,name=completed_to_ms,json=completedToMs,proto3" json:"completed_to_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1290,6 +1296,20 @@ func (x *ListDeploymentsRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *ListDeploymentsRequest) GetCompletedFromMs() int64 {
+	if x != nil {
+		return x.CompletedFromMs
+	}
+	return 0
+}
+
+func (x *ListDeploymentsRequest) GetCompletedToMs() int64 {
+	if x != nil {
+		return x.CompletedToMs
+	}
+	return 0
 }
 
 // Response of ListDeployments.
@@ -2649,7 +2669,7 @@ const file_pipecd_apiservice_service_proto_rawDesc = "" +
 	"\x15GetDeploymentResponse\x12:\n" +
 	"\n" +
 	"deployment\x18\x01 \x01(\v2\x1a.piped.model.v1.DeploymentR\n" +
-	"deployment\"\xdc\x02\n" +
+	"deployment\"\xb2\x03\n" +
 	"\x16ListDeploymentsRequest\x12\x1a\n" +
 	"\bstatuses\x18\x01 \x03(\tR\bstatuses\x12\x14\n" +
 	"\x05kinds\x18\x02 \x03(\tR\x05kinds\x12'\n" +
@@ -2657,7 +2677,9 @@ const file_pipecd_apiservice_service_proto_rawDesc = "" +
 	"\x10application_name\x18\x04 \x01(\tR\x0fapplicationName\x12S\n" +
 	"\x06labels\x18\x05 \x03(\v2;.grpc.service.apiservice.ListDeploymentsRequest.LabelsEntryR\x06labels\x12\x14\n" +
 	"\x05limit\x18\x06 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06cursor\x18\a \x01(\tR\x06cursor\x1a9\n" +
+	"\x06cursor\x18\a \x01(\tR\x06cursor\x12+\n" +
+	"\x11completed_from_ms\x18\xe8\a \x01(\x03R\x0fcompletedFromMs\x12'\n" +
+	"\x0fcompleted_to_ms\x18\xe9\a \x01(\x03R\rcompletedToMs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"o\n" +

@@ -42,6 +42,8 @@ const (
 	ControlService_WatchDrift_FullMethodName            = "/piped.control.v1.ControlService/WatchDrift"
 	ControlService_ListRollouts_FullMethodName          = "/piped.control.v1.ControlService/ListRollouts"
 	ControlService_GetDeliveryFigures_FullMethodName    = "/piped.control.v1.ControlService/GetDeliveryFigures"
+	ControlService_GetDeploymentTrace_FullMethodName    = "/piped.control.v1.ControlService/GetDeploymentTrace"
+	ControlService_GetAnalysisSeries_FullMethodName     = "/piped.control.v1.ControlService/GetAnalysisSeries"
 	ControlService_ListEvents_FullMethodName            = "/piped.control.v1.ControlService/ListEvents"
 	ControlService_CreateAPIKey_FullMethodName          = "/piped.control.v1.ControlService/CreateAPIKey"
 	ControlService_ListAPIKeys_FullMethodName           = "/piped.control.v1.ControlService/ListAPIKeys"
@@ -202,8 +204,20 @@ type ControlServiceClient interface {
 	// is no such kind, outcome or cursor.
 	ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error)
 	// Returns delivery figures of a time range. Needs `view`. INVALID_ARGUMENT: the
-	// range has no start or is empty.
+	// range has no start or is empty, there is no such time zone, or there would be
+	// more than 1000 buckets. FAILED_PRECONDITION: a response cannot hold the figures
+	// of so many applications and buckets.
 	GetDeliveryFigures(ctx context.Context, in *GetDeliveryFiguresRequest, opts ...grpc.CallOption) (*GetDeliveryFiguresResponse, error)
+	// Returns what came of a commit, an event, a pull request or a deployment: events,
+	// commits, deployments and rollouts. Needs `view`. Only what belongs to a
+	// deployment that the caller may view; commits and events without one only for
+	// callers who may view all applications.
+	// NOT_FOUND: nothing is known of it.
+	GetDeploymentTrace(ctx context.Context, in *GetDeploymentTraceRequest, opts ...grpc.CallOption) (*GetDeploymentTraceResponse, error)
+	// Returns the checks of a deployment's analyses, running or ended, with their
+	// samples. Needs `view`.
+	// NOT_FOUND: no such deployment or stage.
+	GetAnalysisSeries(ctx context.Context, in *GetAnalysisSeriesRequest, opts ...grpc.CallOption) (*GetAnalysisSeriesResponse, error)
 	// Lists registered events, newest first. Needs `view` in all applications.
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
 	// Creates an API key. Needs `keys`.
@@ -532,6 +546,26 @@ func (c *controlServiceClient) GetDeliveryFigures(ctx context.Context, in *GetDe
 	return out, nil
 }
 
+func (c *controlServiceClient) GetDeploymentTrace(ctx context.Context, in *GetDeploymentTraceRequest, opts ...grpc.CallOption) (*GetDeploymentTraceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetDeploymentTraceResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetDeploymentTrace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) GetAnalysisSeries(ctx context.Context, in *GetAnalysisSeriesRequest, opts ...grpc.CallOption) (*GetAnalysisSeriesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetAnalysisSeriesResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetAnalysisSeries_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *controlServiceClient) ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListEventsResponse)
@@ -852,8 +886,20 @@ type ControlServiceServer interface {
 	// is no such kind, outcome or cursor.
 	ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error)
 	// Returns delivery figures of a time range. Needs `view`. INVALID_ARGUMENT: the
-	// range has no start or is empty.
+	// range has no start or is empty, there is no such time zone, or there would be
+	// more than 1000 buckets. FAILED_PRECONDITION: a response cannot hold the figures
+	// of so many applications and buckets.
 	GetDeliveryFigures(context.Context, *GetDeliveryFiguresRequest) (*GetDeliveryFiguresResponse, error)
+	// Returns what came of a commit, an event, a pull request or a deployment: events,
+	// commits, deployments and rollouts. Needs `view`. Only what belongs to a
+	// deployment that the caller may view; commits and events without one only for
+	// callers who may view all applications.
+	// NOT_FOUND: nothing is known of it.
+	GetDeploymentTrace(context.Context, *GetDeploymentTraceRequest) (*GetDeploymentTraceResponse, error)
+	// Returns the checks of a deployment's analyses, running or ended, with their
+	// samples. Needs `view`.
+	// NOT_FOUND: no such deployment or stage.
+	GetAnalysisSeries(context.Context, *GetAnalysisSeriesRequest) (*GetAnalysisSeriesResponse, error)
 	// Lists registered events, newest first. Needs `view` in all applications.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
 	// Creates an API key. Needs `keys`.
@@ -993,6 +1039,12 @@ func (UnimplementedControlServiceServer) ListRollouts(context.Context, *ListRoll
 }
 func (UnimplementedControlServiceServer) GetDeliveryFigures(context.Context, *GetDeliveryFiguresRequest) (*GetDeliveryFiguresResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetDeliveryFigures not implemented")
+}
+func (UnimplementedControlServiceServer) GetDeploymentTrace(context.Context, *GetDeploymentTraceRequest) (*GetDeploymentTraceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetDeploymentTrace not implemented")
+}
+func (UnimplementedControlServiceServer) GetAnalysisSeries(context.Context, *GetAnalysisSeriesRequest) (*GetAnalysisSeriesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetAnalysisSeries not implemented")
 }
 func (UnimplementedControlServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
@@ -1459,6 +1511,42 @@ func _ControlService_GetDeliveryFigures_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_GetDeploymentTrace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetDeploymentTraceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetDeploymentTrace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetDeploymentTrace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetDeploymentTrace(ctx, req.(*GetDeploymentTraceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_GetAnalysisSeries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetAnalysisSeriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetAnalysisSeries(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetAnalysisSeries_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetAnalysisSeries(ctx, req.(*GetAnalysisSeriesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ControlService_ListEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListEventsRequest)
 	if err := dec(in); err != nil {
@@ -1844,6 +1932,14 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetDeliveryFigures",
 			Handler:    _ControlService_GetDeliveryFigures_Handler,
+		},
+		{
+			MethodName: "GetDeploymentTrace",
+			Handler:    _ControlService_GetDeploymentTrace_Handler,
+		},
+		{
+			MethodName: "GetAnalysisSeries",
+			Handler:    _ControlService_GetAnalysisSeries_Handler,
 		},
 		{
 			MethodName: "ListEvents",

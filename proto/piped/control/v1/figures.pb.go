@@ -21,6 +21,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Length of the buckets into which figures are divided.
+type FiguresBucket int32
+
+const (
+	// No buckets.
+	FiguresBucket_FIGURES_BUCKET_UNSPECIFIED FiguresBucket = 0
+	// Calendar days.
+	FiguresBucket_FIGURES_BUCKET_DAY FiguresBucket = 1
+	// Calendar weeks; they begin on Monday.
+	FiguresBucket_FIGURES_BUCKET_WEEK FiguresBucket = 2
+)
+
+// Enum value maps for FiguresBucket.
+var (
+	FiguresBucket_name = map[int32]string{
+		0: "FIGURES_BUCKET_UNSPECIFIED",
+		1: "FIGURES_BUCKET_DAY",
+		2: "FIGURES_BUCKET_WEEK",
+	}
+	FiguresBucket_value = map[string]int32{
+		"FIGURES_BUCKET_UNSPECIFIED": 0,
+		"FIGURES_BUCKET_DAY":         1,
+		"FIGURES_BUCKET_WEEK":        2,
+	}
+)
+
+func (x FiguresBucket) Enum() *FiguresBucket {
+	p := new(FiguresBucket)
+	*p = x
+	return p
+}
+
+func (x FiguresBucket) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FiguresBucket) Descriptor() protoreflect.EnumDescriptor {
+	return file_piped_control_v1_figures_proto_enumTypes[0].Descriptor()
+}
+
+func (FiguresBucket) Type() protoreflect.EnumType {
+	return &file_piped_control_v1_figures_proto_enumTypes[0]
+}
+
+func (x FiguresBucket) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FiguresBucket.Descriptor instead.
+func (FiguresBucket) EnumDescriptor() ([]byte, []int) {
+	return file_piped_control_v1_figures_proto_rawDescGZIP(), []int{0}
+}
+
 // Request of GetDeliveryFigures. Conditions hold together; empty ones hold
 // always.
 type GetDeliveryFiguresRequest struct {
@@ -32,9 +85,16 @@ type GetDeliveryFiguresRequest struct {
 	// Begin of the range, unix milliseconds. Required.
 	FromMs int64 `protobuf:"varint,3,opt,name=from_ms,json=fromMs,proto3" json:"from_ms,omitempty"`
 	// End of the range, exclusive, unix milliseconds; 0 means now.
-	ToMs          int64 `protobuf:"varint,4,opt,name=to_ms,json=toMs,proto3" json:"to_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ToMs int64 `protobuf:"varint,4,opt,name=to_ms,json=toMs,proto3" json:"to_ms,omitempty"`
+	// Also divides the range into buckets, at most 1000.
+	Bucket FiguresBucket `protobuf:"varint,5,opt,name=bucket,proto3,enum=piped.control.v1.FiguresBucket" json:"bucket,omitempty"`
+	// Time zone of the buckets, by its name in the IANA database, such as
+	// `Europe/Berlin`; empty means UTC.
+	TimeZone string `protobuf:"bytes,6,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// Also returns the figures of each application in each bucket.
+	BucketApplications bool `protobuf:"varint,7,opt,name=bucket_applications,json=bucketApplications,proto3" json:"bucket_applications,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *GetDeliveryFiguresRequest) Reset() {
@@ -95,6 +155,27 @@ func (x *GetDeliveryFiguresRequest) GetToMs() int64 {
 	return 0
 }
 
+func (x *GetDeliveryFiguresRequest) GetBucket() FiguresBucket {
+	if x != nil {
+		return x.Bucket
+	}
+	return FiguresBucket_FIGURES_BUCKET_UNSPECIFIED
+}
+
+func (x *GetDeliveryFiguresRequest) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
+func (x *GetDeliveryFiguresRequest) GetBucketApplications() bool {
+	if x != nil {
+		return x.BucketApplications
+	}
+	return false
+}
+
 // Response of GetDeliveryFigures.
 type GetDeliveryFiguresResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -103,7 +184,10 @@ type GetDeliveryFiguresResponse struct {
 	Total *DeliveryFigures `protobuf:"bytes,1,opt,name=total,proto3" json:"total,omitempty"`
 	// Figures of each application with a deployment in the range, ordered by
 	// name.
-	Applications  []*DeliveryFigures `protobuf:"bytes,2,rep,name=applications,proto3" json:"applications,omitempty"`
+	Applications []*DeliveryFigures `protobuf:"bytes,2,rep,name=applications,proto3" json:"applications,omitempty"`
+	// The buckets, the oldest first, including those without a deployment. Together
+	// they are the range: the first and the last one can be shorter than the others.
+	Buckets       []*FiguresInterval `protobuf:"bytes,3,rep,name=buckets,proto3" json:"buckets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -152,6 +236,88 @@ func (x *GetDeliveryFiguresResponse) GetApplications() []*DeliveryFigures {
 	return nil
 }
 
+func (x *GetDeliveryFiguresResponse) GetBuckets() []*FiguresInterval {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
+// Delivery figures of one bucket, from deployments that ended in it. ListDeployments
+// with the same times as completed_from_ms and completed_to_ms lists these.
+type FiguresInterval struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Begin, unix milliseconds.
+	FromMs int64 `protobuf:"varint,1,opt,name=from_ms,json=fromMs,proto3" json:"from_ms,omitempty"`
+	// End, exclusive, unix milliseconds.
+	ToMs int64 `protobuf:"varint,2,opt,name=to_ms,json=toMs,proto3" json:"to_ms,omitempty"`
+	// Figures of all matching applications together; its application_id is empty.
+	Total *DeliveryFigures `protobuf:"bytes,3,opt,name=total,proto3" json:"total,omitempty"`
+	// Figures of each application with a deployment in the bucket, ordered by name, if
+	// they were requested.
+	Applications  []*DeliveryFigures `protobuf:"bytes,4,rep,name=applications,proto3" json:"applications,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FiguresInterval) Reset() {
+	*x = FiguresInterval{}
+	mi := &file_piped_control_v1_figures_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FiguresInterval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FiguresInterval) ProtoMessage() {}
+
+func (x *FiguresInterval) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_figures_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FiguresInterval.ProtoReflect.Descriptor instead.
+func (*FiguresInterval) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_figures_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *FiguresInterval) GetFromMs() int64 {
+	if x != nil {
+		return x.FromMs
+	}
+	return 0
+}
+
+func (x *FiguresInterval) GetToMs() int64 {
+	if x != nil {
+		return x.ToMs
+	}
+	return 0
+}
+
+func (x *FiguresInterval) GetTotal() *DeliveryFigures {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
+func (x *FiguresInterval) GetApplications() []*DeliveryFigures {
+	if x != nil {
+		return x.Applications
+	}
+	return nil
+}
+
 // Delivery figures over a range of time, from deployments that ended in it.
 // What was not measured is absent.
 type DeliveryFigures struct {
@@ -182,7 +348,7 @@ type DeliveryFigures struct {
 
 func (x *DeliveryFigures) Reset() {
 	*x = DeliveryFigures{}
-	mi := &file_piped_control_v1_figures_proto_msgTypes[2]
+	mi := &file_piped_control_v1_figures_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -194,7 +360,7 @@ func (x *DeliveryFigures) String() string {
 func (*DeliveryFigures) ProtoMessage() {}
 
 func (x *DeliveryFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_figures_proto_msgTypes[2]
+	mi := &file_piped_control_v1_figures_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -207,7 +373,7 @@ func (x *DeliveryFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliveryFigures.ProtoReflect.Descriptor instead.
 func (*DeliveryFigures) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_figures_proto_rawDescGZIP(), []int{2}
+	return file_piped_control_v1_figures_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DeliveryFigures) GetApplicationId() string {
@@ -284,18 +450,27 @@ var File_piped_control_v1_figures_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_figures_proto_rawDesc = "" +
 	"\n" +
-	"\x1epiped/control/v1/figures.proto\x12\x10piped.control.v1\"\xfe\x01\n" +
+	"\x1epiped/control/v1/figures.proto\x12\x10piped.control.v1\"\x85\x03\n" +
 	"\x19GetDeliveryFiguresRequest\x12'\n" +
 	"\x0fapplication_ids\x18\x01 \x03(\tR\x0eapplicationIds\x12O\n" +
 	"\x06labels\x18\x02 \x03(\v27.piped.control.v1.GetDeliveryFiguresRequest.LabelsEntryR\x06labels\x12\x17\n" +
 	"\afrom_ms\x18\x03 \x01(\x03R\x06fromMs\x12\x13\n" +
-	"\x05to_ms\x18\x04 \x01(\x03R\x04toMs\x1a9\n" +
+	"\x05to_ms\x18\x04 \x01(\x03R\x04toMs\x127\n" +
+	"\x06bucket\x18\x05 \x01(\x0e2\x1f.piped.control.v1.FiguresBucketR\x06bucket\x12\x1b\n" +
+	"\ttime_zone\x18\x06 \x01(\tR\btimeZone\x12/\n" +
+	"\x13bucket_applications\x18\a \x01(\bR\x12bucketApplications\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x01\n" +
 	"\x1aGetDeliveryFiguresResponse\x127\n" +
 	"\x05total\x18\x01 \x01(\v2!.piped.control.v1.DeliveryFiguresR\x05total\x12E\n" +
-	"\fapplications\x18\x02 \x03(\v2!.piped.control.v1.DeliveryFiguresR\fapplications\"\xc1\x04\n" +
+	"\fapplications\x18\x02 \x03(\v2!.piped.control.v1.DeliveryFiguresR\fapplications\x12;\n" +
+	"\abuckets\x18\x03 \x03(\v2!.piped.control.v1.FiguresIntervalR\abuckets\"\xbf\x01\n" +
+	"\x0fFiguresInterval\x12\x17\n" +
+	"\afrom_ms\x18\x01 \x01(\x03R\x06fromMs\x12\x13\n" +
+	"\x05to_ms\x18\x02 \x01(\x03R\x04toMs\x127\n" +
+	"\x05total\x18\x03 \x01(\v2!.piped.control.v1.DeliveryFiguresR\x05total\x12E\n" +
+	"\fapplications\x18\x04 \x03(\v2!.piped.control.v1.DeliveryFiguresR\fapplications\"\xc1\x04\n" +
 	"\x0fDeliveryFigures\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12)\n" +
 	"\x10application_name\x18\x02 \x01(\tR\x0fapplicationName\x12\x1c\n" +
@@ -312,7 +487,11 @@ const file_piped_control_v1_figures_proto_rawDesc = "" +
 	"\x14_lead_time_median_msB\x13\n" +
 	"\x11_lead_time_p90_msB\x16\n" +
 	"\x14_change_failure_rateB\x1c\n" +
-	"\x1a_time_to_restore_median_msB<Z:github.com/c785c783/piped/proto/piped/control/v1;controlv1b\x06proto3"
+	"\x1a_time_to_restore_median_ms*`\n" +
+	"\rFiguresBucket\x12\x1e\n" +
+	"\x1aFIGURES_BUCKET_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12FIGURES_BUCKET_DAY\x10\x01\x12\x17\n" +
+	"\x13FIGURES_BUCKET_WEEK\x10\x02B<Z:github.com/c785c783/piped/proto/piped/control/v1;controlv1b\x06proto3"
 
 var (
 	file_piped_control_v1_figures_proto_rawDescOnce sync.Once
@@ -326,22 +505,29 @@ func file_piped_control_v1_figures_proto_rawDescGZIP() []byte {
 	return file_piped_control_v1_figures_proto_rawDescData
 }
 
-var file_piped_control_v1_figures_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_piped_control_v1_figures_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_piped_control_v1_figures_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_piped_control_v1_figures_proto_goTypes = []any{
-	(*GetDeliveryFiguresRequest)(nil),  // 0: piped.control.v1.GetDeliveryFiguresRequest
-	(*GetDeliveryFiguresResponse)(nil), // 1: piped.control.v1.GetDeliveryFiguresResponse
-	(*DeliveryFigures)(nil),            // 2: piped.control.v1.DeliveryFigures
-	nil,                                // 3: piped.control.v1.GetDeliveryFiguresRequest.LabelsEntry
+	(FiguresBucket)(0),                 // 0: piped.control.v1.FiguresBucket
+	(*GetDeliveryFiguresRequest)(nil),  // 1: piped.control.v1.GetDeliveryFiguresRequest
+	(*GetDeliveryFiguresResponse)(nil), // 2: piped.control.v1.GetDeliveryFiguresResponse
+	(*FiguresInterval)(nil),            // 3: piped.control.v1.FiguresInterval
+	(*DeliveryFigures)(nil),            // 4: piped.control.v1.DeliveryFigures
+	nil,                                // 5: piped.control.v1.GetDeliveryFiguresRequest.LabelsEntry
 }
 var file_piped_control_v1_figures_proto_depIdxs = []int32{
-	3, // 0: piped.control.v1.GetDeliveryFiguresRequest.labels:type_name -> piped.control.v1.GetDeliveryFiguresRequest.LabelsEntry
-	2, // 1: piped.control.v1.GetDeliveryFiguresResponse.total:type_name -> piped.control.v1.DeliveryFigures
-	2, // 2: piped.control.v1.GetDeliveryFiguresResponse.applications:type_name -> piped.control.v1.DeliveryFigures
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5, // 0: piped.control.v1.GetDeliveryFiguresRequest.labels:type_name -> piped.control.v1.GetDeliveryFiguresRequest.LabelsEntry
+	0, // 1: piped.control.v1.GetDeliveryFiguresRequest.bucket:type_name -> piped.control.v1.FiguresBucket
+	4, // 2: piped.control.v1.GetDeliveryFiguresResponse.total:type_name -> piped.control.v1.DeliveryFigures
+	4, // 3: piped.control.v1.GetDeliveryFiguresResponse.applications:type_name -> piped.control.v1.DeliveryFigures
+	3, // 4: piped.control.v1.GetDeliveryFiguresResponse.buckets:type_name -> piped.control.v1.FiguresInterval
+	4, // 5: piped.control.v1.FiguresInterval.total:type_name -> piped.control.v1.DeliveryFigures
+	4, // 6: piped.control.v1.FiguresInterval.applications:type_name -> piped.control.v1.DeliveryFigures
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_figures_proto_init() }
@@ -349,19 +535,20 @@ func file_piped_control_v1_figures_proto_init() {
 	if File_piped_control_v1_figures_proto != nil {
 		return
 	}
-	file_piped_control_v1_figures_proto_msgTypes[2].OneofWrappers = []any{}
+	file_piped_control_v1_figures_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_control_v1_figures_proto_rawDesc), len(file_piped_control_v1_figures_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   4,
+			NumEnums:      1,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_piped_control_v1_figures_proto_goTypes,
 		DependencyIndexes: file_piped_control_v1_figures_proto_depIdxs,
+		EnumInfos:         file_piped_control_v1_figures_proto_enumTypes,
 		MessageInfos:      file_piped_control_v1_figures_proto_msgTypes,
 	}.Build()
 	File_piped_control_v1_figures_proto = out.File
