@@ -22,6 +22,7 @@ type controlService struct {
 	status  Status
 	remover Remover
 	live    Live
+	objects Objects
 	drift   Drift
 	figures Figures
 	hub     *deploymentHub
@@ -36,6 +37,9 @@ type controlService struct {
 	// Reads shared by concurrent followers of logs.
 	deployments reads[deploy.Deployment]
 	logs        reads[[]deploy.LogBlock]
+
+	liveStates reads[deploy.LiveState] // shared by calls that watch the same application
+	openLogs   openLogs
 }
 
 // hashPrefix matches a full or abbreviated commit hash.

@@ -24,7 +24,7 @@ var File_piped_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1epiped/control/v1/control.proto\x12\x10piped.control.v1\x1a\x1dpiped/control/v1/access.proto\x1a\x1epiped/control/v1/api_key.proto\x1a\"piped/control/v1/application.proto\x1a!piped/control/v1/deployment.proto\x1a\x1cpiped/control/v1/drift.proto\x1a\x1cpiped/control/v1/event.proto\x1a\x1epiped/control/v1/figures.proto\x1a!piped/control/v1/live_state.proto\x1a\x1epiped/control/v1/resolve.proto\x1a\x1epiped/control/v1/rollout.proto\x1a\x1dpiped/control/v1/search.proto\x1a\x1cpiped/control/v1/stage.proto\x1a\x1dpiped/control/v1/status.proto2\xd3\x1f\n" +
+	"\x1epiped/control/v1/control.proto\x12\x10piped.control.v1\x1a\x1dpiped/control/v1/access.proto\x1a\x1epiped/control/v1/api_key.proto\x1a\"piped/control/v1/application.proto\x1a!piped/control/v1/deployment.proto\x1a\x1cpiped/control/v1/drift.proto\x1a\x1cpiped/control/v1/event.proto\x1a\x1epiped/control/v1/figures.proto\x1a!piped/control/v1/live_state.proto\x1a\x1epiped/control/v1/objects.proto\x1a\x1epiped/control/v1/resolve.proto\x1a\x1epiped/control/v1/rollout.proto\x1a\x1dpiped/control/v1/search.proto\x1a\x1cpiped/control/v1/stage.proto\x1a\x1dpiped/control/v1/status.proto2\xf3\"\n" +
 	"\x0eControlService\x12h\n" +
 	"\x0fSyncApplication\x12(.piped.control.v1.SyncApplicationRequest\x1a).piped.control.v1.SyncApplicationResponse\"\x00\x12t\n" +
 	"\x13RollbackApplication\x12,.piped.control.v1.RollbackApplicationRequest\x1a-.piped.control.v1.RollbackApplicationResponse\"\x00\x12n\n" +
@@ -43,7 +43,11 @@ const file_piped_control_v1_control_proto_rawDesc = "" +
 	"\vRejectStage\x12$.piped.control.v1.RejectStageRequest\x1a%.piped.control.v1.RejectStageResponse\"\x00\x12V\n" +
 	"\tSkipStage\x12\".piped.control.v1.SkipStageRequest\x1a#.piped.control.v1.SkipStageResponse\"\x00\x12j\n" +
 	"\x0fFollowStageLogs\x12(.piped.control.v1.FollowStageLogsRequest\x1a).piped.control.v1.FollowStageLogsResponse\"\x000\x01\x12_\n" +
-	"\fGetLiveState\x12%.piped.control.v1.GetLiveStateRequest\x1a&.piped.control.v1.GetLiveStateResponse\"\x00\x12e\n" +
+	"\fGetLiveState\x12%.piped.control.v1.GetLiveStateRequest\x1a&.piped.control.v1.GetLiveStateResponse\"\x00\x12g\n" +
+	"\x0eWatchLiveState\x12'.piped.control.v1.WatchLiveStateRequest\x1a(.piped.control.v1.WatchLiveStateResponse\"\x000\x01\x12b\n" +
+	"\rGetLiveObject\x12&.piped.control.v1.GetLiveObjectRequest\x1a'.piped.control.v1.GetLiveObjectResponse\"\x00\x12k\n" +
+	"\x10ListObjectEvents\x12).piped.control.v1.ListObjectEventsRequest\x1a*.piped.control.v1.ListObjectEventsResponse\"\x00\x12d\n" +
+	"\rFollowPodLogs\x12&.piped.control.v1.FollowPodLogsRequest\x1a'.piped.control.v1.FollowPodLogsResponse\"\x000\x01\x12e\n" +
 	"\x0eGetDriftReport\x12'.piped.control.v1.GetDriftReportRequest\x1a(.piped.control.v1.GetDriftReportResponse\"\x00\x12k\n" +
 	"\x10ListDriftReports\x12).piped.control.v1.ListDriftReportsRequest\x1a*.piped.control.v1.ListDriftReportsResponse\"\x00\x12[\n" +
 	"\n" +
@@ -90,68 +94,76 @@ var file_piped_control_v1_control_proto_goTypes = []any{
 	(*SkipStageRequest)(nil),              // 15: piped.control.v1.SkipStageRequest
 	(*FollowStageLogsRequest)(nil),        // 16: piped.control.v1.FollowStageLogsRequest
 	(*GetLiveStateRequest)(nil),           // 17: piped.control.v1.GetLiveStateRequest
-	(*GetDriftReportRequest)(nil),         // 18: piped.control.v1.GetDriftReportRequest
-	(*ListDriftReportsRequest)(nil),       // 19: piped.control.v1.ListDriftReportsRequest
-	(*WatchDriftRequest)(nil),             // 20: piped.control.v1.WatchDriftRequest
-	(*ListRolloutsRequest)(nil),           // 21: piped.control.v1.ListRolloutsRequest
-	(*GetDeliveryFiguresRequest)(nil),     // 22: piped.control.v1.GetDeliveryFiguresRequest
-	(*ListEventsRequest)(nil),             // 23: piped.control.v1.ListEventsRequest
-	(*CreateAPIKeyRequest)(nil),           // 24: piped.control.v1.CreateAPIKeyRequest
-	(*ListAPIKeysRequest)(nil),            // 25: piped.control.v1.ListAPIKeysRequest
-	(*DisableAPIKeyRequest)(nil),          // 26: piped.control.v1.DisableAPIKeyRequest
-	(*GetCallerRequest)(nil),              // 27: piped.control.v1.GetCallerRequest
-	(*CheckAccessRequest)(nil),            // 28: piped.control.v1.CheckAccessRequest
-	(*ListSessionsRequest)(nil),           // 29: piped.control.v1.ListSessionsRequest
-	(*EndSessionRequest)(nil),             // 30: piped.control.v1.EndSessionRequest
-	(*DisableUserRequest)(nil),            // 31: piped.control.v1.DisableUserRequest
-	(*EnableUserRequest)(nil),             // 32: piped.control.v1.EnableUserRequest
-	(*ListDisabledUsersRequest)(nil),      // 33: piped.control.v1.ListDisabledUsersRequest
-	(*ListAuditRequest)(nil),              // 34: piped.control.v1.ListAuditRequest
-	(*GetStatusRequest)(nil),              // 35: piped.control.v1.GetStatusRequest
-	(*ResolveRequest)(nil),                // 36: piped.control.v1.ResolveRequest
-	(*SearchApplicationsRequest)(nil),     // 37: piped.control.v1.SearchApplicationsRequest
-	(*GetApplicationSummaryRequest)(nil),  // 38: piped.control.v1.GetApplicationSummaryRequest
-	(*WatchApplicationsRequest)(nil),      // 39: piped.control.v1.WatchApplicationsRequest
-	(*SyncApplicationResponse)(nil),       // 40: piped.control.v1.SyncApplicationResponse
-	(*RollbackApplicationResponse)(nil),   // 41: piped.control.v1.RollbackApplicationResponse
-	(*EnableApplicationResponse)(nil),     // 42: piped.control.v1.EnableApplicationResponse
-	(*DeleteApplicationResponse)(nil),     // 43: piped.control.v1.DeleteApplicationResponse
-	(*ListCandidatesResponse)(nil),        // 44: piped.control.v1.ListCandidatesResponse
-	(*ConfirmPruneResponse)(nil),          // 45: piped.control.v1.ConfirmPruneResponse
-	(*ListAdoptionsResponse)(nil),         // 46: piped.control.v1.ListAdoptionsResponse
-	(*DecideAdoptionResponse)(nil),        // 47: piped.control.v1.DecideAdoptionResponse
-	(*CancelDeploymentResponse)(nil),      // 48: piped.control.v1.CancelDeploymentResponse
-	(*RetryDeploymentResponse)(nil),       // 49: piped.control.v1.RetryDeploymentResponse
-	(*GetPlanResponse)(nil),               // 50: piped.control.v1.GetPlanResponse
-	(*GetDeploymentChainResponse)(nil),    // 51: piped.control.v1.GetDeploymentChainResponse
-	(*WatchDeploymentsResponse)(nil),      // 52: piped.control.v1.WatchDeploymentsResponse
-	(*ApproveStageResponse)(nil),          // 53: piped.control.v1.ApproveStageResponse
-	(*RejectStageResponse)(nil),           // 54: piped.control.v1.RejectStageResponse
-	(*SkipStageResponse)(nil),             // 55: piped.control.v1.SkipStageResponse
-	(*FollowStageLogsResponse)(nil),       // 56: piped.control.v1.FollowStageLogsResponse
-	(*GetLiveStateResponse)(nil),          // 57: piped.control.v1.GetLiveStateResponse
-	(*GetDriftReportResponse)(nil),        // 58: piped.control.v1.GetDriftReportResponse
-	(*ListDriftReportsResponse)(nil),      // 59: piped.control.v1.ListDriftReportsResponse
-	(*WatchDriftResponse)(nil),            // 60: piped.control.v1.WatchDriftResponse
-	(*ListRolloutsResponse)(nil),          // 61: piped.control.v1.ListRolloutsResponse
-	(*GetDeliveryFiguresResponse)(nil),    // 62: piped.control.v1.GetDeliveryFiguresResponse
-	(*ListEventsResponse)(nil),            // 63: piped.control.v1.ListEventsResponse
-	(*CreateAPIKeyResponse)(nil),          // 64: piped.control.v1.CreateAPIKeyResponse
-	(*ListAPIKeysResponse)(nil),           // 65: piped.control.v1.ListAPIKeysResponse
-	(*DisableAPIKeyResponse)(nil),         // 66: piped.control.v1.DisableAPIKeyResponse
-	(*GetCallerResponse)(nil),             // 67: piped.control.v1.GetCallerResponse
-	(*CheckAccessResponse)(nil),           // 68: piped.control.v1.CheckAccessResponse
-	(*ListSessionsResponse)(nil),          // 69: piped.control.v1.ListSessionsResponse
-	(*EndSessionResponse)(nil),            // 70: piped.control.v1.EndSessionResponse
-	(*DisableUserResponse)(nil),           // 71: piped.control.v1.DisableUserResponse
-	(*EnableUserResponse)(nil),            // 72: piped.control.v1.EnableUserResponse
-	(*ListDisabledUsersResponse)(nil),     // 73: piped.control.v1.ListDisabledUsersResponse
-	(*ListAuditResponse)(nil),             // 74: piped.control.v1.ListAuditResponse
-	(*GetStatusResponse)(nil),             // 75: piped.control.v1.GetStatusResponse
-	(*ResolveResponse)(nil),               // 76: piped.control.v1.ResolveResponse
-	(*SearchApplicationsResponse)(nil),    // 77: piped.control.v1.SearchApplicationsResponse
-	(*GetApplicationSummaryResponse)(nil), // 78: piped.control.v1.GetApplicationSummaryResponse
-	(*WatchApplicationsResponse)(nil),     // 79: piped.control.v1.WatchApplicationsResponse
+	(*WatchLiveStateRequest)(nil),         // 18: piped.control.v1.WatchLiveStateRequest
+	(*GetLiveObjectRequest)(nil),          // 19: piped.control.v1.GetLiveObjectRequest
+	(*ListObjectEventsRequest)(nil),       // 20: piped.control.v1.ListObjectEventsRequest
+	(*FollowPodLogsRequest)(nil),          // 21: piped.control.v1.FollowPodLogsRequest
+	(*GetDriftReportRequest)(nil),         // 22: piped.control.v1.GetDriftReportRequest
+	(*ListDriftReportsRequest)(nil),       // 23: piped.control.v1.ListDriftReportsRequest
+	(*WatchDriftRequest)(nil),             // 24: piped.control.v1.WatchDriftRequest
+	(*ListRolloutsRequest)(nil),           // 25: piped.control.v1.ListRolloutsRequest
+	(*GetDeliveryFiguresRequest)(nil),     // 26: piped.control.v1.GetDeliveryFiguresRequest
+	(*ListEventsRequest)(nil),             // 27: piped.control.v1.ListEventsRequest
+	(*CreateAPIKeyRequest)(nil),           // 28: piped.control.v1.CreateAPIKeyRequest
+	(*ListAPIKeysRequest)(nil),            // 29: piped.control.v1.ListAPIKeysRequest
+	(*DisableAPIKeyRequest)(nil),          // 30: piped.control.v1.DisableAPIKeyRequest
+	(*GetCallerRequest)(nil),              // 31: piped.control.v1.GetCallerRequest
+	(*CheckAccessRequest)(nil),            // 32: piped.control.v1.CheckAccessRequest
+	(*ListSessionsRequest)(nil),           // 33: piped.control.v1.ListSessionsRequest
+	(*EndSessionRequest)(nil),             // 34: piped.control.v1.EndSessionRequest
+	(*DisableUserRequest)(nil),            // 35: piped.control.v1.DisableUserRequest
+	(*EnableUserRequest)(nil),             // 36: piped.control.v1.EnableUserRequest
+	(*ListDisabledUsersRequest)(nil),      // 37: piped.control.v1.ListDisabledUsersRequest
+	(*ListAuditRequest)(nil),              // 38: piped.control.v1.ListAuditRequest
+	(*GetStatusRequest)(nil),              // 39: piped.control.v1.GetStatusRequest
+	(*ResolveRequest)(nil),                // 40: piped.control.v1.ResolveRequest
+	(*SearchApplicationsRequest)(nil),     // 41: piped.control.v1.SearchApplicationsRequest
+	(*GetApplicationSummaryRequest)(nil),  // 42: piped.control.v1.GetApplicationSummaryRequest
+	(*WatchApplicationsRequest)(nil),      // 43: piped.control.v1.WatchApplicationsRequest
+	(*SyncApplicationResponse)(nil),       // 44: piped.control.v1.SyncApplicationResponse
+	(*RollbackApplicationResponse)(nil),   // 45: piped.control.v1.RollbackApplicationResponse
+	(*EnableApplicationResponse)(nil),     // 46: piped.control.v1.EnableApplicationResponse
+	(*DeleteApplicationResponse)(nil),     // 47: piped.control.v1.DeleteApplicationResponse
+	(*ListCandidatesResponse)(nil),        // 48: piped.control.v1.ListCandidatesResponse
+	(*ConfirmPruneResponse)(nil),          // 49: piped.control.v1.ConfirmPruneResponse
+	(*ListAdoptionsResponse)(nil),         // 50: piped.control.v1.ListAdoptionsResponse
+	(*DecideAdoptionResponse)(nil),        // 51: piped.control.v1.DecideAdoptionResponse
+	(*CancelDeploymentResponse)(nil),      // 52: piped.control.v1.CancelDeploymentResponse
+	(*RetryDeploymentResponse)(nil),       // 53: piped.control.v1.RetryDeploymentResponse
+	(*GetPlanResponse)(nil),               // 54: piped.control.v1.GetPlanResponse
+	(*GetDeploymentChainResponse)(nil),    // 55: piped.control.v1.GetDeploymentChainResponse
+	(*WatchDeploymentsResponse)(nil),      // 56: piped.control.v1.WatchDeploymentsResponse
+	(*ApproveStageResponse)(nil),          // 57: piped.control.v1.ApproveStageResponse
+	(*RejectStageResponse)(nil),           // 58: piped.control.v1.RejectStageResponse
+	(*SkipStageResponse)(nil),             // 59: piped.control.v1.SkipStageResponse
+	(*FollowStageLogsResponse)(nil),       // 60: piped.control.v1.FollowStageLogsResponse
+	(*GetLiveStateResponse)(nil),          // 61: piped.control.v1.GetLiveStateResponse
+	(*WatchLiveStateResponse)(nil),        // 62: piped.control.v1.WatchLiveStateResponse
+	(*GetLiveObjectResponse)(nil),         // 63: piped.control.v1.GetLiveObjectResponse
+	(*ListObjectEventsResponse)(nil),      // 64: piped.control.v1.ListObjectEventsResponse
+	(*FollowPodLogsResponse)(nil),         // 65: piped.control.v1.FollowPodLogsResponse
+	(*GetDriftReportResponse)(nil),        // 66: piped.control.v1.GetDriftReportResponse
+	(*ListDriftReportsResponse)(nil),      // 67: piped.control.v1.ListDriftReportsResponse
+	(*WatchDriftResponse)(nil),            // 68: piped.control.v1.WatchDriftResponse
+	(*ListRolloutsResponse)(nil),          // 69: piped.control.v1.ListRolloutsResponse
+	(*GetDeliveryFiguresResponse)(nil),    // 70: piped.control.v1.GetDeliveryFiguresResponse
+	(*ListEventsResponse)(nil),            // 71: piped.control.v1.ListEventsResponse
+	(*CreateAPIKeyResponse)(nil),          // 72: piped.control.v1.CreateAPIKeyResponse
+	(*ListAPIKeysResponse)(nil),           // 73: piped.control.v1.ListAPIKeysResponse
+	(*DisableAPIKeyResponse)(nil),         // 74: piped.control.v1.DisableAPIKeyResponse
+	(*GetCallerResponse)(nil),             // 75: piped.control.v1.GetCallerResponse
+	(*CheckAccessResponse)(nil),           // 76: piped.control.v1.CheckAccessResponse
+	(*ListSessionsResponse)(nil),          // 77: piped.control.v1.ListSessionsResponse
+	(*EndSessionResponse)(nil),            // 78: piped.control.v1.EndSessionResponse
+	(*DisableUserResponse)(nil),           // 79: piped.control.v1.DisableUserResponse
+	(*EnableUserResponse)(nil),            // 80: piped.control.v1.EnableUserResponse
+	(*ListDisabledUsersResponse)(nil),     // 81: piped.control.v1.ListDisabledUsersResponse
+	(*ListAuditResponse)(nil),             // 82: piped.control.v1.ListAuditResponse
+	(*GetStatusResponse)(nil),             // 83: piped.control.v1.GetStatusResponse
+	(*ResolveResponse)(nil),               // 84: piped.control.v1.ResolveResponse
+	(*SearchApplicationsResponse)(nil),    // 85: piped.control.v1.SearchApplicationsResponse
+	(*GetApplicationSummaryResponse)(nil), // 86: piped.control.v1.GetApplicationSummaryResponse
+	(*WatchApplicationsResponse)(nil),     // 87: piped.control.v1.WatchApplicationsResponse
 }
 var file_piped_control_v1_control_proto_depIdxs = []int32{
 	0,  // 0: piped.control.v1.ControlService.SyncApplication:input_type -> piped.control.v1.SyncApplicationRequest
@@ -172,70 +184,78 @@ var file_piped_control_v1_control_proto_depIdxs = []int32{
 	15, // 15: piped.control.v1.ControlService.SkipStage:input_type -> piped.control.v1.SkipStageRequest
 	16, // 16: piped.control.v1.ControlService.FollowStageLogs:input_type -> piped.control.v1.FollowStageLogsRequest
 	17, // 17: piped.control.v1.ControlService.GetLiveState:input_type -> piped.control.v1.GetLiveStateRequest
-	18, // 18: piped.control.v1.ControlService.GetDriftReport:input_type -> piped.control.v1.GetDriftReportRequest
-	19, // 19: piped.control.v1.ControlService.ListDriftReports:input_type -> piped.control.v1.ListDriftReportsRequest
-	20, // 20: piped.control.v1.ControlService.WatchDrift:input_type -> piped.control.v1.WatchDriftRequest
-	21, // 21: piped.control.v1.ControlService.ListRollouts:input_type -> piped.control.v1.ListRolloutsRequest
-	22, // 22: piped.control.v1.ControlService.GetDeliveryFigures:input_type -> piped.control.v1.GetDeliveryFiguresRequest
-	23, // 23: piped.control.v1.ControlService.ListEvents:input_type -> piped.control.v1.ListEventsRequest
-	24, // 24: piped.control.v1.ControlService.CreateAPIKey:input_type -> piped.control.v1.CreateAPIKeyRequest
-	25, // 25: piped.control.v1.ControlService.ListAPIKeys:input_type -> piped.control.v1.ListAPIKeysRequest
-	26, // 26: piped.control.v1.ControlService.DisableAPIKey:input_type -> piped.control.v1.DisableAPIKeyRequest
-	27, // 27: piped.control.v1.ControlService.GetCaller:input_type -> piped.control.v1.GetCallerRequest
-	28, // 28: piped.control.v1.ControlService.CheckAccess:input_type -> piped.control.v1.CheckAccessRequest
-	29, // 29: piped.control.v1.ControlService.ListSessions:input_type -> piped.control.v1.ListSessionsRequest
-	30, // 30: piped.control.v1.ControlService.EndSession:input_type -> piped.control.v1.EndSessionRequest
-	31, // 31: piped.control.v1.ControlService.DisableUser:input_type -> piped.control.v1.DisableUserRequest
-	32, // 32: piped.control.v1.ControlService.EnableUser:input_type -> piped.control.v1.EnableUserRequest
-	33, // 33: piped.control.v1.ControlService.ListDisabledUsers:input_type -> piped.control.v1.ListDisabledUsersRequest
-	34, // 34: piped.control.v1.ControlService.ListAudit:input_type -> piped.control.v1.ListAuditRequest
-	35, // 35: piped.control.v1.ControlService.GetStatus:input_type -> piped.control.v1.GetStatusRequest
-	36, // 36: piped.control.v1.ControlService.Resolve:input_type -> piped.control.v1.ResolveRequest
-	37, // 37: piped.control.v1.ControlService.SearchApplications:input_type -> piped.control.v1.SearchApplicationsRequest
-	38, // 38: piped.control.v1.ControlService.GetApplicationSummary:input_type -> piped.control.v1.GetApplicationSummaryRequest
-	39, // 39: piped.control.v1.ControlService.WatchApplications:input_type -> piped.control.v1.WatchApplicationsRequest
-	40, // 40: piped.control.v1.ControlService.SyncApplication:output_type -> piped.control.v1.SyncApplicationResponse
-	41, // 41: piped.control.v1.ControlService.RollbackApplication:output_type -> piped.control.v1.RollbackApplicationResponse
-	42, // 42: piped.control.v1.ControlService.EnableApplication:output_type -> piped.control.v1.EnableApplicationResponse
-	43, // 43: piped.control.v1.ControlService.DeleteApplication:output_type -> piped.control.v1.DeleteApplicationResponse
-	44, // 44: piped.control.v1.ControlService.ListCandidates:output_type -> piped.control.v1.ListCandidatesResponse
-	45, // 45: piped.control.v1.ControlService.ConfirmPrune:output_type -> piped.control.v1.ConfirmPruneResponse
-	46, // 46: piped.control.v1.ControlService.ListAdoptions:output_type -> piped.control.v1.ListAdoptionsResponse
-	47, // 47: piped.control.v1.ControlService.DecideAdoption:output_type -> piped.control.v1.DecideAdoptionResponse
-	48, // 48: piped.control.v1.ControlService.CancelDeployment:output_type -> piped.control.v1.CancelDeploymentResponse
-	49, // 49: piped.control.v1.ControlService.RetryDeployment:output_type -> piped.control.v1.RetryDeploymentResponse
-	50, // 50: piped.control.v1.ControlService.GetPlan:output_type -> piped.control.v1.GetPlanResponse
-	51, // 51: piped.control.v1.ControlService.GetDeploymentChain:output_type -> piped.control.v1.GetDeploymentChainResponse
-	52, // 52: piped.control.v1.ControlService.WatchDeployments:output_type -> piped.control.v1.WatchDeploymentsResponse
-	53, // 53: piped.control.v1.ControlService.ApproveStage:output_type -> piped.control.v1.ApproveStageResponse
-	54, // 54: piped.control.v1.ControlService.RejectStage:output_type -> piped.control.v1.RejectStageResponse
-	55, // 55: piped.control.v1.ControlService.SkipStage:output_type -> piped.control.v1.SkipStageResponse
-	56, // 56: piped.control.v1.ControlService.FollowStageLogs:output_type -> piped.control.v1.FollowStageLogsResponse
-	57, // 57: piped.control.v1.ControlService.GetLiveState:output_type -> piped.control.v1.GetLiveStateResponse
-	58, // 58: piped.control.v1.ControlService.GetDriftReport:output_type -> piped.control.v1.GetDriftReportResponse
-	59, // 59: piped.control.v1.ControlService.ListDriftReports:output_type -> piped.control.v1.ListDriftReportsResponse
-	60, // 60: piped.control.v1.ControlService.WatchDrift:output_type -> piped.control.v1.WatchDriftResponse
-	61, // 61: piped.control.v1.ControlService.ListRollouts:output_type -> piped.control.v1.ListRolloutsResponse
-	62, // 62: piped.control.v1.ControlService.GetDeliveryFigures:output_type -> piped.control.v1.GetDeliveryFiguresResponse
-	63, // 63: piped.control.v1.ControlService.ListEvents:output_type -> piped.control.v1.ListEventsResponse
-	64, // 64: piped.control.v1.ControlService.CreateAPIKey:output_type -> piped.control.v1.CreateAPIKeyResponse
-	65, // 65: piped.control.v1.ControlService.ListAPIKeys:output_type -> piped.control.v1.ListAPIKeysResponse
-	66, // 66: piped.control.v1.ControlService.DisableAPIKey:output_type -> piped.control.v1.DisableAPIKeyResponse
-	67, // 67: piped.control.v1.ControlService.GetCaller:output_type -> piped.control.v1.GetCallerResponse
-	68, // 68: piped.control.v1.ControlService.CheckAccess:output_type -> piped.control.v1.CheckAccessResponse
-	69, // 69: piped.control.v1.ControlService.ListSessions:output_type -> piped.control.v1.ListSessionsResponse
-	70, // 70: piped.control.v1.ControlService.EndSession:output_type -> piped.control.v1.EndSessionResponse
-	71, // 71: piped.control.v1.ControlService.DisableUser:output_type -> piped.control.v1.DisableUserResponse
-	72, // 72: piped.control.v1.ControlService.EnableUser:output_type -> piped.control.v1.EnableUserResponse
-	73, // 73: piped.control.v1.ControlService.ListDisabledUsers:output_type -> piped.control.v1.ListDisabledUsersResponse
-	74, // 74: piped.control.v1.ControlService.ListAudit:output_type -> piped.control.v1.ListAuditResponse
-	75, // 75: piped.control.v1.ControlService.GetStatus:output_type -> piped.control.v1.GetStatusResponse
-	76, // 76: piped.control.v1.ControlService.Resolve:output_type -> piped.control.v1.ResolveResponse
-	77, // 77: piped.control.v1.ControlService.SearchApplications:output_type -> piped.control.v1.SearchApplicationsResponse
-	78, // 78: piped.control.v1.ControlService.GetApplicationSummary:output_type -> piped.control.v1.GetApplicationSummaryResponse
-	79, // 79: piped.control.v1.ControlService.WatchApplications:output_type -> piped.control.v1.WatchApplicationsResponse
-	40, // [40:80] is the sub-list for method output_type
-	0,  // [0:40] is the sub-list for method input_type
+	18, // 18: piped.control.v1.ControlService.WatchLiveState:input_type -> piped.control.v1.WatchLiveStateRequest
+	19, // 19: piped.control.v1.ControlService.GetLiveObject:input_type -> piped.control.v1.GetLiveObjectRequest
+	20, // 20: piped.control.v1.ControlService.ListObjectEvents:input_type -> piped.control.v1.ListObjectEventsRequest
+	21, // 21: piped.control.v1.ControlService.FollowPodLogs:input_type -> piped.control.v1.FollowPodLogsRequest
+	22, // 22: piped.control.v1.ControlService.GetDriftReport:input_type -> piped.control.v1.GetDriftReportRequest
+	23, // 23: piped.control.v1.ControlService.ListDriftReports:input_type -> piped.control.v1.ListDriftReportsRequest
+	24, // 24: piped.control.v1.ControlService.WatchDrift:input_type -> piped.control.v1.WatchDriftRequest
+	25, // 25: piped.control.v1.ControlService.ListRollouts:input_type -> piped.control.v1.ListRolloutsRequest
+	26, // 26: piped.control.v1.ControlService.GetDeliveryFigures:input_type -> piped.control.v1.GetDeliveryFiguresRequest
+	27, // 27: piped.control.v1.ControlService.ListEvents:input_type -> piped.control.v1.ListEventsRequest
+	28, // 28: piped.control.v1.ControlService.CreateAPIKey:input_type -> piped.control.v1.CreateAPIKeyRequest
+	29, // 29: piped.control.v1.ControlService.ListAPIKeys:input_type -> piped.control.v1.ListAPIKeysRequest
+	30, // 30: piped.control.v1.ControlService.DisableAPIKey:input_type -> piped.control.v1.DisableAPIKeyRequest
+	31, // 31: piped.control.v1.ControlService.GetCaller:input_type -> piped.control.v1.GetCallerRequest
+	32, // 32: piped.control.v1.ControlService.CheckAccess:input_type -> piped.control.v1.CheckAccessRequest
+	33, // 33: piped.control.v1.ControlService.ListSessions:input_type -> piped.control.v1.ListSessionsRequest
+	34, // 34: piped.control.v1.ControlService.EndSession:input_type -> piped.control.v1.EndSessionRequest
+	35, // 35: piped.control.v1.ControlService.DisableUser:input_type -> piped.control.v1.DisableUserRequest
+	36, // 36: piped.control.v1.ControlService.EnableUser:input_type -> piped.control.v1.EnableUserRequest
+	37, // 37: piped.control.v1.ControlService.ListDisabledUsers:input_type -> piped.control.v1.ListDisabledUsersRequest
+	38, // 38: piped.control.v1.ControlService.ListAudit:input_type -> piped.control.v1.ListAuditRequest
+	39, // 39: piped.control.v1.ControlService.GetStatus:input_type -> piped.control.v1.GetStatusRequest
+	40, // 40: piped.control.v1.ControlService.Resolve:input_type -> piped.control.v1.ResolveRequest
+	41, // 41: piped.control.v1.ControlService.SearchApplications:input_type -> piped.control.v1.SearchApplicationsRequest
+	42, // 42: piped.control.v1.ControlService.GetApplicationSummary:input_type -> piped.control.v1.GetApplicationSummaryRequest
+	43, // 43: piped.control.v1.ControlService.WatchApplications:input_type -> piped.control.v1.WatchApplicationsRequest
+	44, // 44: piped.control.v1.ControlService.SyncApplication:output_type -> piped.control.v1.SyncApplicationResponse
+	45, // 45: piped.control.v1.ControlService.RollbackApplication:output_type -> piped.control.v1.RollbackApplicationResponse
+	46, // 46: piped.control.v1.ControlService.EnableApplication:output_type -> piped.control.v1.EnableApplicationResponse
+	47, // 47: piped.control.v1.ControlService.DeleteApplication:output_type -> piped.control.v1.DeleteApplicationResponse
+	48, // 48: piped.control.v1.ControlService.ListCandidates:output_type -> piped.control.v1.ListCandidatesResponse
+	49, // 49: piped.control.v1.ControlService.ConfirmPrune:output_type -> piped.control.v1.ConfirmPruneResponse
+	50, // 50: piped.control.v1.ControlService.ListAdoptions:output_type -> piped.control.v1.ListAdoptionsResponse
+	51, // 51: piped.control.v1.ControlService.DecideAdoption:output_type -> piped.control.v1.DecideAdoptionResponse
+	52, // 52: piped.control.v1.ControlService.CancelDeployment:output_type -> piped.control.v1.CancelDeploymentResponse
+	53, // 53: piped.control.v1.ControlService.RetryDeployment:output_type -> piped.control.v1.RetryDeploymentResponse
+	54, // 54: piped.control.v1.ControlService.GetPlan:output_type -> piped.control.v1.GetPlanResponse
+	55, // 55: piped.control.v1.ControlService.GetDeploymentChain:output_type -> piped.control.v1.GetDeploymentChainResponse
+	56, // 56: piped.control.v1.ControlService.WatchDeployments:output_type -> piped.control.v1.WatchDeploymentsResponse
+	57, // 57: piped.control.v1.ControlService.ApproveStage:output_type -> piped.control.v1.ApproveStageResponse
+	58, // 58: piped.control.v1.ControlService.RejectStage:output_type -> piped.control.v1.RejectStageResponse
+	59, // 59: piped.control.v1.ControlService.SkipStage:output_type -> piped.control.v1.SkipStageResponse
+	60, // 60: piped.control.v1.ControlService.FollowStageLogs:output_type -> piped.control.v1.FollowStageLogsResponse
+	61, // 61: piped.control.v1.ControlService.GetLiveState:output_type -> piped.control.v1.GetLiveStateResponse
+	62, // 62: piped.control.v1.ControlService.WatchLiveState:output_type -> piped.control.v1.WatchLiveStateResponse
+	63, // 63: piped.control.v1.ControlService.GetLiveObject:output_type -> piped.control.v1.GetLiveObjectResponse
+	64, // 64: piped.control.v1.ControlService.ListObjectEvents:output_type -> piped.control.v1.ListObjectEventsResponse
+	65, // 65: piped.control.v1.ControlService.FollowPodLogs:output_type -> piped.control.v1.FollowPodLogsResponse
+	66, // 66: piped.control.v1.ControlService.GetDriftReport:output_type -> piped.control.v1.GetDriftReportResponse
+	67, // 67: piped.control.v1.ControlService.ListDriftReports:output_type -> piped.control.v1.ListDriftReportsResponse
+	68, // 68: piped.control.v1.ControlService.WatchDrift:output_type -> piped.control.v1.WatchDriftResponse
+	69, // 69: piped.control.v1.ControlService.ListRollouts:output_type -> piped.control.v1.ListRolloutsResponse
+	70, // 70: piped.control.v1.ControlService.GetDeliveryFigures:output_type -> piped.control.v1.GetDeliveryFiguresResponse
+	71, // 71: piped.control.v1.ControlService.ListEvents:output_type -> piped.control.v1.ListEventsResponse
+	72, // 72: piped.control.v1.ControlService.CreateAPIKey:output_type -> piped.control.v1.CreateAPIKeyResponse
+	73, // 73: piped.control.v1.ControlService.ListAPIKeys:output_type -> piped.control.v1.ListAPIKeysResponse
+	74, // 74: piped.control.v1.ControlService.DisableAPIKey:output_type -> piped.control.v1.DisableAPIKeyResponse
+	75, // 75: piped.control.v1.ControlService.GetCaller:output_type -> piped.control.v1.GetCallerResponse
+	76, // 76: piped.control.v1.ControlService.CheckAccess:output_type -> piped.control.v1.CheckAccessResponse
+	77, // 77: piped.control.v1.ControlService.ListSessions:output_type -> piped.control.v1.ListSessionsResponse
+	78, // 78: piped.control.v1.ControlService.EndSession:output_type -> piped.control.v1.EndSessionResponse
+	79, // 79: piped.control.v1.ControlService.DisableUser:output_type -> piped.control.v1.DisableUserResponse
+	80, // 80: piped.control.v1.ControlService.EnableUser:output_type -> piped.control.v1.EnableUserResponse
+	81, // 81: piped.control.v1.ControlService.ListDisabledUsers:output_type -> piped.control.v1.ListDisabledUsersResponse
+	82, // 82: piped.control.v1.ControlService.ListAudit:output_type -> piped.control.v1.ListAuditResponse
+	83, // 83: piped.control.v1.ControlService.GetStatus:output_type -> piped.control.v1.GetStatusResponse
+	84, // 84: piped.control.v1.ControlService.Resolve:output_type -> piped.control.v1.ResolveResponse
+	85, // 85: piped.control.v1.ControlService.SearchApplications:output_type -> piped.control.v1.SearchApplicationsResponse
+	86, // 86: piped.control.v1.ControlService.GetApplicationSummary:output_type -> piped.control.v1.GetApplicationSummaryResponse
+	87, // 87: piped.control.v1.ControlService.WatchApplications:output_type -> piped.control.v1.WatchApplicationsResponse
+	44, // [44:88] is the sub-list for method output_type
+	0,  // [0:44] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
@@ -254,6 +274,7 @@ func file_piped_control_v1_control_proto_init() {
 	file_piped_control_v1_event_proto_init()
 	file_piped_control_v1_figures_proto_init()
 	file_piped_control_v1_live_state_proto_init()
+	file_piped_control_v1_objects_proto_init()
 	file_piped_control_v1_resolve_proto_init()
 	file_piped_control_v1_rollout_proto_init()
 	file_piped_control_v1_search_proto_init()
