@@ -55,20 +55,21 @@ func (o *openLogs) open(account string) (done func(), ok bool) {
 // FollowPodLogs streams the log of a container of a pod of an application. Nothing is buffered:
 // a slow client slows down the read from the cluster.
 func (s *controlService) FollowPodLogs(req *controlv1.FollowPodLogsRequest, stream grpc.ServerStreamingServer[controlv1.FollowPodLogsResponse]) error {
-	app, err := s.store.Application(stream.Context(), req.ApplicationId)
+	q, err := podLogQuery(req)
 	if err != nil {
 		return err
 	}
+	app, sub, err := s.watchApplication(stream.Context(), req.ApplicationId)
+	if err != nil {
+		return err
+	}
+	defer sub.close()
 	done, ok := s.openLogs.open(callerOf(stream.Context()).Account())
 	if !ok {
 		return status.Errorf(codes.ResourceExhausted, "these credentials read %d logs already: end one of them first", maxOpenLogs)
 	}
 	defer done()
-	q, err := podLogQuery(req)
-	if err != nil {
-		return err
-	}
-	return s.whileVisible(stream.Context(), app.ID, func(ctx context.Context) error {
+	return s.whileVisible(stream.Context(), sub, app.ID, func(ctx context.Context) error {
 		sender := podLogSender{limit: rate.NewLimiter(logBytesPerSec, logBytesAtOnce), cursor: req.After, send: stream.Send}
 		return s.objects.PodLog(ctx, app, q, func(part deploy.PodLog) error { return sender.part(ctx, part) })
 	})
@@ -103,18 +104,16 @@ func logCursor(cursor string) (time.Time, error) {
 	return at, nil
 }
 
-// whileVisible calls f with a context that ends when the caller may no longer view the
-// application, or when the server stops. It then returns the reason.
-func (s *controlService) whileVisible(ctx context.Context, applicationID string, f func(context.Context) error) error {
-	sub := s.entries.subscribe(&entryFilter{ids: []string{applicationID}}, false)
-	defer sub.close()
+// whileVisible calls f with a context that ends when the application is deleted, when the
+// caller may no longer view it, or when the server stops. It then returns the reason.
+func (s *controlService) whileVisible(ctx context.Context, sub *entrySubscription, applicationID string, f func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for sub.wait(ctx) == nil {
 			_, err := sub.take()
 			if err == nil {
-				_, err = s.store.Application(ctx, applicationID)
+				_, err = s.registered(ctx, applicationID)
 			}
 			if err != nil {
 				end(err)

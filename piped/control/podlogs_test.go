@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
@@ -128,8 +129,24 @@ func TestLargePodLog(t *testing.T) {
 	}
 }
 
-// TestPodLogEndsWithTheRightToView: a log without new lines ends, too.
-func TestPodLogEndsWithTheRightToView(t *testing.T) {
+// TestPodLogEndsWithTheApplication: a log without new lines ends when its application is deleted,
+// or when the caller may no longer view it.
+func TestPodLogEndsWithTheApplication(t *testing.T) {
+	for name, end := range map[string]func(*controltest.Agent, deploy.Application) error{
+		"deleted": func(agent *controltest.Agent, app deploy.Application) error {
+			return agent.Store.DeleteApplication(t.Context(), app.ID)
+		},
+		"hidden": func(agent *controltest.Agent, app deploy.Application) error {
+			app.Labels = map[string]string{"team": "money"}
+			_, err := agent.Store.PutApplication(t.Context(), app)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) { podLogEndsAfter(t, end) })
+	}
+}
+
+func podLogEndsAfter(t *testing.T, change func(*controltest.Agent, deploy.Application) error) {
 	o := &objects{log: podLog(time.Now())[:2], hold: true}
 	agent, client := withObjects(t, o)
 	key := agent.LimitedKey("viewer", &deploy.Selector{Labels: map[string]string{"team": "shop"}})
@@ -148,12 +165,11 @@ func TestPodLogEndsWithTheRightToView(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app.Labels = map[string]string{"team": "money"}
-	if _, err := agent.Store.PutApplication(t.Context(), app); err != nil {
+	if err := change(agent, app); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := stream.Recv(); status.Code(err) != codes.NotFound {
-		t.Errorf("after the loss of the right to view: %v, %v", m, err)
+		t.Errorf("afterwards: %v, %v", m, err)
 	}
 }
 

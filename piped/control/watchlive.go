@@ -29,12 +29,11 @@ const (
 // livePoll. Calls about one application are woken together, so that they share their reads.
 func (s *controlService) WatchLiveState(req *controlv1.WatchLiveStateRequest, stream grpc.ServerStreamingServer[controlv1.WatchLiveStateResponse]) error {
 	ctx := stream.Context()
-	sub := s.entries.subscribe(&entryFilter{ids: []string{req.ApplicationId}}, false)
-	defer sub.close()
-	app, err := s.store.Application(ctx, req.ApplicationId)
+	app, sub, err := s.watchApplication(ctx, req.ApplicationId)
 	if err != nil {
 		return err
 	}
+	defer sub.close()
 	changed := make(chan struct{}, 1)
 	stop := s.objects.OnLiveChange(app, func() {
 		select {
@@ -58,7 +57,7 @@ func (s *controlService) WatchLiveState(req *controlv1.WatchLiveStateRequest, st
 		if err := s.awaitLive(ctx, sub, changed, app.ID); err != nil {
 			return err
 		}
-		if app, err = s.store.Application(ctx, app.ID); err != nil {
+		if app, err = s.registered(ctx, app.ID); err != nil {
 			return err
 		}
 	}
@@ -73,7 +72,7 @@ func (s *controlService) sharedLiveState(ctx context.Context, app deploy.Applica
 
 // awaitLive returns after a change of the application or of its objects, or when they are to be
 // read anyway, but not before liveDebounce.
-func (s *controlService) awaitLive(ctx context.Context, sub *subscription[*entry, *controlv1.WatchApplicationsResponse], changed <-chan struct{}, applicationID string) error {
+func (s *controlService) awaitLive(ctx context.Context, sub *entrySubscription, changed <-chan struct{}, applicationID string) error {
 	if err := sleep(ctx, liveDebounce); err != nil {
 		return err
 	}

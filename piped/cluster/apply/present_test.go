@@ -71,7 +71,7 @@ spec:
 }
 
 func TestManagers(t *testing.T) {
-	fields := func(raw string) *metav1.FieldsV1 { return &metav1.FieldsV1{Raw: []byte(raw)} }
+	fields := func(raw string) *metav1.FieldsV1 { return metav1.NewFieldsV1(raw) }
 	at := func(s int64) *metav1.Time { return &metav1.Time{Time: metav1.Unix(s, 0).Time} }
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{

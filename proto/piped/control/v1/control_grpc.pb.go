@@ -190,8 +190,9 @@ type ControlServiceClient interface {
 	// that change, until the caller ends the call. Needs `view`. Changes are read at
 	// most every second; those of pods that their workload does not show, within
 	// ten seconds. A call that follows a broken one gets all objects again.
-	// NOT_FOUND: no such application; also a call under way, when the caller may no
-	// longer view it. UNAVAILABLE: as GetLiveState; and as WatchDeployments.
+	// NOT_FOUND: no such application; also a call under way, when it is deleted or
+	// the caller may no longer view it. UNAVAILABLE: as GetLiveState; and as
+	// WatchDeployments.
 	WatchLiveState(ctx context.Context, in *WatchLiveStateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchLiveStateResponse], error)
 	// Reads one live object of an application, and the same object as Git declares
 	// it, within ten seconds. Needs `view-logs`.
@@ -209,7 +210,7 @@ type ControlServiceClient interface {
 	// has ended. The rate is limited to 1 MiB per second; a caller can have 20 such
 	// calls at once.
 	// NOT_FOUND: no such application, or it has no such pod; the message lists its
-	// pods. INVALID_ARGUMENT: there are several containers, or the pod has none of
+	// pods. Also a call under way, as WatchLiveState. INVALID_ARGUMENT: there are several containers, or the pod has none of
 	// that name. FAILED_PRECONDITION: the container has no log yet, or no previous
 	// instance. UNAVAILABLE: as GetLiveState; and as WatchDeployments.
 	FollowPodLogs(ctx context.Context, in *FollowPodLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowPodLogsResponse], error)
@@ -925,8 +926,9 @@ type ControlServiceServer interface {
 	// that change, until the caller ends the call. Needs `view`. Changes are read at
 	// most every second; those of pods that their workload does not show, within
 	// ten seconds. A call that follows a broken one gets all objects again.
-	// NOT_FOUND: no such application; also a call under way, when the caller may no
-	// longer view it. UNAVAILABLE: as GetLiveState; and as WatchDeployments.
+	// NOT_FOUND: no such application; also a call under way, when it is deleted or
+	// the caller may no longer view it. UNAVAILABLE: as GetLiveState; and as
+	// WatchDeployments.
 	WatchLiveState(*WatchLiveStateRequest, grpc.ServerStreamingServer[WatchLiveStateResponse]) error
 	// Reads one live object of an application, and the same object as Git declares
 	// it, within ten seconds. Needs `view-logs`.
@@ -944,7 +946,7 @@ type ControlServiceServer interface {
 	// has ended. The rate is limited to 1 MiB per second; a caller can have 20 such
 	// calls at once.
 	// NOT_FOUND: no such application, or it has no such pod; the message lists its
-	// pods. INVALID_ARGUMENT: there are several containers, or the pod has none of
+	// pods. Also a call under way, as WatchLiveState. INVALID_ARGUMENT: there are several containers, or the pod has none of
 	// that name. FAILED_PRECONDITION: the container has no log yet, or no previous
 	// instance. UNAVAILABLE: as GetLiveState; and as WatchDeployments.
 	FollowPodLogs(*FollowPodLogsRequest, grpc.ServerStreamingServer[FollowPodLogsResponse]) error
