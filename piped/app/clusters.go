@@ -17,6 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/apply"
 	clusterlive "github.com/c785c783/piped/piped/cluster/live"
+	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/config"
@@ -42,6 +43,8 @@ type clusters struct {
 	clusterConfig
 	same cluster.Identities                         // detects providers of the same cluster
 	wake atomic.Pointer[func(applicationID string)] // set by onChange
+
+	liveChanges liveChanges
 
 	mu         sync.Mutex
 	configured map[string]*connection // by provider
@@ -104,6 +107,7 @@ func newClusters(cfg clusterConfig, o Options) *clusters {
 func (c *clusters) onChange(f func(applicationID string)) { c.wake.Store(&f) }
 
 func (c *clusters) changed(applicationID string) {
+	c.liveChanges.notify(applicationID)
 	if f := c.wake.Load(); f != nil {
 		(*f)(applicationID)
 	}
@@ -145,6 +149,7 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 	}
 	controller := watch.New(access)
 	observer := workloads.NewObserver(access, controller)
+	observer.OnChange(func(applicationID string, _ rollout.Workload) { c.liveChanges.notify(applicationID) })
 	return &connection{
 		spec: spec, controller: controller, observer: observer, lease: c.newLease(access),
 		members: clusterlive.NewMembers(access, controller, c.changed),
@@ -351,10 +356,7 @@ func (c *clusters) observe(ctx context.Context, conn *connection) *sync.WaitGrou
 // redact removes the secrets of an application from a text.
 func (c *clusters) redact(ctx context.Context, app deploy.Application, text string) (string, error) {
 	kept, err := liveStates{store: c.store}.kept(ctx, app)
-	for _, one := range kept {
-		text = one.Redactor.Text(text)
-	}
-	return text, err
+	return kept.Text(text), err
 }
 
 // retire ends the connection after its last user. clusters.mu is held.

@@ -2,12 +2,16 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -162,10 +166,53 @@ func (i *installation) deployExamples(repo *gittest.Repo, ns string) {
 	}
 	for _, app := range apps {
 		i.awaitSyncState(appID(app), modelv1.ApplicationSyncStatus_SYNCED)
-		resp, err := i.control.GetLiveState(i.ctx, &controlv1.GetLiveStateRequest{ApplicationId: appID(app), Children: true})
-		if err != nil || resp.GetLiveState().GetIncompleteReason() != "" {
-			i.t.Errorf("the live state of %s: %v, %v", app, resp.GetLiveState().GetIncompleteReason(), err)
+		i.readObjects(app)
+	}
+}
+
+// readObjects reads the live state of an application, and the content, the events and the logs
+// of its objects.
+func (i *installation) readObjects(app string) {
+	i.t.Helper()
+	id := appID(app)
+	resp, err := i.control.GetLiveState(i.ctx, &controlv1.GetLiveStateRequest{ApplicationId: id, Children: true})
+	if err != nil || resp.GetLiveState().GetIncompleteReason() != "" {
+		i.t.Errorf("the live state of %s: %v, %v", app, resp.GetLiveState().GetIncompleteReason(), err)
+	}
+	events, err := i.control.ListObjectEvents(i.ctx, &controlv1.ListObjectEventsRequest{ApplicationId: id})
+	if err != nil || events.GetIncompleteReason() != "" {
+		i.t.Errorf("the events of %s: %v, %v", app, events.GetIncompleteReason(), err)
+	}
+	var read func([]*modelv1.LiveObject)
+	read = func(objects []*modelv1.LiveObject) {
+		for _, o := range objects {
+			ref := o.GetObject()
+			detail, err := i.control.GetLiveObject(i.ctx, &controlv1.GetLiveObjectRequest{ApplicationId: id, Diff: true, Object: &controlv1.ObjectSelector{
+				Group: &ref.Group, Kind: ref.GetKind(), Namespace: &ref.Namespace, Name: ref.GetName(),
+			}})
+			if err != nil && status.Code(err) != codes.NotFound || err == nil && o.GetDeclared() && !detail.GetCompared() {
+				i.t.Errorf("%s of %s: %q, %v", ref, app, detail.GetNote(), err)
+			}
+			if ref.GetKind() == "Pod" {
+				i.readLog(id, ref)
+			}
+			read(o.GetChildren())
 		}
+	}
+	read(resp.GetLiveState().GetObjects())
+}
+
+// readLog reads the log of a pod, which may be gone, or have several containers.
+func (i *installation) readLog(app string, pod *modelv1.ObjectRef) {
+	i.t.Helper()
+	stream, err := i.control.FollowPodLogs(i.ctx, &controlv1.FollowPodLogsRequest{ApplicationId: app, Pod: pod.GetName(), TailLines: 1})
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	switch {
+	case errors.Is(err, io.EOF), status.Code(err) == codes.NotFound, strings.Contains(err.Error(), "has several containers"):
+	default:
+		i.t.Errorf("the log of %s: %v", pod, err)
 	}
 }
 
@@ -205,11 +252,8 @@ func (i *installation) deployOwnKinds(cluster *clustertest.Cluster, repo *gittes
 	push("v2", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 
 	i.awaitSyncState(own, modelv1.ApplicationSyncStatus_SYNCED)
-	resp, err := i.control.GetLiveState(i.ctx, &controlv1.GetLiveStateRequest{ApplicationId: own, Children: true})
-	if err != nil || resp.GetLiveState().GetIncompleteReason() != "" {
-		i.t.Errorf("the live state: %v, %v", resp.GetLiveState().GetIncompleteReason(), err)
-	}
-	_, err = client.CoreV1().Services(ns).Patch(i.t.Context(), "own", types.MergePatchType, []byte(`{"metadata":{"annotations":{"version":"by hand"}}}`), metav1.PatchOptions{})
+	i.readObjects("own")
+	_, err := client.CoreV1().Services(ns).Patch(i.t.Context(), "own", types.MergePatchType, []byte(`{"metadata":{"annotations":{"version":"by hand"}}}`), metav1.PatchOptions{})
 	if err != nil {
 		i.t.Fatal(err)
 	}

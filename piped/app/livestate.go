@@ -30,24 +30,28 @@ type liveStates struct {
 func (l liveStates) LiveState(ctx context.Context, app deploy.Application, children bool) (deploy.LiveState, error) {
 	ctx, stop := context.WithTimeout(ctx, liveTimeout)
 	defer stop()
-	state := deploy.LiveState{ApplicationID: app.ID, ReadAt: l.now()}
-	items, err := l.store.Inventory(ctx, app.ID)
-	if err != nil {
-		return state, err
-	}
 	kept, err := l.kept(ctx, app)
 	if err != nil {
-		return state, err
+		return deploy.LiveState{}, err
 	}
+	items, err := l.store.Inventory(ctx, app.ID)
+	if err != nil {
+		return deploy.LiveState{}, err
+	}
+	return l.state(ctx, app, kept, items, clusterlive.Request{Children: children})
+}
+
+// state reads the live state of items of the inventory of an application.
+func (l liveStates) state(ctx context.Context, app deploy.Application, kept keptSets, items []deploy.InventoryItem, req clusterlive.Request) (deploy.LiveState, error) {
+	state := deploy.LiveState{ApplicationID: app.ID, ReadAt: l.now()}
 	inClusters := map[string][]deploy.InventoryItem{}
 	for _, item := range items {
 		inClusters[item.Cluster] = append(inClusters[item.Cluster], item)
 	}
 	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(inClusters)) {
-		found, unread, err := l.read(ctx, app, name, clusterlive.Request{
-			ApplicationID: app.ID, Items: inClusters[name], Checks: kept.checks(), Children: children,
-		})
+		req.ApplicationID, req.Items, req.Checks = app.ID, inClusters[name], kept.checks()
+		found, unread, err := l.read(ctx, app, name, req)
 		if err != nil && name == app.Provider {
 			return state, kept.redact(err)
 		}
@@ -119,6 +123,14 @@ func (k keptSets) checks() (checks []config.HealthCheck) {
 	return checks
 }
 
+// Text returns a text without the secrets of the sets. It implements apply.Concealer.
+func (k keptSets) Text(text string) string {
+	for _, one := range k {
+		text = one.Redactor.Text(text)
+	}
+	return text
+}
+
 // redact removes the secrets of the sets from an error.
 func (k keptSets) redact(err error) error {
 	for _, one := range k {
@@ -149,18 +161,13 @@ func (k keptSets) mark(state *deploy.LiveState) {
 			state.Health = o.Health
 		}
 	}
-	for _, one := range k {
-		state.Incomplete = one.Redactor.Text(state.Incomplete)
-	}
+	state.Incomplete = k.Text(state.Incomplete)
 }
 
 func (k keptSets) redactObject(o *deploy.LiveObject) {
-	o.Images = slices.Clone(o.Images)
-	for _, one := range k {
-		o.Reason = one.Redactor.Text(o.Reason)
-		for i := range o.Images {
-			o.Images[i] = one.Redactor.Text(o.Images[i])
-		}
+	o.Images, o.Reason = slices.Clone(o.Images), k.Text(o.Reason)
+	for i := range o.Images {
+		o.Images[i] = k.Text(o.Images[i])
 	}
 	for i := range o.Children {
 		k.redactObject(&o.Children[i])

@@ -23,7 +23,7 @@ type kubernetesPlatform struct {
 	platformEnv
 	running
 	comparedClusters
-	liveStates
+	liveObjects
 
 	connected *clusters
 	renderer  *sourcekube.Renderer
@@ -42,7 +42,7 @@ func openKubernetes(env platformEnv) platform {
 		platformEnv:      env,
 		running:          running{sources: env.sources.loader, clusters: live.clusters, tenants: live.tenants, pipedID: env.cfg.PipedID},
 		comparedClusters: comparedClusters{live.clusters, live.tenants},
-		liveStates:       liveStates{env.store, live.clusters, live.tenants, env.options.Now},
+		liveObjects:      liveObjects{liveStates{env.store, live.clusters, live.tenants, env.options.Now}, env.cfg.PipedID},
 		connected:        live.clusters,
 		renderer:         sourcekube.New(sourcekube.Config{Charts: env.sources.charts, Capabilities: env.sources.serves.For, Remotes: env.sources.remotes}),
 	}

@@ -241,3 +241,53 @@ func (ps platforms) LiveState(ctx context.Context, app deploy.Application, child
 	}
 	return p.LiveState(ctx, app, children)
 }
+
+// objects returns what reads the live objects of an application. The error is of kind
+// deploy.Invalid if its platform does not.
+func (ps platforms) objects(app deploy.Application) (control.Objects, error) {
+	p, err := ps.of(app.Kind)
+	if err != nil {
+		return nil, err
+	}
+	if objects, ok := p.(control.Objects); ok {
+		return objects, nil
+	}
+	return nil, deploy.Errorf(deploy.Invalid, "the agent cannot read single objects of applications of kind %s", app.Kind)
+}
+
+// LiveObject implements control.Objects.
+func (ps platforms) LiveObject(ctx context.Context, app deploy.Application, q deploy.ObjectQuery) (deploy.ObjectDetail, error) {
+	objects, err := ps.objects(app)
+	if err != nil {
+		return deploy.ObjectDetail{}, err
+	}
+	return objects.LiveObject(ctx, app, q)
+}
+
+// ObjectEvents implements control.Objects.
+func (ps platforms) ObjectEvents(ctx context.Context, app deploy.Application, q deploy.EventQuery) (deploy.ObjectEvents, error) {
+	objects, err := ps.objects(app)
+	if err != nil {
+		return deploy.ObjectEvents{}, err
+	}
+	return objects.ObjectEvents(ctx, app, q)
+}
+
+// PodLog implements control.Objects.
+func (ps platforms) PodLog(ctx context.Context, app deploy.Application, q deploy.PodLogQuery, send func(deploy.PodLog) error) error {
+	objects, err := ps.objects(app)
+	if err != nil {
+		return err
+	}
+	return objects.PodLog(ctx, app, q, send)
+}
+
+// OnLiveChange implements control.Objects. Changes of a platform that reports none are found
+// when the live state is read again.
+func (ps platforms) OnLiveChange(app deploy.Application, changed func()) (stop func()) {
+	objects, err := ps.objects(app)
+	if err != nil {
+		return func() {}
+	}
+	return objects.OnLiveChange(app, changed)
+}

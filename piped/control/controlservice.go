@@ -22,6 +22,7 @@ type controlService struct {
 	status  Status
 	remover Remover
 	live    Live
+	objects Objects
 	drift   Drift
 	figures Figures
 	hub     *deploymentHub
@@ -36,6 +37,9 @@ type controlService struct {
 	// Reads shared by concurrent followers of logs.
 	deployments reads[deploy.Deployment]
 	logs        reads[[]deploy.LogBlock]
+
+	liveStates reads[deploy.LiveState] // shared by calls that watch the same application
+	openLogs   openLogs
 }
 
 // hashPrefix matches a full or abbreviated commit hash.
@@ -115,18 +119,22 @@ func notAHash(commit string) error {
 	return deploy.Errorf(deploy.Invalid, "commit %q is not a hash: give at least its first 7 digits, in lower case", commit)
 }
 
+// registered returns an application that is not deleted.
+func (s *controlService) registered(ctx context.Context, id string) (deploy.Application, error) {
+	app, err := s.store.Application(ctx, id)
+	if err == nil && app.Deleted {
+		err = deploy.Errorf(deploy.NotFound, "application %s is deleted", id)
+	}
+	return app, err
+}
+
 // deployable returns an application that is neither deleted nor disabled.
 func (s *controlService) deployable(ctx context.Context, id string) (deploy.Application, error) {
-	app, err := s.store.Application(ctx, id)
-	switch {
-	case err != nil:
-		return app, err
-	case app.Deleted:
-		return app, deploy.Errorf(deploy.NotFound, "application %s is deleted", id)
-	case app.Disabled:
-		return app, deploy.Errorf(deploy.Illegal, "application %s is disabled: enable it first", id)
+	app, err := s.registered(ctx, id)
+	if err == nil && app.Disabled {
+		err = deploy.Errorf(deploy.Illegal, "application %s is disabled: enable it first", id)
 	}
-	return app, nil
+	return app, err
 }
 
 // rollbackSource returns the successful deployment whose commit is to be restored.

@@ -107,6 +107,20 @@ func (nowhere) LiveState(context.Context, deploy.Application, bool) (deploy.Live
 	return deploy.LiveState{}, errNowhere
 }
 
+func (nowhere) LiveObject(context.Context, deploy.Application, deploy.ObjectQuery) (deploy.ObjectDetail, error) {
+	return deploy.ObjectDetail{}, errNowhere
+}
+
+func (nowhere) ObjectEvents(context.Context, deploy.Application, deploy.EventQuery) (deploy.ObjectEvents, error) {
+	return deploy.ObjectEvents{}, errNowhere
+}
+
+func (nowhere) PodLog(context.Context, deploy.Application, deploy.PodLogQuery, func(deploy.PodLog) error) error {
+	return errNowhere
+}
+
+func (nowhere) OnLiveChange(deploy.Application, func()) func() { return func() {} }
+
 func (nowhere) Report(context.Context, string, bool) (deploy.DriftReport, error) {
 	return deploy.DriftReport{}, errNowhere
 }
@@ -118,12 +132,12 @@ func (nowhere) Figures(context.Context, deploy.FiguresQuery) (deploy.DeliveryRep
 func newFuzzEnv(t testing.TB) *fuzzEnv {
 	l := &fuzzEnv{log: &logs{}}
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
-		c.Planner, c.Remover, c.Live, c.Drift, c.Figures = previews{}, nowhere{}, nowhere{}, nowhere{}, nowhere{}
+		c.Planner, c.Remover, c.Live, c.Objects, c.Drift, c.Figures = previews{}, nowhere{}, nowhere{}, nowhere{}, nowhere{}, nowhere{}
 		c.Logger = slog.New(slog.NewTextHandler(l.log, nil))
 	})
 	l.agent, l.conn, l.key = agent, dial(t, agent.Server.Addr()), agent.ReadWrite
 	reader, _, _ := strings.Cut(agent.ReadOnly, ".")
-	l.known = []string{controltest.PipedID, "apps", "app.pipecd.yaml", "KUBERNETES", "DEPLOYMENT_SUCCESS", "main", reader, controltest.SyncStage}
+	l.known = []string{controltest.PipedID, "apps", "app.pipecd.yaml", "KUBERNETES", "DEPLOYMENT_SUCCESS", "main", reader, controltest.SyncStage, "Deployment"}
 	for name, status := range map[string]deploy.Status{"web": deploy.Success, "api": deploy.Running, "db": deploy.Failure, "job": deploy.Pending} {
 		app := agent.Application(name, map[string]string{"team": name})
 		agent.Deployment("d-"+name, app, "")

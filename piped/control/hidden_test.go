@@ -109,7 +109,7 @@ func read(t *testing.T, c caller, method protoreflect.MethodDescriptor, app depl
 func startedWith(t *testing.T, apps []deploy.Application, only deploy.Selector) *controltest.Agent {
 	t.Helper()
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
-		c.Live, c.Figures, c.Planner = emptyCluster{}, noFigures{}, plansNothing{}
+		c.Live, c.Objects, c.Figures, c.Planner = emptyCluster{}, emptyCluster{}, noFigures{}, plansNothing{}
 	})
 	for _, app := range apps {
 		if !only.Matches(app) {

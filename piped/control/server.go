@@ -65,6 +65,7 @@ type Config struct {
 	Status  Status // nil: GetStatus returns no state
 	Remover Remover
 	Live    Live
+	Objects Objects
 	Drift   Drift
 	Figures Figures
 	// PipedID and ProjectID identify the agent and project in messages.
@@ -129,7 +130,7 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 		store: visible{s.cfg.Store}, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
 	})
 	controlv1.RegisterControlServiceServer(both, &controlService{
-		store: visible{s.cfg.Store}, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, drift: s.cfg.Drift, figures: s.cfg.Figures,
+		store: visible{s.cfg.Store}, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, objects: s.cfg.Objects, drift: s.cfg.Drift, figures: s.cfg.Figures,
 		hub: s.hub, drifts: s.drifts, catalog: s.catalog, entries: s.entries, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID, policy: s.guard.roles.policy,
 	})
 	grpc_health_v1.RegisterHealthServer(server, s.health)

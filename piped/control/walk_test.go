@@ -49,6 +49,8 @@ var walkTable = map[string][]string{
 	"GetCommand": {hidden, allowed, allowed, allowed, allowed}, "GetPlan": {hidden, allowed, allowed, allowed, allowed},
 	"Resolve": {hidden, allowed, allowed, allowed, allowed}, "GetDeploymentChain": {hidden, hidden, hidden, hidden, hidden},
 	"WatchDeployments": {hidden, allowed, allowed, allowed, allowed}, "GetLiveState": {hidden, allowed, allowed, allowed, allowed},
+	"WatchLiveState": {hidden, allowed, allowed, allowed, allowed}, "GetLiveObject": {hidden, allowed, allowed, allowed, allowed},
+	"ListObjectEvents": {hidden, allowed, allowed, allowed, allowed}, "FollowPodLogs": {hidden, allowed, allowed, allowed, allowed},
 	"GetDriftReport": {hidden, allowed, allowed, allowed, allowed}, "ListDriftReports": {hidden, hidden, hidden, hidden, hidden},
 	"WatchDrift": {hidden, allowed, allowed, allowed, allowed}, "ListRollouts": {hidden, hidden, hidden, hidden, hidden},
 	"GetDeploymentTrace": {hidden, allowed, allowed, allowed, allowed}, "GetAnalysisSeries": {hidden, allowed, allowed, allowed, allowed},
@@ -87,7 +89,7 @@ var walkTable = map[string][]string{
 // TestEveryMethodForEveryCaller walks every method with every kind of caller.
 func TestEveryMethodForEveryCaller(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
-		c.Policy, c.Live, c.Figures = access.NewPolicy(nil), emptyCluster{}, noFigures{}
+		c.Policy, c.Live, c.Objects, c.Figures = access.NewPolicy(nil), emptyCluster{}, emptyCluster{}, noFigures{}
 		c.Planner = plansNothing{}
 	})
 	conn := dial(t, agent.Server.Addr())
@@ -201,7 +203,7 @@ func isRead(method protoreflect.MethodDescriptor) bool {
 func fill(m protoreflect.Message, app deploy.Application, deploymentID, commandID string) {
 	values := map[string]string{
 		"application_id": app.ID, "deployment_id": deploymentID, "command_id": commandID, "piped_id": controltest.PipedID, "application": app.Name,
-		"token": "t", "name": "n", "subject": walkedSubject, "issuer": "corp", "permission": "view", "data": "d", "plaintext": "p", "desc": "d", "key": "k", "id": "unknown", "deployment_chain_id": "unknown",
+		"token": "t", "name": "n", "subject": walkedSubject, "issuer": "corp", "permission": "view", "data": "d", "plaintext": "p", "desc": "d", "key": "k", "pod": "p", "id": "unknown", "deployment_chain_id": "unknown",
 		"new_filename": "other.pipecd.yaml", "repo_remote_url": "r", "head_branch": "h", "head_commit": "h", "base_branch": "b",
 	}
 	switch m.Descriptor().Name() {
@@ -217,6 +219,10 @@ func fill(m protoreflect.Message, app deploy.Application, deploymentID, commandI
 		f := fields.Get(i)
 		value, ok := values[string(f.Name())]
 		switch {
+		case f.Message() != nil && f.Message().Name() == "ObjectSelector":
+			selector := m.Mutable(f).Message()
+			selector.Set(f.Message().Fields().ByName("kind"), protoreflect.ValueOfString("Deployment"))
+			selector.Set(f.Message().Fields().ByName("name"), protoreflect.ValueOfString("web"))
 		case f.Name() == "application_ids":
 			m.Mutable(f).List().Append(protoreflect.ValueOfString(app.ID))
 		case f.Name() == "deployment_ids":
@@ -279,6 +285,20 @@ type (
 func (emptyCluster) LiveState(_ context.Context, app deploy.Application, _ bool) (deploy.LiveState, error) {
 	return deploy.LiveState{ApplicationID: app.ID}, nil
 }
+
+func (emptyCluster) LiveObject(context.Context, deploy.Application, deploy.ObjectQuery) (deploy.ObjectDetail, error) {
+	return deploy.ObjectDetail{}, nil
+}
+
+func (emptyCluster) ObjectEvents(context.Context, deploy.Application, deploy.EventQuery) (deploy.ObjectEvents, error) {
+	return deploy.ObjectEvents{}, nil
+}
+
+func (emptyCluster) PodLog(context.Context, deploy.Application, deploy.PodLogQuery, func(deploy.PodLog) error) error {
+	return nil
+}
+
+func (emptyCluster) OnLiveChange(deploy.Application, func()) func() { return func() {} }
 
 func (noFigures) Figures(context.Context, deploy.FiguresQuery) (deploy.DeliveryReport, error) {
 	return deploy.DeliveryReport{}, nil

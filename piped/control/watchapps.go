@@ -14,6 +14,9 @@ import (
 // entryHub distributes changes of applications.
 type entryHub = hub[*entry, *controlv1.WatchApplicationsResponse]
 
+// entrySubscription buffers the changed applications of one call.
+type entrySubscription = subscription[*entry, *controlv1.WatchApplicationsResponse]
+
 // newEntryHub returns the hub of WatchApplications; the caller runs it.
 func newEntryHub(s Store, all *catalog, convert converter, now func() time.Time) *entryHub {
 	topics := catalogTopics()
@@ -75,7 +78,7 @@ func (s *controlService) WatchApplications(req *controlv1.WatchApplicationsReque
 
 // followEntries sends changed applications, and as removed those that are shown no longer,
 // until the call or the subscription ends. sent contains the revisions of the shown ones.
-func followEntries(ctx context.Context, sub *subscription[*entry, *controlv1.WatchApplicationsResponse], sent map[string]int64,
+func followEntries(ctx context.Context, sub *entrySubscription, sent map[string]int64,
 	shows func(*entry) bool, send func(*controlv1.WatchApplicationsResponse) error,
 ) error {
 	for {
@@ -102,4 +105,20 @@ func followEntries(ctx context.Context, sub *subscription[*entry, *controlv1.Wat
 			}
 		}
 	}
+}
+
+// watchApplication returns an application and a subscription to its changes. The caller must
+// close it. The catalog is filled first, because only then it reports a deletion.
+func (s *controlService) watchApplication(ctx context.Context, id string) (deploy.Application, *entrySubscription, error) {
+	sub := s.entries.subscribe(&entryFilter{ids: []string{id}}, false)
+	_, err := s.catalog.all(ctx)
+	var app deploy.Application
+	if err == nil {
+		app, err = s.registered(ctx, id)
+	}
+	if err != nil {
+		sub.close()
+		return app, nil, err
+	}
+	return app, sub, nil
 }

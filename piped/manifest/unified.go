@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -84,6 +85,16 @@ func conceal(v, other any, path string, inSecret bool, changed string) any {
 	}
 	return masked
 }
+
+// Masked returns a copy of an object with masked Secrets, also in nested objects. The caller
+// must redact decrypted secrets in other places.
+func Masked(u *unstructured.Unstructured) *unstructured.Unstructured {
+	out, _ := conceal(u.Object, nil, "", false, masked).(map[string]any)
+	return &unstructured.Unstructured{Object: out}
+}
+
+// YAML returns an object as YAML with sorted keys.
+func YAML(u *unstructured.Unstructured) string { return string(yamlOf(u.Object)) }
 
 // isSecretMap reports whether a value is a Secret.
 func isSecretMap(m map[string]any) bool { return m["kind"] == "Secret" && m["apiVersion"] == "v1" }

@@ -17,7 +17,7 @@ func newApplication(t *tool) *cobra.Command {
 	cmd := &cobra.Command{Use: "application", Aliases: []string{"app"}, Short: "Manage applications."}
 	cmd.AddCommand(newApplicationGet(t), newApplicationList(t), newApplicationSearch(t), newApplicationAdd(t), newApplicationDelete(t), newApplicationDisable(t),
 		newApplicationEnable(t), newApplicationSync(t), newApplicationRollback(t), newApplicationCandidates(t), newApplicationDrift(t),
-		newApplicationResources(t), newApplicationRollouts(t), newApplicationAdoptions(t), newApplicationAdopt(t))
+		newApplicationResources(t), newApplicationTree(t), newApplicationObject(t), newApplicationEvents(t), newApplicationLogs(t), newApplicationRollouts(t), newApplicationAdoptions(t), newApplicationAdopt(t))
 	return asGroup(cmd)
 }
 

@@ -1,7 +1,10 @@
 package pipectl_test
 
 import (
+	"cmp"
 	"context"
+	"strings"
+	"time"
 
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
@@ -13,7 +16,9 @@ import (
 type cluster struct{}
 
 // withComponents gives the API a cluster.
-func withComponents(c *control.Config) { c.Remover, c.Live, c.Drift = cluster{}, cluster{}, cluster{} }
+func withComponents(c *control.Config) {
+	c.Remover, c.Live, c.Objects, c.Drift = cluster{}, cluster{}, cluster{}, cluster{}
+}
 
 var (
 	deployment  = deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
@@ -32,7 +37,7 @@ func (cluster) Removals(_ context.Context, app deploy.Application) ([]deploy.Inv
 func (cluster) LiveState(_ context.Context, app deploy.Application, children bool) (deploy.LiveState, error) {
 	web := deploy.LiveObject{Object: deployment, Health: deploy.HealthDegraded, Reason: "1 of 3 pods is available", CreatedAt: controltest.Epoch}
 	if children {
-		web.Children = []deploy.LiveObject{{Object: deploy.ObjectRef{Version: "v1", Kind: "Pod", Namespace: "shop", Name: "web-1"}, Health: deploy.HealthDegraded}}
+		web.Children = []deploy.LiveObject{{Object: pod, Health: deploy.HealthDegraded}}
 	}
 	return deploy.LiveState{ApplicationID: app.ID, Health: deploy.HealthDegraded, Objects: []deploy.LiveObject{web}, ReadAt: controltest.Epoch}, nil
 }
@@ -56,3 +61,61 @@ func (cluster) Report(_ context.Context, id string, diff bool) (deploy.DriftRepo
 		CheckedAt: controltest.Epoch, BeganAt: controltest.Epoch,
 	}, nil
 }
+
+// LiveObject implements control.Objects: every application has the Deployment, whose replicas
+// were changed.
+func (cluster) LiveObject(_ context.Context, app deploy.Application, q deploy.ObjectQuery) (deploy.ObjectDetail, error) {
+	if !strings.EqualFold(q.Kind, deployment.Kind) || q.Name != deployment.Name {
+		return deploy.ObjectDetail{}, deploy.Errorf(deploy.NotFound, "application %s has no object %s %s", app.Name, q.Kind, q.Name)
+	}
+	detail := deploy.ObjectDetail{
+		Object: deploy.LiveObject{Cluster: "dev", Object: deployment, Health: deploy.HealthDegraded}, Live: "kind: Deployment\nspec:\n  replicas: 5\n",
+		Git: "kind: Deployment\nspec:\n  replicas: 2\n", GitCommit: "0123456789abcdef",
+	}
+	if q.Diff {
+		o := drifted()
+		o.Diff = "@@ -1 +1 @@\n-replicas: 2\n+replicas: 5\n"
+		detail.Drift, detail.Compared = &o, true
+	}
+	if q.ManagedFields {
+		detail.Managers = []deploy.FieldManager{{Manager: "kubectl", Operation: "Update", ChangedAt: controltest.Epoch, Fields: []string{"spec.replicas"}, LeftOut: 3}}
+	}
+	return detail, nil
+}
+
+// ObjectEvents implements control.Objects.
+func (cluster) ObjectEvents(_ context.Context, _ deploy.Application, q deploy.EventQuery) (deploy.ObjectEvents, error) {
+	events := deploy.ObjectEvents{Events: []deploy.ObjectEvent{
+		{Cluster: "dev", Object: pod, Type: "Warning", Reason: "BackOff", Message: "Back-off restarting failed container", Count: 7, FirstAt: controltest.Epoch, LastAt: controltest.Epoch},
+		{Cluster: "dev", Object: deployment, Type: "Normal", Reason: "ScalingReplicaSet", Message: "Scaled up", Count: 1, FirstAt: controltest.Epoch, LastAt: controltest.Epoch},
+	}}
+	if q.Object != nil {
+		events.Events, events.Incomplete = events.Events[:1], "namespace shop is forbidden"
+	}
+	return events, nil
+}
+
+var pod = deploy.ObjectRef{Version: "v1", Kind: "Pod", Namespace: "shop", Name: "web-1"}
+
+// PodLog implements control.Objects: the log has two lines, and ends if it is followed.
+func (cluster) PodLog(_ context.Context, app deploy.Application, q deploy.PodLogQuery, send func(deploy.PodLog) error) error {
+	if q.Pod.Name != pod.Name {
+		return deploy.Errorf(deploy.NotFound, "application %s has no object Pod %s; it has web-1", app.Name, q.Pod.Name)
+	}
+	parts := []deploy.PodLog{
+		{Cluster: "dev", Pod: pod, Container: cmp.Or(q.Container, "app")},
+		{Lines: []deploy.PodLogLine{{At: controltest.Epoch, Text: "one\x1b[31m"}, {At: controltest.Epoch.Add(time.Second), Text: "two", Truncated: true}}},
+	}
+	if q.Follow {
+		parts = append(parts, deploy.PodLog{End: "container app ended with exit code 1 (Error)"})
+	}
+	for _, part := range parts {
+		if err := send(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OnLiveChange implements control.Objects.
+func (cluster) OnLiveChange(deploy.Application, func()) func() { return func() {} }

@@ -88,7 +88,7 @@ func (p *printer) drift(r *modelv1.DriftReport) error {
 	if r.GetStatus() == modelv1.ApplicationSyncStatus_SYNCED && len(r.GetObjects()) == 0 {
 		return errors.Join(err, p.linef("\nNothing differs from Git."))
 	}
-	return errors.Join(err, p.section("Differences", p.differences(r)), p.section("Notes", notes(r)), p.driftDiffs(r))
+	return errors.Join(err, p.section("Differences", p.differences(r)), p.section("Notes", notes(r)), p.driftDiffs(r.GetObjects()))
 }
 
 // differences returns a table with a row for each differing field.
@@ -124,8 +124,8 @@ func notes(r *modelv1.DriftReport) *table {
 	return t
 }
 
-func (p *printer) driftDiffs(r *modelv1.DriftReport) error {
-	for _, o := range r.GetObjects() {
+func (p *printer) driftDiffs(objects []*modelv1.ObjectDrift) error {
+	for _, o := range objects {
 		if o.GetDiff() == "" {
 			continue
 		}

@@ -48,16 +48,20 @@ func (p *printer) liveState(s *modelv1.LiveState) error {
 
 // liveObject adds an object and, indented, its children.
 func (p *printer) liveObject(t *table, o *modelv1.LiveObject, indent string) {
-	ready := ""
-	if o.GetReplicas() > 0 || o.GetAvailableReplicas() > 0 {
-		ready = fmt.Sprintf("%d/%d", o.GetAvailableReplicas(), o.GetReplicas())
-	}
 	ref := o.GetObject()
-	t.add(indent+ref.GetKind(), ref.GetNamespace(), ref.GetName(), o.GetVariant(), colored(word(o.GetHealth(), "HEALTH_")), ready, p.age(o.GetCreatedAtMs()), o.GetHealthReason())
+	t.add(indent+ref.GetKind(), ref.GetNamespace(), ref.GetName(), o.GetVariant(), colored(word(o.GetHealth(), "HEALTH_")), ready(o), p.age(o.GetCreatedAtMs()), o.GetHealthReason())
 	for _, child := range o.GetChildren() {
 		p.liveObject(t, child, indent+"  ")
 	}
 	if n := o.GetChildrenLeftOut(); n > 0 {
 		t.add(fmt.Sprintf("%s  and %d more", indent, n), " ", " ", " ", " ", " ", " ", " ")
 	}
+}
+
+// ready returns the available and the desired replicas of an object; "" without any.
+func ready(o *modelv1.LiveObject) string {
+	if o.GetReplicas() == 0 && o.GetAvailableReplicas() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", o.GetAvailableReplicas(), o.GetReplicas())
 }

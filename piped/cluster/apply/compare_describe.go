@@ -147,6 +147,22 @@ func display(v any, masked bool) string {
 // One of them may be nil. If a change involves a secret, all live texts of that change are
 // redacted, because the live value may be another secret.
 func (d describer) diff(git, live *unstructured.Unstructured, changes []manifest.Change) string {
+	hidden := d.hiddenTexts(changes)
+	side := func(u *unstructured.Unstructured) *manifest.Object {
+		if u == nil {
+			return nil
+		}
+		out, _ := d.hide(u.Object, hidden).(map[string]any)
+		if !manifest.Confidential(u.GetAPIVersion(), u.GetKind(), "") {
+			return &manifest.Object{Unstructured: &unstructured.Unstructured{Object: out}}
+		}
+		return &manifest.Object{Unstructured: u} // manifest.Difference redacts Secrets
+	}
+	return d.text(manifest.Difference{Before: side(git), After: side(live)}.Hunks())
+}
+
+// hiddenTexts returns the replacements of the texts of those changes that involve a secret.
+func (d describer) hiddenTexts(changes []manifest.Change) map[string]string {
 	hidden := map[string]string{}
 	for _, change := range changes {
 		if !d.holdsSecret(change.Before) && !d.holdsSecret(change.After) {
@@ -162,17 +178,7 @@ func (d describer) diff(git, live *unstructured.Unstructured, changes []manifest
 			}
 		}
 	}
-	side := func(u *unstructured.Unstructured) *manifest.Object {
-		if u == nil {
-			return nil
-		}
-		out, _ := d.hide(u.Object, hidden).(map[string]any)
-		if !manifest.Confidential(u.GetAPIVersion(), u.GetKind(), "") {
-			return &manifest.Object{Unstructured: &unstructured.Unstructured{Object: out}}
-		}
-		return &manifest.Object{Unstructured: u} // manifest.Difference redacts Secrets
-	}
-	return d.text(manifest.Difference{Before: side(git), After: side(live)}.Hunks())
+	return hidden
 }
 
 // hide returns a copy of a JSON value in which secrets are redacted, and scalars whose text is

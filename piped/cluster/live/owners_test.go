@@ -28,7 +28,7 @@ func TestOwnersInACircle(t *testing.T) {
 			r.adopt(n)
 		}
 		for _, n := range r.nodes {
-			returned += countReturned(n.object(true)) - 1
+			returned += countReturned(n.object(Request{Children: true})) - 1
 		}
 		if returned != len(owners) {
 			t.Errorf("%s: %d children were returned, want each once", name, returned)

@@ -48,6 +48,7 @@ type Request struct {
 	Items         []deploy.InventoryItem // what the application applied on this cluster
 	Checks        []config.HealthCheck
 	Children      bool // also return the objects that these created
+	All           bool // return all children, not only the most relevant ones
 }
 
 // Read reads the objects that an application applied. It returns all of them, including
@@ -77,7 +78,7 @@ func Read(ctx context.Context, c *cluster.Cluster, req Request) (objects []deplo
 	r.readChildren(ctx)
 	slices.SortFunc(r.nodes, byName)
 	for _, n := range r.nodes {
-		objects = append(objects, n.object(req.Children))
+		objects = append(objects, n.object(req))
 	}
 	slices.Sort(r.problems)
 	return objects, slices.Compact(r.problems), nil
@@ -289,16 +290,19 @@ func replicasOf(u *unstructured.Unstructured) (desired, available int32) {
 	return number("spec", "replicas"), number("status", "availableReplicas")
 }
 
-// object returns the LiveObject of a node, on request with its most relevant children.
-func (n *node) object(children bool) deploy.LiveObject {
+// object returns the LiveObject of a node with the children that the request asks for.
+func (n *node) object(req Request) deploy.LiveObject {
 	o := n.LiveObject
-	if !children {
+	if !req.Children {
 		return o
 	}
-	shown := mostRelevant(n.children)
+	shown := n.children
+	if !req.All {
+		shown = mostRelevant(n.children)
+	}
 	o.LeftOut = len(n.children) - len(shown)
 	for _, child := range shown {
-		o.Children = append(o.Children, child.object(true))
+		o.Children = append(o.Children, child.object(req))
 	}
 	return o
 }

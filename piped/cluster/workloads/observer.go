@@ -87,7 +87,7 @@ type Observer struct {
 	mu      sync.Mutex
 	wake    map[string]map[*func()]bool // callbacks by subscription key
 	watched map[string]*watch.Scope     // the started scopes of workloads, by kind
-	changed func(application string, w rollout.Workload)
+	changed []func(application string, w rollout.Workload)
 
 	lease *lease
 }
@@ -470,29 +470,31 @@ func keepSet(obj, before any) (any, error) {
 	return kept, nil
 }
 
-// OnChange registers f, which is called with each new or changed workload and the
-// application in its label. Call it before the observer's controller runs.
+// OnChange adds f to the callbacks for each new or changed workload and the application in its
+// label. Call it before the observer's controller runs.
 func (o *Observer) OnChange(f func(application string, w rollout.Workload)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.changed = f
+	o.changed = append(o.changed, f)
 }
 
-// handleChanges registers the callback of OnChange for the workloads of a kind, and adds the
+// handleChanges registers the callbacks of OnChange for the workloads of a kind, and adds the
 // kind to the caches that Of and Stale read.
 func (o *Observer) handleChanges(kind string, w *watch.Scope) error {
 	o.mu.Lock()
 	o.watched[kind] = w
 	changed := o.changed
 	o.mu.Unlock()
-	if changed == nil {
+	if len(changed) == 0 {
 		return nil
 	}
 	return w.Handle("health", func(_ context.Context, key types.NamespacedName) error {
 		// A deletion needs no call: the health of an application that is not healthy is
 		// also evaluated periodically.
 		if kept, ok := w.Get(key).(*Object); ok {
-			changed(kept.Application, kept.Workload)
+			for _, f := range changed {
+				f(kept.Application, kept.Workload)
+			}
 		}
 		return nil
 	})

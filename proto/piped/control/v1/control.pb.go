@@ -24,7 +24,7 @@ var File_piped_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1epiped/control/v1/control.proto\x12\x10piped.control.v1\x1a\x1dpiped/control/v1/access.proto\x1a\x1epiped/control/v1/api_key.proto\x1a\"piped/control/v1/application.proto\x1a!piped/control/v1/deployment.proto\x1a\x1cpiped/control/v1/drift.proto\x1a\x1cpiped/control/v1/event.proto\x1a\x1epiped/control/v1/figures.proto\x1a\x1epiped/control/v1/history.proto\x1a!piped/control/v1/live_state.proto\x1a\x1epiped/control/v1/resolve.proto\x1a\x1epiped/control/v1/rollout.proto\x1a\x1dpiped/control/v1/search.proto\x1a\x1cpiped/control/v1/stage.proto\x1a\x1dpiped/control/v1/status.proto2\xb6!\n" +
+	"\x1epiped/control/v1/control.proto\x12\x10piped.control.v1\x1a\x1dpiped/control/v1/access.proto\x1a\x1epiped/control/v1/api_key.proto\x1a\"piped/control/v1/application.proto\x1a!piped/control/v1/deployment.proto\x1a\x1cpiped/control/v1/drift.proto\x1a\x1cpiped/control/v1/event.proto\x1a\x1epiped/control/v1/figures.proto\x1a\x1epiped/control/v1/history.proto\x1a!piped/control/v1/live_state.proto\x1a\x1epiped/control/v1/objects.proto\x1a\x1epiped/control/v1/resolve.proto\x1a\x1epiped/control/v1/rollout.proto\x1a\x1dpiped/control/v1/search.proto\x1a\x1cpiped/control/v1/stage.proto\x1a\x1dpiped/control/v1/status.proto2\xd6$\n" +
 	"\x0eControlService\x12h\n" +
 	"\x0fSyncApplication\x12(.piped.control.v1.SyncApplicationRequest\x1a).piped.control.v1.SyncApplicationResponse\"\x00\x12t\n" +
 	"\x13RollbackApplication\x12,.piped.control.v1.RollbackApplicationRequest\x1a-.piped.control.v1.RollbackApplicationResponse\"\x00\x12n\n" +
@@ -43,7 +43,11 @@ const file_piped_control_v1_control_proto_rawDesc = "" +
 	"\vRejectStage\x12$.piped.control.v1.RejectStageRequest\x1a%.piped.control.v1.RejectStageResponse\"\x00\x12V\n" +
 	"\tSkipStage\x12\".piped.control.v1.SkipStageRequest\x1a#.piped.control.v1.SkipStageResponse\"\x00\x12j\n" +
 	"\x0fFollowStageLogs\x12(.piped.control.v1.FollowStageLogsRequest\x1a).piped.control.v1.FollowStageLogsResponse\"\x000\x01\x12_\n" +
-	"\fGetLiveState\x12%.piped.control.v1.GetLiveStateRequest\x1a&.piped.control.v1.GetLiveStateResponse\"\x00\x12e\n" +
+	"\fGetLiveState\x12%.piped.control.v1.GetLiveStateRequest\x1a&.piped.control.v1.GetLiveStateResponse\"\x00\x12g\n" +
+	"\x0eWatchLiveState\x12'.piped.control.v1.WatchLiveStateRequest\x1a(.piped.control.v1.WatchLiveStateResponse\"\x000\x01\x12b\n" +
+	"\rGetLiveObject\x12&.piped.control.v1.GetLiveObjectRequest\x1a'.piped.control.v1.GetLiveObjectResponse\"\x00\x12k\n" +
+	"\x10ListObjectEvents\x12).piped.control.v1.ListObjectEventsRequest\x1a*.piped.control.v1.ListObjectEventsResponse\"\x00\x12d\n" +
+	"\rFollowPodLogs\x12&.piped.control.v1.FollowPodLogsRequest\x1a'.piped.control.v1.FollowPodLogsResponse\"\x000\x01\x12e\n" +
 	"\x0eGetDriftReport\x12'.piped.control.v1.GetDriftReportRequest\x1a(.piped.control.v1.GetDriftReportResponse\"\x00\x12k\n" +
 	"\x10ListDriftReports\x12).piped.control.v1.ListDriftReportsRequest\x1a*.piped.control.v1.ListDriftReportsResponse\"\x00\x12[\n" +
 	"\n" +
@@ -92,72 +96,80 @@ var file_piped_control_v1_control_proto_goTypes = []any{
 	(*SkipStageRequest)(nil),              // 15: piped.control.v1.SkipStageRequest
 	(*FollowStageLogsRequest)(nil),        // 16: piped.control.v1.FollowStageLogsRequest
 	(*GetLiveStateRequest)(nil),           // 17: piped.control.v1.GetLiveStateRequest
-	(*GetDriftReportRequest)(nil),         // 18: piped.control.v1.GetDriftReportRequest
-	(*ListDriftReportsRequest)(nil),       // 19: piped.control.v1.ListDriftReportsRequest
-	(*WatchDriftRequest)(nil),             // 20: piped.control.v1.WatchDriftRequest
-	(*ListRolloutsRequest)(nil),           // 21: piped.control.v1.ListRolloutsRequest
-	(*GetDeliveryFiguresRequest)(nil),     // 22: piped.control.v1.GetDeliveryFiguresRequest
-	(*GetDeploymentTraceRequest)(nil),     // 23: piped.control.v1.GetDeploymentTraceRequest
-	(*GetAnalysisSeriesRequest)(nil),      // 24: piped.control.v1.GetAnalysisSeriesRequest
-	(*ListEventsRequest)(nil),             // 25: piped.control.v1.ListEventsRequest
-	(*CreateAPIKeyRequest)(nil),           // 26: piped.control.v1.CreateAPIKeyRequest
-	(*ListAPIKeysRequest)(nil),            // 27: piped.control.v1.ListAPIKeysRequest
-	(*DisableAPIKeyRequest)(nil),          // 28: piped.control.v1.DisableAPIKeyRequest
-	(*GetCallerRequest)(nil),              // 29: piped.control.v1.GetCallerRequest
-	(*CheckAccessRequest)(nil),            // 30: piped.control.v1.CheckAccessRequest
-	(*ListSessionsRequest)(nil),           // 31: piped.control.v1.ListSessionsRequest
-	(*EndSessionRequest)(nil),             // 32: piped.control.v1.EndSessionRequest
-	(*DisableUserRequest)(nil),            // 33: piped.control.v1.DisableUserRequest
-	(*EnableUserRequest)(nil),             // 34: piped.control.v1.EnableUserRequest
-	(*ListDisabledUsersRequest)(nil),      // 35: piped.control.v1.ListDisabledUsersRequest
-	(*ListAuditRequest)(nil),              // 36: piped.control.v1.ListAuditRequest
-	(*GetStatusRequest)(nil),              // 37: piped.control.v1.GetStatusRequest
-	(*ResolveRequest)(nil),                // 38: piped.control.v1.ResolveRequest
-	(*SearchApplicationsRequest)(nil),     // 39: piped.control.v1.SearchApplicationsRequest
-	(*GetApplicationSummaryRequest)(nil),  // 40: piped.control.v1.GetApplicationSummaryRequest
-	(*WatchApplicationsRequest)(nil),      // 41: piped.control.v1.WatchApplicationsRequest
-	(*SyncApplicationResponse)(nil),       // 42: piped.control.v1.SyncApplicationResponse
-	(*RollbackApplicationResponse)(nil),   // 43: piped.control.v1.RollbackApplicationResponse
-	(*EnableApplicationResponse)(nil),     // 44: piped.control.v1.EnableApplicationResponse
-	(*DeleteApplicationResponse)(nil),     // 45: piped.control.v1.DeleteApplicationResponse
-	(*ListCandidatesResponse)(nil),        // 46: piped.control.v1.ListCandidatesResponse
-	(*ConfirmPruneResponse)(nil),          // 47: piped.control.v1.ConfirmPruneResponse
-	(*ListAdoptionsResponse)(nil),         // 48: piped.control.v1.ListAdoptionsResponse
-	(*DecideAdoptionResponse)(nil),        // 49: piped.control.v1.DecideAdoptionResponse
-	(*CancelDeploymentResponse)(nil),      // 50: piped.control.v1.CancelDeploymentResponse
-	(*RetryDeploymentResponse)(nil),       // 51: piped.control.v1.RetryDeploymentResponse
-	(*GetPlanResponse)(nil),               // 52: piped.control.v1.GetPlanResponse
-	(*GetDeploymentChainResponse)(nil),    // 53: piped.control.v1.GetDeploymentChainResponse
-	(*WatchDeploymentsResponse)(nil),      // 54: piped.control.v1.WatchDeploymentsResponse
-	(*ApproveStageResponse)(nil),          // 55: piped.control.v1.ApproveStageResponse
-	(*RejectStageResponse)(nil),           // 56: piped.control.v1.RejectStageResponse
-	(*SkipStageResponse)(nil),             // 57: piped.control.v1.SkipStageResponse
-	(*FollowStageLogsResponse)(nil),       // 58: piped.control.v1.FollowStageLogsResponse
-	(*GetLiveStateResponse)(nil),          // 59: piped.control.v1.GetLiveStateResponse
-	(*GetDriftReportResponse)(nil),        // 60: piped.control.v1.GetDriftReportResponse
-	(*ListDriftReportsResponse)(nil),      // 61: piped.control.v1.ListDriftReportsResponse
-	(*WatchDriftResponse)(nil),            // 62: piped.control.v1.WatchDriftResponse
-	(*ListRolloutsResponse)(nil),          // 63: piped.control.v1.ListRolloutsResponse
-	(*GetDeliveryFiguresResponse)(nil),    // 64: piped.control.v1.GetDeliveryFiguresResponse
-	(*GetDeploymentTraceResponse)(nil),    // 65: piped.control.v1.GetDeploymentTraceResponse
-	(*GetAnalysisSeriesResponse)(nil),     // 66: piped.control.v1.GetAnalysisSeriesResponse
-	(*ListEventsResponse)(nil),            // 67: piped.control.v1.ListEventsResponse
-	(*CreateAPIKeyResponse)(nil),          // 68: piped.control.v1.CreateAPIKeyResponse
-	(*ListAPIKeysResponse)(nil),           // 69: piped.control.v1.ListAPIKeysResponse
-	(*DisableAPIKeyResponse)(nil),         // 70: piped.control.v1.DisableAPIKeyResponse
-	(*GetCallerResponse)(nil),             // 71: piped.control.v1.GetCallerResponse
-	(*CheckAccessResponse)(nil),           // 72: piped.control.v1.CheckAccessResponse
-	(*ListSessionsResponse)(nil),          // 73: piped.control.v1.ListSessionsResponse
-	(*EndSessionResponse)(nil),            // 74: piped.control.v1.EndSessionResponse
-	(*DisableUserResponse)(nil),           // 75: piped.control.v1.DisableUserResponse
-	(*EnableUserResponse)(nil),            // 76: piped.control.v1.EnableUserResponse
-	(*ListDisabledUsersResponse)(nil),     // 77: piped.control.v1.ListDisabledUsersResponse
-	(*ListAuditResponse)(nil),             // 78: piped.control.v1.ListAuditResponse
-	(*GetStatusResponse)(nil),             // 79: piped.control.v1.GetStatusResponse
-	(*ResolveResponse)(nil),               // 80: piped.control.v1.ResolveResponse
-	(*SearchApplicationsResponse)(nil),    // 81: piped.control.v1.SearchApplicationsResponse
-	(*GetApplicationSummaryResponse)(nil), // 82: piped.control.v1.GetApplicationSummaryResponse
-	(*WatchApplicationsResponse)(nil),     // 83: piped.control.v1.WatchApplicationsResponse
+	(*WatchLiveStateRequest)(nil),         // 18: piped.control.v1.WatchLiveStateRequest
+	(*GetLiveObjectRequest)(nil),          // 19: piped.control.v1.GetLiveObjectRequest
+	(*ListObjectEventsRequest)(nil),       // 20: piped.control.v1.ListObjectEventsRequest
+	(*FollowPodLogsRequest)(nil),          // 21: piped.control.v1.FollowPodLogsRequest
+	(*GetDriftReportRequest)(nil),         // 22: piped.control.v1.GetDriftReportRequest
+	(*ListDriftReportsRequest)(nil),       // 23: piped.control.v1.ListDriftReportsRequest
+	(*WatchDriftRequest)(nil),             // 24: piped.control.v1.WatchDriftRequest
+	(*ListRolloutsRequest)(nil),           // 25: piped.control.v1.ListRolloutsRequest
+	(*GetDeliveryFiguresRequest)(nil),     // 26: piped.control.v1.GetDeliveryFiguresRequest
+	(*GetDeploymentTraceRequest)(nil),     // 27: piped.control.v1.GetDeploymentTraceRequest
+	(*GetAnalysisSeriesRequest)(nil),      // 28: piped.control.v1.GetAnalysisSeriesRequest
+	(*ListEventsRequest)(nil),             // 29: piped.control.v1.ListEventsRequest
+	(*CreateAPIKeyRequest)(nil),           // 30: piped.control.v1.CreateAPIKeyRequest
+	(*ListAPIKeysRequest)(nil),            // 31: piped.control.v1.ListAPIKeysRequest
+	(*DisableAPIKeyRequest)(nil),          // 32: piped.control.v1.DisableAPIKeyRequest
+	(*GetCallerRequest)(nil),              // 33: piped.control.v1.GetCallerRequest
+	(*CheckAccessRequest)(nil),            // 34: piped.control.v1.CheckAccessRequest
+	(*ListSessionsRequest)(nil),           // 35: piped.control.v1.ListSessionsRequest
+	(*EndSessionRequest)(nil),             // 36: piped.control.v1.EndSessionRequest
+	(*DisableUserRequest)(nil),            // 37: piped.control.v1.DisableUserRequest
+	(*EnableUserRequest)(nil),             // 38: piped.control.v1.EnableUserRequest
+	(*ListDisabledUsersRequest)(nil),      // 39: piped.control.v1.ListDisabledUsersRequest
+	(*ListAuditRequest)(nil),              // 40: piped.control.v1.ListAuditRequest
+	(*GetStatusRequest)(nil),              // 41: piped.control.v1.GetStatusRequest
+	(*ResolveRequest)(nil),                // 42: piped.control.v1.ResolveRequest
+	(*SearchApplicationsRequest)(nil),     // 43: piped.control.v1.SearchApplicationsRequest
+	(*GetApplicationSummaryRequest)(nil),  // 44: piped.control.v1.GetApplicationSummaryRequest
+	(*WatchApplicationsRequest)(nil),      // 45: piped.control.v1.WatchApplicationsRequest
+	(*SyncApplicationResponse)(nil),       // 46: piped.control.v1.SyncApplicationResponse
+	(*RollbackApplicationResponse)(nil),   // 47: piped.control.v1.RollbackApplicationResponse
+	(*EnableApplicationResponse)(nil),     // 48: piped.control.v1.EnableApplicationResponse
+	(*DeleteApplicationResponse)(nil),     // 49: piped.control.v1.DeleteApplicationResponse
+	(*ListCandidatesResponse)(nil),        // 50: piped.control.v1.ListCandidatesResponse
+	(*ConfirmPruneResponse)(nil),          // 51: piped.control.v1.ConfirmPruneResponse
+	(*ListAdoptionsResponse)(nil),         // 52: piped.control.v1.ListAdoptionsResponse
+	(*DecideAdoptionResponse)(nil),        // 53: piped.control.v1.DecideAdoptionResponse
+	(*CancelDeploymentResponse)(nil),      // 54: piped.control.v1.CancelDeploymentResponse
+	(*RetryDeploymentResponse)(nil),       // 55: piped.control.v1.RetryDeploymentResponse
+	(*GetPlanResponse)(nil),               // 56: piped.control.v1.GetPlanResponse
+	(*GetDeploymentChainResponse)(nil),    // 57: piped.control.v1.GetDeploymentChainResponse
+	(*WatchDeploymentsResponse)(nil),      // 58: piped.control.v1.WatchDeploymentsResponse
+	(*ApproveStageResponse)(nil),          // 59: piped.control.v1.ApproveStageResponse
+	(*RejectStageResponse)(nil),           // 60: piped.control.v1.RejectStageResponse
+	(*SkipStageResponse)(nil),             // 61: piped.control.v1.SkipStageResponse
+	(*FollowStageLogsResponse)(nil),       // 62: piped.control.v1.FollowStageLogsResponse
+	(*GetLiveStateResponse)(nil),          // 63: piped.control.v1.GetLiveStateResponse
+	(*WatchLiveStateResponse)(nil),        // 64: piped.control.v1.WatchLiveStateResponse
+	(*GetLiveObjectResponse)(nil),         // 65: piped.control.v1.GetLiveObjectResponse
+	(*ListObjectEventsResponse)(nil),      // 66: piped.control.v1.ListObjectEventsResponse
+	(*FollowPodLogsResponse)(nil),         // 67: piped.control.v1.FollowPodLogsResponse
+	(*GetDriftReportResponse)(nil),        // 68: piped.control.v1.GetDriftReportResponse
+	(*ListDriftReportsResponse)(nil),      // 69: piped.control.v1.ListDriftReportsResponse
+	(*WatchDriftResponse)(nil),            // 70: piped.control.v1.WatchDriftResponse
+	(*ListRolloutsResponse)(nil),          // 71: piped.control.v1.ListRolloutsResponse
+	(*GetDeliveryFiguresResponse)(nil),    // 72: piped.control.v1.GetDeliveryFiguresResponse
+	(*GetDeploymentTraceResponse)(nil),    // 73: piped.control.v1.GetDeploymentTraceResponse
+	(*GetAnalysisSeriesResponse)(nil),     // 74: piped.control.v1.GetAnalysisSeriesResponse
+	(*ListEventsResponse)(nil),            // 75: piped.control.v1.ListEventsResponse
+	(*CreateAPIKeyResponse)(nil),          // 76: piped.control.v1.CreateAPIKeyResponse
+	(*ListAPIKeysResponse)(nil),           // 77: piped.control.v1.ListAPIKeysResponse
+	(*DisableAPIKeyResponse)(nil),         // 78: piped.control.v1.DisableAPIKeyResponse
+	(*GetCallerResponse)(nil),             // 79: piped.control.v1.GetCallerResponse
+	(*CheckAccessResponse)(nil),           // 80: piped.control.v1.CheckAccessResponse
+	(*ListSessionsResponse)(nil),          // 81: piped.control.v1.ListSessionsResponse
+	(*EndSessionResponse)(nil),            // 82: piped.control.v1.EndSessionResponse
+	(*DisableUserResponse)(nil),           // 83: piped.control.v1.DisableUserResponse
+	(*EnableUserResponse)(nil),            // 84: piped.control.v1.EnableUserResponse
+	(*ListDisabledUsersResponse)(nil),     // 85: piped.control.v1.ListDisabledUsersResponse
+	(*ListAuditResponse)(nil),             // 86: piped.control.v1.ListAuditResponse
+	(*GetStatusResponse)(nil),             // 87: piped.control.v1.GetStatusResponse
+	(*ResolveResponse)(nil),               // 88: piped.control.v1.ResolveResponse
+	(*SearchApplicationsResponse)(nil),    // 89: piped.control.v1.SearchApplicationsResponse
+	(*GetApplicationSummaryResponse)(nil), // 90: piped.control.v1.GetApplicationSummaryResponse
+	(*WatchApplicationsResponse)(nil),     // 91: piped.control.v1.WatchApplicationsResponse
 }
 var file_piped_control_v1_control_proto_depIdxs = []int32{
 	0,  // 0: piped.control.v1.ControlService.SyncApplication:input_type -> piped.control.v1.SyncApplicationRequest
@@ -178,74 +190,82 @@ var file_piped_control_v1_control_proto_depIdxs = []int32{
 	15, // 15: piped.control.v1.ControlService.SkipStage:input_type -> piped.control.v1.SkipStageRequest
 	16, // 16: piped.control.v1.ControlService.FollowStageLogs:input_type -> piped.control.v1.FollowStageLogsRequest
 	17, // 17: piped.control.v1.ControlService.GetLiveState:input_type -> piped.control.v1.GetLiveStateRequest
-	18, // 18: piped.control.v1.ControlService.GetDriftReport:input_type -> piped.control.v1.GetDriftReportRequest
-	19, // 19: piped.control.v1.ControlService.ListDriftReports:input_type -> piped.control.v1.ListDriftReportsRequest
-	20, // 20: piped.control.v1.ControlService.WatchDrift:input_type -> piped.control.v1.WatchDriftRequest
-	21, // 21: piped.control.v1.ControlService.ListRollouts:input_type -> piped.control.v1.ListRolloutsRequest
-	22, // 22: piped.control.v1.ControlService.GetDeliveryFigures:input_type -> piped.control.v1.GetDeliveryFiguresRequest
-	23, // 23: piped.control.v1.ControlService.GetDeploymentTrace:input_type -> piped.control.v1.GetDeploymentTraceRequest
-	24, // 24: piped.control.v1.ControlService.GetAnalysisSeries:input_type -> piped.control.v1.GetAnalysisSeriesRequest
-	25, // 25: piped.control.v1.ControlService.ListEvents:input_type -> piped.control.v1.ListEventsRequest
-	26, // 26: piped.control.v1.ControlService.CreateAPIKey:input_type -> piped.control.v1.CreateAPIKeyRequest
-	27, // 27: piped.control.v1.ControlService.ListAPIKeys:input_type -> piped.control.v1.ListAPIKeysRequest
-	28, // 28: piped.control.v1.ControlService.DisableAPIKey:input_type -> piped.control.v1.DisableAPIKeyRequest
-	29, // 29: piped.control.v1.ControlService.GetCaller:input_type -> piped.control.v1.GetCallerRequest
-	30, // 30: piped.control.v1.ControlService.CheckAccess:input_type -> piped.control.v1.CheckAccessRequest
-	31, // 31: piped.control.v1.ControlService.ListSessions:input_type -> piped.control.v1.ListSessionsRequest
-	32, // 32: piped.control.v1.ControlService.EndSession:input_type -> piped.control.v1.EndSessionRequest
-	33, // 33: piped.control.v1.ControlService.DisableUser:input_type -> piped.control.v1.DisableUserRequest
-	34, // 34: piped.control.v1.ControlService.EnableUser:input_type -> piped.control.v1.EnableUserRequest
-	35, // 35: piped.control.v1.ControlService.ListDisabledUsers:input_type -> piped.control.v1.ListDisabledUsersRequest
-	36, // 36: piped.control.v1.ControlService.ListAudit:input_type -> piped.control.v1.ListAuditRequest
-	37, // 37: piped.control.v1.ControlService.GetStatus:input_type -> piped.control.v1.GetStatusRequest
-	38, // 38: piped.control.v1.ControlService.Resolve:input_type -> piped.control.v1.ResolveRequest
-	39, // 39: piped.control.v1.ControlService.SearchApplications:input_type -> piped.control.v1.SearchApplicationsRequest
-	40, // 40: piped.control.v1.ControlService.GetApplicationSummary:input_type -> piped.control.v1.GetApplicationSummaryRequest
-	41, // 41: piped.control.v1.ControlService.WatchApplications:input_type -> piped.control.v1.WatchApplicationsRequest
-	42, // 42: piped.control.v1.ControlService.SyncApplication:output_type -> piped.control.v1.SyncApplicationResponse
-	43, // 43: piped.control.v1.ControlService.RollbackApplication:output_type -> piped.control.v1.RollbackApplicationResponse
-	44, // 44: piped.control.v1.ControlService.EnableApplication:output_type -> piped.control.v1.EnableApplicationResponse
-	45, // 45: piped.control.v1.ControlService.DeleteApplication:output_type -> piped.control.v1.DeleteApplicationResponse
-	46, // 46: piped.control.v1.ControlService.ListCandidates:output_type -> piped.control.v1.ListCandidatesResponse
-	47, // 47: piped.control.v1.ControlService.ConfirmPrune:output_type -> piped.control.v1.ConfirmPruneResponse
-	48, // 48: piped.control.v1.ControlService.ListAdoptions:output_type -> piped.control.v1.ListAdoptionsResponse
-	49, // 49: piped.control.v1.ControlService.DecideAdoption:output_type -> piped.control.v1.DecideAdoptionResponse
-	50, // 50: piped.control.v1.ControlService.CancelDeployment:output_type -> piped.control.v1.CancelDeploymentResponse
-	51, // 51: piped.control.v1.ControlService.RetryDeployment:output_type -> piped.control.v1.RetryDeploymentResponse
-	52, // 52: piped.control.v1.ControlService.GetPlan:output_type -> piped.control.v1.GetPlanResponse
-	53, // 53: piped.control.v1.ControlService.GetDeploymentChain:output_type -> piped.control.v1.GetDeploymentChainResponse
-	54, // 54: piped.control.v1.ControlService.WatchDeployments:output_type -> piped.control.v1.WatchDeploymentsResponse
-	55, // 55: piped.control.v1.ControlService.ApproveStage:output_type -> piped.control.v1.ApproveStageResponse
-	56, // 56: piped.control.v1.ControlService.RejectStage:output_type -> piped.control.v1.RejectStageResponse
-	57, // 57: piped.control.v1.ControlService.SkipStage:output_type -> piped.control.v1.SkipStageResponse
-	58, // 58: piped.control.v1.ControlService.FollowStageLogs:output_type -> piped.control.v1.FollowStageLogsResponse
-	59, // 59: piped.control.v1.ControlService.GetLiveState:output_type -> piped.control.v1.GetLiveStateResponse
-	60, // 60: piped.control.v1.ControlService.GetDriftReport:output_type -> piped.control.v1.GetDriftReportResponse
-	61, // 61: piped.control.v1.ControlService.ListDriftReports:output_type -> piped.control.v1.ListDriftReportsResponse
-	62, // 62: piped.control.v1.ControlService.WatchDrift:output_type -> piped.control.v1.WatchDriftResponse
-	63, // 63: piped.control.v1.ControlService.ListRollouts:output_type -> piped.control.v1.ListRolloutsResponse
-	64, // 64: piped.control.v1.ControlService.GetDeliveryFigures:output_type -> piped.control.v1.GetDeliveryFiguresResponse
-	65, // 65: piped.control.v1.ControlService.GetDeploymentTrace:output_type -> piped.control.v1.GetDeploymentTraceResponse
-	66, // 66: piped.control.v1.ControlService.GetAnalysisSeries:output_type -> piped.control.v1.GetAnalysisSeriesResponse
-	67, // 67: piped.control.v1.ControlService.ListEvents:output_type -> piped.control.v1.ListEventsResponse
-	68, // 68: piped.control.v1.ControlService.CreateAPIKey:output_type -> piped.control.v1.CreateAPIKeyResponse
-	69, // 69: piped.control.v1.ControlService.ListAPIKeys:output_type -> piped.control.v1.ListAPIKeysResponse
-	70, // 70: piped.control.v1.ControlService.DisableAPIKey:output_type -> piped.control.v1.DisableAPIKeyResponse
-	71, // 71: piped.control.v1.ControlService.GetCaller:output_type -> piped.control.v1.GetCallerResponse
-	72, // 72: piped.control.v1.ControlService.CheckAccess:output_type -> piped.control.v1.CheckAccessResponse
-	73, // 73: piped.control.v1.ControlService.ListSessions:output_type -> piped.control.v1.ListSessionsResponse
-	74, // 74: piped.control.v1.ControlService.EndSession:output_type -> piped.control.v1.EndSessionResponse
-	75, // 75: piped.control.v1.ControlService.DisableUser:output_type -> piped.control.v1.DisableUserResponse
-	76, // 76: piped.control.v1.ControlService.EnableUser:output_type -> piped.control.v1.EnableUserResponse
-	77, // 77: piped.control.v1.ControlService.ListDisabledUsers:output_type -> piped.control.v1.ListDisabledUsersResponse
-	78, // 78: piped.control.v1.ControlService.ListAudit:output_type -> piped.control.v1.ListAuditResponse
-	79, // 79: piped.control.v1.ControlService.GetStatus:output_type -> piped.control.v1.GetStatusResponse
-	80, // 80: piped.control.v1.ControlService.Resolve:output_type -> piped.control.v1.ResolveResponse
-	81, // 81: piped.control.v1.ControlService.SearchApplications:output_type -> piped.control.v1.SearchApplicationsResponse
-	82, // 82: piped.control.v1.ControlService.GetApplicationSummary:output_type -> piped.control.v1.GetApplicationSummaryResponse
-	83, // 83: piped.control.v1.ControlService.WatchApplications:output_type -> piped.control.v1.WatchApplicationsResponse
-	42, // [42:84] is the sub-list for method output_type
-	0,  // [0:42] is the sub-list for method input_type
+	18, // 18: piped.control.v1.ControlService.WatchLiveState:input_type -> piped.control.v1.WatchLiveStateRequest
+	19, // 19: piped.control.v1.ControlService.GetLiveObject:input_type -> piped.control.v1.GetLiveObjectRequest
+	20, // 20: piped.control.v1.ControlService.ListObjectEvents:input_type -> piped.control.v1.ListObjectEventsRequest
+	21, // 21: piped.control.v1.ControlService.FollowPodLogs:input_type -> piped.control.v1.FollowPodLogsRequest
+	22, // 22: piped.control.v1.ControlService.GetDriftReport:input_type -> piped.control.v1.GetDriftReportRequest
+	23, // 23: piped.control.v1.ControlService.ListDriftReports:input_type -> piped.control.v1.ListDriftReportsRequest
+	24, // 24: piped.control.v1.ControlService.WatchDrift:input_type -> piped.control.v1.WatchDriftRequest
+	25, // 25: piped.control.v1.ControlService.ListRollouts:input_type -> piped.control.v1.ListRolloutsRequest
+	26, // 26: piped.control.v1.ControlService.GetDeliveryFigures:input_type -> piped.control.v1.GetDeliveryFiguresRequest
+	27, // 27: piped.control.v1.ControlService.GetDeploymentTrace:input_type -> piped.control.v1.GetDeploymentTraceRequest
+	28, // 28: piped.control.v1.ControlService.GetAnalysisSeries:input_type -> piped.control.v1.GetAnalysisSeriesRequest
+	29, // 29: piped.control.v1.ControlService.ListEvents:input_type -> piped.control.v1.ListEventsRequest
+	30, // 30: piped.control.v1.ControlService.CreateAPIKey:input_type -> piped.control.v1.CreateAPIKeyRequest
+	31, // 31: piped.control.v1.ControlService.ListAPIKeys:input_type -> piped.control.v1.ListAPIKeysRequest
+	32, // 32: piped.control.v1.ControlService.DisableAPIKey:input_type -> piped.control.v1.DisableAPIKeyRequest
+	33, // 33: piped.control.v1.ControlService.GetCaller:input_type -> piped.control.v1.GetCallerRequest
+	34, // 34: piped.control.v1.ControlService.CheckAccess:input_type -> piped.control.v1.CheckAccessRequest
+	35, // 35: piped.control.v1.ControlService.ListSessions:input_type -> piped.control.v1.ListSessionsRequest
+	36, // 36: piped.control.v1.ControlService.EndSession:input_type -> piped.control.v1.EndSessionRequest
+	37, // 37: piped.control.v1.ControlService.DisableUser:input_type -> piped.control.v1.DisableUserRequest
+	38, // 38: piped.control.v1.ControlService.EnableUser:input_type -> piped.control.v1.EnableUserRequest
+	39, // 39: piped.control.v1.ControlService.ListDisabledUsers:input_type -> piped.control.v1.ListDisabledUsersRequest
+	40, // 40: piped.control.v1.ControlService.ListAudit:input_type -> piped.control.v1.ListAuditRequest
+	41, // 41: piped.control.v1.ControlService.GetStatus:input_type -> piped.control.v1.GetStatusRequest
+	42, // 42: piped.control.v1.ControlService.Resolve:input_type -> piped.control.v1.ResolveRequest
+	43, // 43: piped.control.v1.ControlService.SearchApplications:input_type -> piped.control.v1.SearchApplicationsRequest
+	44, // 44: piped.control.v1.ControlService.GetApplicationSummary:input_type -> piped.control.v1.GetApplicationSummaryRequest
+	45, // 45: piped.control.v1.ControlService.WatchApplications:input_type -> piped.control.v1.WatchApplicationsRequest
+	46, // 46: piped.control.v1.ControlService.SyncApplication:output_type -> piped.control.v1.SyncApplicationResponse
+	47, // 47: piped.control.v1.ControlService.RollbackApplication:output_type -> piped.control.v1.RollbackApplicationResponse
+	48, // 48: piped.control.v1.ControlService.EnableApplication:output_type -> piped.control.v1.EnableApplicationResponse
+	49, // 49: piped.control.v1.ControlService.DeleteApplication:output_type -> piped.control.v1.DeleteApplicationResponse
+	50, // 50: piped.control.v1.ControlService.ListCandidates:output_type -> piped.control.v1.ListCandidatesResponse
+	51, // 51: piped.control.v1.ControlService.ConfirmPrune:output_type -> piped.control.v1.ConfirmPruneResponse
+	52, // 52: piped.control.v1.ControlService.ListAdoptions:output_type -> piped.control.v1.ListAdoptionsResponse
+	53, // 53: piped.control.v1.ControlService.DecideAdoption:output_type -> piped.control.v1.DecideAdoptionResponse
+	54, // 54: piped.control.v1.ControlService.CancelDeployment:output_type -> piped.control.v1.CancelDeploymentResponse
+	55, // 55: piped.control.v1.ControlService.RetryDeployment:output_type -> piped.control.v1.RetryDeploymentResponse
+	56, // 56: piped.control.v1.ControlService.GetPlan:output_type -> piped.control.v1.GetPlanResponse
+	57, // 57: piped.control.v1.ControlService.GetDeploymentChain:output_type -> piped.control.v1.GetDeploymentChainResponse
+	58, // 58: piped.control.v1.ControlService.WatchDeployments:output_type -> piped.control.v1.WatchDeploymentsResponse
+	59, // 59: piped.control.v1.ControlService.ApproveStage:output_type -> piped.control.v1.ApproveStageResponse
+	60, // 60: piped.control.v1.ControlService.RejectStage:output_type -> piped.control.v1.RejectStageResponse
+	61, // 61: piped.control.v1.ControlService.SkipStage:output_type -> piped.control.v1.SkipStageResponse
+	62, // 62: piped.control.v1.ControlService.FollowStageLogs:output_type -> piped.control.v1.FollowStageLogsResponse
+	63, // 63: piped.control.v1.ControlService.GetLiveState:output_type -> piped.control.v1.GetLiveStateResponse
+	64, // 64: piped.control.v1.ControlService.WatchLiveState:output_type -> piped.control.v1.WatchLiveStateResponse
+	65, // 65: piped.control.v1.ControlService.GetLiveObject:output_type -> piped.control.v1.GetLiveObjectResponse
+	66, // 66: piped.control.v1.ControlService.ListObjectEvents:output_type -> piped.control.v1.ListObjectEventsResponse
+	67, // 67: piped.control.v1.ControlService.FollowPodLogs:output_type -> piped.control.v1.FollowPodLogsResponse
+	68, // 68: piped.control.v1.ControlService.GetDriftReport:output_type -> piped.control.v1.GetDriftReportResponse
+	69, // 69: piped.control.v1.ControlService.ListDriftReports:output_type -> piped.control.v1.ListDriftReportsResponse
+	70, // 70: piped.control.v1.ControlService.WatchDrift:output_type -> piped.control.v1.WatchDriftResponse
+	71, // 71: piped.control.v1.ControlService.ListRollouts:output_type -> piped.control.v1.ListRolloutsResponse
+	72, // 72: piped.control.v1.ControlService.GetDeliveryFigures:output_type -> piped.control.v1.GetDeliveryFiguresResponse
+	73, // 73: piped.control.v1.ControlService.GetDeploymentTrace:output_type -> piped.control.v1.GetDeploymentTraceResponse
+	74, // 74: piped.control.v1.ControlService.GetAnalysisSeries:output_type -> piped.control.v1.GetAnalysisSeriesResponse
+	75, // 75: piped.control.v1.ControlService.ListEvents:output_type -> piped.control.v1.ListEventsResponse
+	76, // 76: piped.control.v1.ControlService.CreateAPIKey:output_type -> piped.control.v1.CreateAPIKeyResponse
+	77, // 77: piped.control.v1.ControlService.ListAPIKeys:output_type -> piped.control.v1.ListAPIKeysResponse
+	78, // 78: piped.control.v1.ControlService.DisableAPIKey:output_type -> piped.control.v1.DisableAPIKeyResponse
+	79, // 79: piped.control.v1.ControlService.GetCaller:output_type -> piped.control.v1.GetCallerResponse
+	80, // 80: piped.control.v1.ControlService.CheckAccess:output_type -> piped.control.v1.CheckAccessResponse
+	81, // 81: piped.control.v1.ControlService.ListSessions:output_type -> piped.control.v1.ListSessionsResponse
+	82, // 82: piped.control.v1.ControlService.EndSession:output_type -> piped.control.v1.EndSessionResponse
+	83, // 83: piped.control.v1.ControlService.DisableUser:output_type -> piped.control.v1.DisableUserResponse
+	84, // 84: piped.control.v1.ControlService.EnableUser:output_type -> piped.control.v1.EnableUserResponse
+	85, // 85: piped.control.v1.ControlService.ListDisabledUsers:output_type -> piped.control.v1.ListDisabledUsersResponse
+	86, // 86: piped.control.v1.ControlService.ListAudit:output_type -> piped.control.v1.ListAuditResponse
+	87, // 87: piped.control.v1.ControlService.GetStatus:output_type -> piped.control.v1.GetStatusResponse
+	88, // 88: piped.control.v1.ControlService.Resolve:output_type -> piped.control.v1.ResolveResponse
+	89, // 89: piped.control.v1.ControlService.SearchApplications:output_type -> piped.control.v1.SearchApplicationsResponse
+	90, // 90: piped.control.v1.ControlService.GetApplicationSummary:output_type -> piped.control.v1.GetApplicationSummaryResponse
+	91, // 91: piped.control.v1.ControlService.WatchApplications:output_type -> piped.control.v1.WatchApplicationsResponse
+	46, // [46:92] is the sub-list for method output_type
+	0,  // [0:46] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
@@ -265,6 +285,7 @@ func file_piped_control_v1_control_proto_init() {
 	file_piped_control_v1_figures_proto_init()
 	file_piped_control_v1_history_proto_init()
 	file_piped_control_v1_live_state_proto_init()
+	file_piped_control_v1_objects_proto_init()
 	file_piped_control_v1_resolve_proto_init()
 	file_piped_control_v1_rollout_proto_init()
 	file_piped_control_v1_search_proto_init()

@@ -37,6 +37,10 @@ const (
 	ControlService_SkipStage_FullMethodName             = "/piped.control.v1.ControlService/SkipStage"
 	ControlService_FollowStageLogs_FullMethodName       = "/piped.control.v1.ControlService/FollowStageLogs"
 	ControlService_GetLiveState_FullMethodName          = "/piped.control.v1.ControlService/GetLiveState"
+	ControlService_WatchLiveState_FullMethodName        = "/piped.control.v1.ControlService/WatchLiveState"
+	ControlService_GetLiveObject_FullMethodName         = "/piped.control.v1.ControlService/GetLiveObject"
+	ControlService_ListObjectEvents_FullMethodName      = "/piped.control.v1.ControlService/ListObjectEvents"
+	ControlService_FollowPodLogs_FullMethodName         = "/piped.control.v1.ControlService/FollowPodLogs"
 	ControlService_GetDriftReport_FullMethodName        = "/piped.control.v1.ControlService/GetDriftReport"
 	ControlService_ListDriftReports_FullMethodName      = "/piped.control.v1.ControlService/ListDriftReports"
 	ControlService_WatchDrift_FullMethodName            = "/piped.control.v1.ControlService/WatchDrift"
@@ -184,6 +188,34 @@ type ControlServiceClient interface {
 	// seconds. Needs `view`. NOT_FOUND: no such application. UNAVAILABLE: the cluster
 	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(ctx context.Context, in *GetLiveStateRequest, opts ...grpc.CallOption) (*GetLiveStateResponse, error)
+	// Streams the live objects of an application: first all of them, then those
+	// that change, until the caller ends the call. Needs `view`. Changes are read at
+	// most every second; those of pods that their workload does not show, within
+	// ten seconds. A call that follows a broken one gets all objects again.
+	// NOT_FOUND: no such application; also a call under way, when it is deleted or
+	// the caller may no longer view it. UNAVAILABLE: as GetLiveState; and as
+	// WatchDeployments.
+	WatchLiveState(ctx context.Context, in *WatchLiveStateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchLiveStateResponse], error)
+	// Reads one live object of an application, and the same object as Git declares
+	// it, within ten seconds. Needs `view-logs`.
+	// NOT_FOUND: no such application, or it has no such object. INVALID_ARGUMENT:
+	// also a selector that matches several objects; the message lists them.
+	// UNAVAILABLE: as GetLiveState.
+	GetLiveObject(ctx context.Context, in *GetLiveObjectRequest, opts ...grpc.CallOption) (*GetLiveObjectResponse, error)
+	// Lists the Kubernetes events of the objects of an application, and of what they
+	// created, the last one first, within ten seconds. Needs `view-logs`. Kubernetes
+	// deletes events after an hour by default.
+	// NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE: as GetLiveObject.
+	ListObjectEvents(ctx context.Context, in *ListObjectEventsRequest, opts ...grpc.CallOption) (*ListObjectEventsResponse, error)
+	// Streams the log of a container of a pod of an application. Needs `view-logs`.
+	// Ends with OK when all lines were sent and, if it is followed, the container
+	// has ended. The rate is limited to 1 MiB per second; a caller can have 20 such
+	// calls at once.
+	// NOT_FOUND: no such application, or it has no such pod; the message lists its
+	// pods. Also a call under way, as WatchLiveState. INVALID_ARGUMENT: there are several containers, or the pod has none of
+	// that name. FAILED_PRECONDITION: the container has no log yet, or no previous
+	// instance. UNAVAILABLE: as GetLiveState; and as WatchDeployments.
+	FollowPodLogs(ctx context.Context, in *FollowPodLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowPodLogsResponse], error)
 	// Returns how an application differs from Git: as it was found last, or, if a
 	// refresh or diffs are asked for, as it is now. Needs `view`. A report larger than
 	// a response can be says what it leaves out.
@@ -487,6 +519,64 @@ func (c *controlServiceClient) GetLiveState(ctx context.Context, in *GetLiveStat
 	return out, nil
 }
 
+func (c *controlServiceClient) WatchLiveState(ctx context.Context, in *WatchLiveStateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchLiveStateResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[2], ControlService_WatchLiveState_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchLiveStateRequest, WatchLiveStateResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_WatchLiveStateClient = grpc.ServerStreamingClient[WatchLiveStateResponse]
+
+func (c *controlServiceClient) GetLiveObject(ctx context.Context, in *GetLiveObjectRequest, opts ...grpc.CallOption) (*GetLiveObjectResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetLiveObjectResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetLiveObject_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) ListObjectEvents(ctx context.Context, in *ListObjectEventsRequest, opts ...grpc.CallOption) (*ListObjectEventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListObjectEventsResponse)
+	err := c.cc.Invoke(ctx, ControlService_ListObjectEvents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) FollowPodLogs(ctx context.Context, in *FollowPodLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowPodLogsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[3], ControlService_FollowPodLogs_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FollowPodLogsRequest, FollowPodLogsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_FollowPodLogsClient = grpc.ServerStreamingClient[FollowPodLogsResponse]
+
 func (c *controlServiceClient) GetDriftReport(ctx context.Context, in *GetDriftReportRequest, opts ...grpc.CallOption) (*GetDriftReportResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetDriftReportResponse)
@@ -509,7 +599,7 @@ func (c *controlServiceClient) ListDriftReports(ctx context.Context, in *ListDri
 
 func (c *controlServiceClient) WatchDrift(ctx context.Context, in *WatchDriftRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDriftResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[2], ControlService_WatchDrift_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[4], ControlService_WatchDrift_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -728,7 +818,7 @@ func (c *controlServiceClient) GetApplicationSummary(ctx context.Context, in *Ge
 
 func (c *controlServiceClient) WatchApplications(ctx context.Context, in *WatchApplicationsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchApplicationsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[3], ControlService_WatchApplications_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[5], ControlService_WatchApplications_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -866,6 +956,34 @@ type ControlServiceServer interface {
 	// seconds. Needs `view`. NOT_FOUND: no such application. UNAVAILABLE: the cluster
 	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(context.Context, *GetLiveStateRequest) (*GetLiveStateResponse, error)
+	// Streams the live objects of an application: first all of them, then those
+	// that change, until the caller ends the call. Needs `view`. Changes are read at
+	// most every second; those of pods that their workload does not show, within
+	// ten seconds. A call that follows a broken one gets all objects again.
+	// NOT_FOUND: no such application; also a call under way, when it is deleted or
+	// the caller may no longer view it. UNAVAILABLE: as GetLiveState; and as
+	// WatchDeployments.
+	WatchLiveState(*WatchLiveStateRequest, grpc.ServerStreamingServer[WatchLiveStateResponse]) error
+	// Reads one live object of an application, and the same object as Git declares
+	// it, within ten seconds. Needs `view-logs`.
+	// NOT_FOUND: no such application, or it has no such object. INVALID_ARGUMENT:
+	// also a selector that matches several objects; the message lists them.
+	// UNAVAILABLE: as GetLiveState.
+	GetLiveObject(context.Context, *GetLiveObjectRequest) (*GetLiveObjectResponse, error)
+	// Lists the Kubernetes events of the objects of an application, and of what they
+	// created, the last one first, within ten seconds. Needs `view-logs`. Kubernetes
+	// deletes events after an hour by default.
+	// NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE: as GetLiveObject.
+	ListObjectEvents(context.Context, *ListObjectEventsRequest) (*ListObjectEventsResponse, error)
+	// Streams the log of a container of a pod of an application. Needs `view-logs`.
+	// Ends with OK when all lines were sent and, if it is followed, the container
+	// has ended. The rate is limited to 1 MiB per second; a caller can have 20 such
+	// calls at once.
+	// NOT_FOUND: no such application, or it has no such pod; the message lists its
+	// pods. Also a call under way, as WatchLiveState. INVALID_ARGUMENT: there are several containers, or the pod has none of
+	// that name. FAILED_PRECONDITION: the container has no log yet, or no previous
+	// instance. UNAVAILABLE: as GetLiveState; and as WatchDeployments.
+	FollowPodLogs(*FollowPodLogsRequest, grpc.ServerStreamingServer[FollowPodLogsResponse]) error
 	// Returns how an application differs from Git: as it was found last, or, if a
 	// refresh or diffs are asked for, as it is now. Needs `view`. A report larger than
 	// a response can be says what it leaves out.
@@ -1024,6 +1142,18 @@ func (UnimplementedControlServiceServer) FollowStageLogs(*FollowStageLogsRequest
 }
 func (UnimplementedControlServiceServer) GetLiveState(context.Context, *GetLiveStateRequest) (*GetLiveStateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetLiveState not implemented")
+}
+func (UnimplementedControlServiceServer) WatchLiveState(*WatchLiveStateRequest, grpc.ServerStreamingServer[WatchLiveStateResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchLiveState not implemented")
+}
+func (UnimplementedControlServiceServer) GetLiveObject(context.Context, *GetLiveObjectRequest) (*GetLiveObjectResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetLiveObject not implemented")
+}
+func (UnimplementedControlServiceServer) ListObjectEvents(context.Context, *ListObjectEventsRequest) (*ListObjectEventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListObjectEvents not implemented")
+}
+func (UnimplementedControlServiceServer) FollowPodLogs(*FollowPodLogsRequest, grpc.ServerStreamingServer[FollowPodLogsResponse]) error {
+	return status.Error(codes.Unimplemented, "method FollowPodLogs not implemented")
 }
 func (UnimplementedControlServiceServer) GetDriftReport(context.Context, *GetDriftReportRequest) (*GetDriftReportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetDriftReport not implemented")
@@ -1427,6 +1557,64 @@ func _ControlService_GetLiveState_Handler(srv interface{}, ctx context.Context, 
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _ControlService_WatchLiveState_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchLiveStateRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ControlServiceServer).WatchLiveState(m, &grpc.GenericServerStream[WatchLiveStateRequest, WatchLiveStateResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_WatchLiveStateServer = grpc.ServerStreamingServer[WatchLiveStateResponse]
+
+func _ControlService_GetLiveObject_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetLiveObjectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetLiveObject(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetLiveObject_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetLiveObject(ctx, req.(*GetLiveObjectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_ListObjectEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListObjectEventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ListObjectEvents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ListObjectEvents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ListObjectEvents(ctx, req.(*ListObjectEventsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_FollowPodLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FollowPodLogsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ControlServiceServer).FollowPodLogs(m, &grpc.GenericServerStream[FollowPodLogsRequest, FollowPodLogsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_FollowPodLogsServer = grpc.ServerStreamingServer[FollowPodLogsResponse]
 
 func _ControlService_GetDriftReport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetDriftReportRequest)
@@ -1918,6 +2106,14 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ControlService_GetLiveState_Handler,
 		},
 		{
+			MethodName: "GetLiveObject",
+			Handler:    _ControlService_GetLiveObject_Handler,
+		},
+		{
+			MethodName: "ListObjectEvents",
+			Handler:    _ControlService_ListObjectEvents_Handler,
+		},
+		{
 			MethodName: "GetDriftReport",
 			Handler:    _ControlService_GetDriftReport_Handler,
 		},
@@ -2015,6 +2211,16 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "FollowStageLogs",
 			Handler:       _ControlService_FollowStageLogs_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchLiveState",
+			Handler:       _ControlService_WatchLiveState_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "FollowPodLogs",
+			Handler:       _ControlService_FollowPodLogs_Handler,
 			ServerStreams: true,
 		},
 		{
