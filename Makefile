@@ -54,6 +54,7 @@ lint: ## vet, gofmt, staticcheck, protocol lint, stale generated code and docs
 	  if [ -n "$$unformatted" ]; then echo "not gofmt-clean, run gofmt -w on:" $$unformatted; exit 1; fi
 	go tool -modfile=proto/lint.mod staticcheck ./...
 	proto/check.sh
+	piped/web/page/check.sh
 	go run ./examples/docs -check
 
 devcluster-test: devcluster ## the tests of the development cluster itself
@@ -74,8 +75,9 @@ bench: PROGRAMS += ./examples/bench
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
 	@exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'
 
-generate: ## regenerate the wire types from the .proto files, and the generated texts of docs/
+generate: ## regenerate the wire types from the .proto files, the page from its templates, and the generated texts of docs/
 	proto/generate.sh
+	go tool -modfile=proto/tools.mod templ generate -path piped/web/page -log-level warn
 	go run ./examples/docs
 
 release-contract: ## make the .proto files as they are the contract that later versions keep; when a release is cut

@@ -16,6 +16,7 @@ import (
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/web/page"
 	websignin "github.com/c785c783/piped/piped/web/signin"
 )
 
@@ -97,6 +98,13 @@ func (p protectedPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.Handler.ServeHTTP(w, r)
+}
+
+// newPage returns the page: a client of the API with the session of a browser.
+func (a *App) newPage(o Options, pages *websignin.Handler) *page.Handler {
+	return page.New(page.Config{
+		Conn: a.api.Conn(), Token: pages.Token, Refuse: a.api.RefuseHTTP, Now: o.Now, Logger: o.Logger.With("component", "page"),
+	})
 }
 
 // withSession passes the session in a browser's cookie to the API, unless the request has

@@ -295,7 +295,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.parts.add("control API", a.api.Run)
 	pages := a.addSignIn(o, st, u)
 	a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), API: withSession(pages, a.api.Handler()), SignIn: protectedPages{pages, a.api.RefuseHTTP}, Poll: a.live.follower.Poll, Deliveries: a.metrics.webhooks,
+		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), API: withSession(pages, a.api.Handler()), SignIn: protectedPages{pages, a.api.RefuseHTTP}, Page: a.newPage(o, pages), Poll: a.live.follower.Poll, Deliveries: a.metrics.webhooks,
 		Preview: proposals{a.live, st, o.NewID}.preview, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {

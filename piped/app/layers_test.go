@@ -26,7 +26,7 @@ var layers = map[string]int{
 	"piped/source": 2, "piped/cluster": 2, "piped/githost": 2, "piped/backup": 2, "piped/access": 2,
 
 	"trigger": 3, "planner": 3, "scheduler": 3, "piped/drift": 3, "piped/event": 3, "piped/preview": 3,
-	"piped/figures": 3, "piped/observe": 3, "piped/control": 3, "piped/notify": 3, "piped/web": 3, "piped/trace": 3, "piped/retention": 3, "piped/pipectl": 3,
+	"piped/figures": 3, "piped/observe": 3, "piped/control": 3, "piped/notify": 3, "piped/web": 3, "piped/web/page": 3, "piped/trace": 3, "piped/retention": 3, "piped/pipectl": 3,
 	"executor/kubernetes": 3, "executor/analysis": 3, "executor/approval": 3, "executor/wait": 3, "executor/script": 3,
 
 	"piped/app": 4, "piped/app/agenttest": 4,
@@ -43,7 +43,7 @@ var layers = map[string]int{
 var clusterRooms = []string{"piped/cluster/health", "piped/cluster", "piped/cluster/apply", "piped/cluster/watch", "piped/cluster/workloads", "piped/cluster/live"}
 
 // wireRooms are the rooms that may import the generated wire types.
-var wireRooms = []string{"piped/control", "piped/pipectl", "proto", "piped/app/agenttest", "examples"}
+var wireRooms = []string{"piped/control", "piped/pipectl", "piped/web/page", "proto", "piped/app/agenttest", "examples"}
 
 type goPackage struct {
 	ImportPath string

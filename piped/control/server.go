@@ -93,6 +93,7 @@ type Server struct {
 	entries  *entryHub
 	guard    *guard
 	http     *httpAPI
+	conn     *inProcess
 
 	identity certificate.Holder // only with TLS
 }
@@ -115,6 +116,7 @@ func New(cfg Config) (*Server, error) {
 	s.cfg.Logger = s.cfg.Logger.With("component", "control")
 	s.hub, s.drifts = newDeploymentHub(s.cfg.Store, s.converter()), newDriftHub(s.cfg.Store)
 	s.http = newHTTPAPI(s.guard, s.refuseHTTP)
+	s.conn = newInProcess(s.guard, s.http.open)
 	s.catalog = newCatalog(s.cfg.Store)
 	s.entries = newEntryHub(s.cfg.Store, s.catalog, s.converter(), s.cfg.Now)
 	s.secure, s.grpc = creds != nil, s.register(creds)
@@ -122,14 +124,14 @@ func New(cfg Config) (*Server, error) {
 }
 
 // register creates the gRPC server with all services, and registers those of the agent for HTTP
-// also.
+// and for calls within the process also.
 func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 	server := grpc.NewServer(s.options(creds)...)
-	both := registrars{server, s.http}
-	apiservice.RegisterAPIServiceServer(both, &apiService{
+	all := registrars{server, s.http, s.conn}
+	apiservice.RegisterAPIServiceServer(all, &apiService{
 		store: visible{s.cfg.Store}, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
 	})
-	controlv1.RegisterControlServiceServer(both, &controlService{
+	controlv1.RegisterControlServiceServer(all, &controlService{
 		store: visible{s.cfg.Store}, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, objects: s.cfg.Objects, drift: s.cfg.Drift, figures: s.cfg.Figures,
 		hub: s.hub, drifts: s.drifts, catalog: s.catalog, entries: s.entries, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID, policy: s.guard.roles.policy,
 	})

@@ -39,9 +39,16 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := &apiBody{ReadCloser: r.Body, api: a, address: addressOf(r.RemoteAddr), compressed: compressed(r.Header)}
 	defer body.release()
 	r.Body = body
-	out := &apiWriter{w, http.NewResponseController(w), a.limits.write}
-	defer out.extend() // for what the server still has buffered
-	a.next.ServeHTTP(out, r)
+	unhurried(a.next, a.limits.write).ServeHTTP(w, r)
+}
+
+// unhurried gives each write of a handler the time of a whole response.
+func unhurried(next http.Handler, timeout time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := &apiWriter{w, http.NewResponseController(w), timeout}
+		defer out.extend() // for what the server still has buffered
+		next.ServeHTTP(out, r)
+	})
 }
 
 // compressed reports whether the body of a request is compressed, in any of the protocols.

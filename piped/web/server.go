@@ -64,7 +64,10 @@ type Config struct {
 	// must limit the size of requests. Its responses can take any time.
 	API http.Handler
 	// SignIn serves the paths in SignIn.Patterns(); nil means there are none.
-	SignIn SignIn
+	SignIn Pages
+	// Page serves the paths in Page.Patterns(); nil means there are none. Its responses can
+	// take any time.
+	Page Pages
 	// Poll schedules a fetch of the repository. It must not block and be safe for
 	// concurrent use. Optional.
 	Poll func(repoID string)
@@ -79,8 +82,8 @@ type Config struct {
 	Grace time.Duration
 }
 
-// SignIn are the pages at which users sign in and out.
-type SignIn interface {
+// Pages serve some paths to browsers.
+type Pages interface {
 	http.Handler
 	Patterns() []string
 }
@@ -158,6 +161,11 @@ func routes(cfg Config, l limits, hooks http.Handler) http.Handler {
 	if cfg.SignIn != nil {
 		for _, pattern := range cfg.SignIn.Patterns() {
 			mux.Handle(pattern, cfg.SignIn)
+		}
+	}
+	if cfg.Page != nil {
+		for _, pattern := range cfg.Page.Patterns() {
+			mux.Handle(pattern, unhurried(cfg.Page, l.write))
 		}
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

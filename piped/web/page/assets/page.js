@@ -1,0 +1,151 @@
+// @ts-check
+// The page's own script: what HTML and htmx cannot do. It is loaded before the body, so that the
+// theme is there at the first paint.
+"use strict";
+
+/** @type {HTMLElement} */
+const root = document.documentElement;
+
+/** The chosen theme, kept in this browser. */
+const theme = {
+  /** @returns {string|null} */
+  read() {
+    try { return localStorage.getItem("piped-theme"); } catch { return null; }
+  },
+  apply() {
+    const chosen = this.read();
+    if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
+  },
+  toggle() {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    try { localStorage.setItem("piped-theme", root.dataset.theme); } catch { /* it holds for this view only */ }
+  },
+};
+theme.apply();
+
+/**
+ * The same words as ago and duration of the server.
+ * @param {number} ms
+ */
+function duration(ms) {
+  const s = Math.max(0, ms) / 1000;
+  if (s < 1) return `${Math.floor(s * 1000)} ms`;
+  if (s < 120) return `${Math.floor(s)} s`;
+  if (s < 7200) return `${Math.floor(s / 60)} min`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h`;
+  return `${Math.floor(s / 86400)} d`;
+}
+
+/** Counts relative times on. */
+function countOn() {
+  for (const time of document.querySelectorAll("time[data-ago], time[data-since]")) {
+    if (!(time instanceof HTMLTimeElement)) continue;
+    const passed = Date.now() - Date.parse(time.dateTime);
+    const text = time.dataset.since !== undefined ? duration(passed) : passed < 1000 ? "just now" : `${duration(passed)} ago`;
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+/** @returns {HTMLDialogElement|null} */
+function dialog() {
+  const d = document.getElementById("dialog");
+  return d instanceof HTMLDialogElement ? d : null;
+}
+
+/** @param {Event} event @param {string} selector @returns {HTMLElement|null} */
+function within(event, selector) {
+  const found = event.target instanceof Element ? event.target.closest(selector) : null;
+  return found instanceof HTMLElement ? found : null;
+}
+
+/** The rows that the keys j and k go through. @returns {HTMLElement[]} */
+function rows() { return [...document.querySelectorAll("main [data-row]")].filter((r) => r instanceof HTMLElement); }
+
+/** @param {number} step */
+function move(step) {
+  const all = rows();
+  const at = all.findIndex((r) => r.dataset.current !== undefined);
+  const next = all[Math.min(Math.max(at + step, 0), all.length - 1)];
+  if (!next) return;
+  for (const r of all) delete r.dataset.current;
+  next.dataset.current = "";
+  next.scrollIntoView({ block: "nearest" });
+  next.querySelector("a")?.focus({ preventScroll: true });
+}
+
+/** Shows how many rows are selected. */
+function countPicked() {
+  const n = document.querySelectorAll("#bulk tbody input:checked").length;
+  const label = document.querySelector("[data-picked]");
+  if (label) label.textContent = `${n} selected`;
+}
+
+let prefix = "";
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || within(event, "input:not([type=checkbox]), textarea, select, dialog")) return;
+  const chord = prefix + event.key;
+  prefix = event.key === "g" ? "g" : "";
+  const link = chord.length === 2 && chord[0] === "g" ? document.querySelector(`.nav a[data-key="${CSS.escape(chord[1])}"]`) : null;
+  const act = document.querySelector(`main [data-current] [data-act="${CSS.escape(event.key)}"], main .summary [data-act="${CSS.escape(event.key)}"]`);
+  if (link instanceof HTMLElement) link.click();
+  else if (event.key === "/") document.querySelector("[data-find]") instanceof HTMLElement && document.querySelector("[data-find]")?.focus();
+  else if (event.key === "j") move(1);
+  else if (event.key === "k") move(-1);
+  else if (act instanceof HTMLElement) act.click();
+  else return;
+  event.preventDefault();
+}
+
+// Nothing moves under the pointer: while it moves over a row, changes wait until it rests.
+let moved = 0;
+/** @returns {Promise<void>} */
+async function rest() {
+  const begin = Date.now();
+  while (Date.now() - moved < 400 && Date.now() - begin < 2000 && document.querySelector("main .row:hover, main tr:hover")) {
+    await new Promise((done) => setTimeout(done, 100));
+  }
+}
+
+/** @param {boolean} lost */
+function connection(lost) {
+  const line = document.getElementById("lost");
+  if (line) line.hidden = !lost;
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  for (const hidden of document.querySelectorAll("[data-theme-toggle], [data-pick-all]")) hidden.removeAttribute("hidden");
+  setInterval(countOn, 1000);
+  document.addEventListener("keydown", onKey);
+  document.addEventListener("pointermove", () => { moved = Date.now(); }, { passive: true });
+  document.addEventListener("change", (event) => {
+    const all = within(event, "[data-pick-all]");
+    if (all instanceof HTMLInputElement) {
+      for (const box of document.querySelectorAll("#bulk tbody input[type=checkbox]")) if (box instanceof HTMLInputElement) box.checked = all.checked;
+    }
+    countPicked();
+  });
+  document.addEventListener("click", (event) => {
+    if (within(event, "[data-theme-toggle]")) theme.toggle();
+    if (within(event, "dialog [data-close]") || event.target === dialog()) {
+      event.preventDefault();
+      dialog()?.close();
+    }
+    for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(/** @type {Node} */ (event.target))) menu.removeAttribute("open");
+  });
+  document.addEventListener("htmx:after:swap", () => {
+    const d = dialog();
+    if (d && !d.open && d.dataset.wanted === "yes") d.showModal();
+    if (d) delete d.dataset.wanted;
+  });
+  document.addEventListener("htmx:before:request", (event) => {
+    const d = dialog();
+    if (d && within(event, "[data-dialog]")) d.dataset.wanted = "yes";
+  });
+  document.addEventListener("htmx:sse:before:message", (event) => {
+    if (event instanceof CustomEvent) event.detail.waitUntil(rest());
+  });
+  document.addEventListener("htmx:sse:error", () => connection(true));
+  document.addEventListener("htmx:sse:after:connection", () => connection(false));
+});

@@ -1,0 +1,145 @@
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/a-h/templ"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// screen is what a route shows.
+type screen struct {
+	title string
+	nav   string          // label of the route in the bar that is marked as current
+	body  templ.Component // of the whole page
+	part  templ.Component // for htmx; nil: body
+	live  string          // address of the stream with changes; "" for none
+	parts []part          // what the stream replaces, as it is shown
+	strip *strip          // nil: it is read
+	code  int             // default 200
+	to    string          // redirects to this local address instead
+}
+
+// minCompressed is the size from which responses are compressed.
+const minCompressed = 1 << 10
+
+// render writes a screen: the part that htmx asks for, or a whole page.
+func (v *visit) render(s *screen) {
+	if s.to != "" {
+		http.Redirect(v.w, v.r, s.to, http.StatusSeeOther)
+		return
+	}
+	body := s.part
+	if !v.fragment() || body == nil && s.body != nil {
+		body = s.body
+	}
+	if !v.fragment() {
+		body = layout(frameOf(v, s), body)
+	}
+	var out bytes.Buffer
+	if err := body.Render(v.r.Context(), &out); err != nil {
+		v.config.Logger.ErrorContext(v.r.Context(), "cannot render a view", "path", v.r.URL.Path, "error", err)
+		http.Error(v.w, "This view cannot be rendered; see the agent's log.", http.StatusInternalServerError)
+		return
+	}
+	v.write(s.code, out.Bytes())
+}
+
+// write writes HTML. Write errors are ignored: the client is gone.
+func (v *visit) write(code int, body []byte) {
+	header := v.w.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Add("Vary", "Accept-Encoding, HX-Request")
+	if len(body) >= minCompressed && acceptsGzip(v.r) {
+		header.Set("Content-Encoding", "gzip")
+		body = zipped(body, gzip.DefaultCompression)
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	v.w.WriteHeader(max(code, http.StatusOK))
+	_, _ = v.w.Write(body)
+}
+
+func acceptsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+}
+
+func zipped(body []byte, level int) []byte {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, level)
+	if err == nil {
+		_, err = w.Write(body)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil { // a buffer and a constant level cause none
+		panic(err)
+	}
+	return out.Bytes()
+}
+
+// failure is a view that cannot be shown.
+type failure struct {
+	code    int
+	title   string
+	text    string
+	signIn  string // address to sign in again; "" unless that helps
+	retry   string // address to try again; "" unless that helps
+	subject string // who is signed in; "" for nobody
+}
+
+// failureOf explains an error to the user.
+func (v *visit) failureOf(err error) failure {
+	f := failure{text: status.Convert(err).Message(), retry: v.here(), subject: v.caller.GetSubject()}
+	switch status.Code(err) {
+	case codes.Unauthenticated:
+		f = failure{code: http.StatusUnauthorized, title: "Your session has ended", text: "Nothing was done. Sign in again to go on where you were.", signIn: v.signIn()}
+	case codes.PermissionDenied:
+		f.code, f.title, f.retry = http.StatusForbidden, "You may not do this", ""
+	case codes.NotFound:
+		f.code, f.title, f.retry = http.StatusNotFound, "This does not exist", ""
+		f.text += ". It may have been deleted, or you may not view it."
+	case codes.InvalidArgument:
+		f.code, f.title, f.retry = http.StatusBadRequest, "This address or form is not valid", ""
+	case codes.FailedPrecondition, codes.Aborted, codes.AlreadyExists:
+		f.code, f.title = http.StatusConflict, "This is not possible now"
+	case codes.ResourceExhausted:
+		f.code, f.title = http.StatusTooManyRequests, "Too many requests"
+	case codes.Unavailable, codes.DeadlineExceeded:
+		f.code, f.title = http.StatusServiceUnavailable, "The agent cannot answer now"
+	default:
+		f.code, f.title = http.StatusInternalServerError, "Something went wrong"
+	}
+	return f
+}
+
+// refuse answers a request that failed. A page without a session leads to the sign-in page.
+func (v *visit) refuse(r route, err error) {
+	signedOut := status.Code(err) == codes.Unauthenticated
+	if v.r.Context().Err() != nil {
+		return // the client is gone
+	}
+	if r.live != nil {
+		v.endStream(err)
+		return
+	}
+	if signedOut && v.r.Method == http.MethodGet && !v.fragment() {
+		http.Redirect(v.w, v.r, v.signIn(), http.StatusSeeOther)
+		return
+	}
+	f := v.failureOf(err)
+	v.render(&screen{title: f.title, code: f.code, body: failed(f)})
+}
+
+// html renders a component.
+func html(ctx context.Context, c templ.Component) (string, error) {
+	var out strings.Builder
+	err := c.Render(ctx, &out)
+	return out.String(), err
+}

@@ -1,0 +1,55 @@
+package page
+
+import "net/http"
+
+// route is one path of the page. serve renders a view or an action, live a stream of events;
+// one of them is set.
+type route struct {
+	pattern string
+	nav     string // label in the bar; "" for none
+	key     string // key after `g` that opens it; "" for none
+	serve   func(*visit) (*screen, error)
+	live    func(*visit) (source, error)
+}
+
+// routes are all paths of the page. To add a view, write its files and add its lines here and to
+// the table of the test that walks them.
+func routes() []route {
+	return []route{
+		{pattern: "GET /{$}", nav: "Now", key: "n", serve: showNow},
+		{pattern: "GET /live", live: liveNow},
+		{pattern: "GET /applications", nav: "Applications", key: "a", serve: showApplications},
+		{pattern: "GET /applications/live", live: liveApplications},
+		{pattern: "GET /actions/{action}", serve: showAction},
+		{pattern: "POST /actions/{action}", serve: runAction},
+		{pattern: "GET /commands/{id}", serve: showCommand},
+	}
+}
+
+// path returns the path of a route without variables.
+func (r route) path() string {
+	_, path, _ := cutMethod(r.pattern)
+	if path == "/{$}" {
+		return "/"
+	}
+	return path
+}
+
+// serve answers a request after the caller is known.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, route route) {
+	v, err := h.visit(w, r)
+	if err != nil {
+		v.refuse(route, err)
+		return
+	}
+	if route.live != nil {
+		v.stream(route.live)
+		return
+	}
+	s, err := route.serve(v)
+	if err != nil {
+		v.refuse(route, err)
+		return
+	}
+	v.render(s)
+}

@@ -1,0 +1,252 @@
+package page_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/access"
+	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/control/controltest"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/figures"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/web/page"
+)
+
+// Results of a request about an application of team payments.
+const (
+	signIn  = "sign in"   // leads to the sign-in page, or offers it
+	shown   = "shown"     // with the application
+	without = "without"   // a page that does not know the application
+	missing = "not found" // as if there were no such application
+	denied  = "denied"
+)
+
+// walkers are the callers, in the order of the columns of walkTable.
+var walkers = []string{"nobody", "viewer of search", "viewer", "deployer", "approver", "admin"}
+
+// walkTable is what each route answers to each of the walkers.
+var walkTable = map[string][]string{
+	"GET /{$}":               {signIn, without, shown, shown, shown, shown},
+	"GET /live":              {signIn, without, shown, shown, shown, shown},
+	"GET /applications":      {signIn, without, shown, shown, shown, shown},
+	"GET /applications/live": {signIn, without, shown, shown, shown, shown},
+	"GET /commands/{id}":     {signIn, missing, shown, shown, shown, shown},
+	// Syncing needs the permission, in an application that the caller may view.
+	"GET /actions/{action}":  {signIn, denied, denied, shown, denied, shown},
+	"POST /actions/{action}": {signIn, denied, denied, shown, denied, shown},
+}
+
+// TestEveryRouteForEveryCaller walks every route with every kind of caller, against the real API.
+func TestEveryRouteForEveryCaller(t *testing.T) {
+	w := newWorld(t)
+	for _, pattern := range w.patterns() {
+		want, ok := walkTable[pattern]
+		if !ok {
+			t.Errorf("walkTable lacks the route %q", pattern)
+			continue
+		}
+		for i, walker := range walkers {
+			if got := w.walk(pattern, walker); got != want[i] {
+				t.Errorf("%s by %s: %s, want %s", pattern, walker, got, want[i])
+			}
+		}
+	}
+	for pattern := range walkTable {
+		if !slices.Contains(w.patterns(), pattern) {
+			t.Errorf("walkTable has %q, which is no route", pattern)
+		}
+	}
+}
+
+// world is a real API with an application that runs a deployment, and the page in front of it.
+type world struct {
+	t       *testing.T
+	agent   *controltest.Agent
+	page    *page.Handler
+	server  *httptest.Server
+	tokens  map[string]string
+	app     deploy.Application
+	command string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, tokens: map[string]string{}}
+	w.agent = controltest.Start(t, t.TempDir(), func(c *control.Config) {
+		c.Policy, c.Figures, c.Live = access.NewPolicy(nil), figures.NewReader(c.Store.(*store.Store), c.Now), noCluster{}
+	})
+	w.app = w.agent.Application("walked", map[string]string{"team": "payments"})
+	w.agent.Deployment("d-web", w.app, "")
+	w.agent.Move("d-web", deploy.Running, "for the walk")
+	command, err := w.agent.Store.CreateCommand(t.Context(), deploy.Command{ID: "c-web", Type: deploy.CommandSync, ApplicationID: w.app.ID, Commander: "someone"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.command = command.ID
+	w.tokens["admin"] = w.agent.SignInWithKey(w.agent.LimitedKey("admin", nil))
+	w.tokens["viewer of search"] = w.agent.SignInWithKey(w.agent.LimitedKey("viewer", &deploy.Selector{Labels: map[string]string{"team": "search"}}))
+	for _, role := range []string{"viewer", "deployer", "approver"} {
+		w.tokens[role] = w.agent.SignInWithKey(w.agent.LimitedKey(role, &deploy.Selector{Labels: map[string]string{"team": "payments"}}))
+	}
+	w.page = page.New(page.Config{Conn: w.agent.Server.Conn(), Now: w.agent.Now, Token: func(r *http.Request) string { return w.tokens[r.Header.Get("Walker")] }})
+	w.server = httptest.NewServer(w.page)
+	t.Cleanup(w.server.Close)
+	return w
+}
+
+// noCluster answers for an application without live objects.
+type noCluster struct{}
+
+func (noCluster) LiveState(_ context.Context, app deploy.Application, _ bool) (deploy.LiveState, error) {
+	return deploy.LiveState{ApplicationID: app.ID}, nil
+}
+
+// patterns returns the routes, but that of the assets.
+func (w *world) patterns() []string {
+	return slices.DeleteFunc(w.page.Patterns(), func(p string) bool { return p == "GET /assets/" })
+}
+
+// do sends a request as a walker.
+func (w *world) do(ctx context.Context, method, path, walker string, form url.Values) *http.Response {
+	w.t.Helper()
+	var sent io.Reader
+	if method == http.MethodPost {
+		sent = strings.NewReader(form.Encode())
+	}
+	req, err := http.NewRequestWithContext(ctx, method, w.server.URL+path, sent)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header.Set("Walker", walker)
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return resp
+}
+
+// walk requests a route about the application.
+func (w *world) walk(pattern, walker string) string {
+	w.t.Helper()
+	method, path, _ := strings.Cut(pattern, " ")
+	path = strings.NewReplacer("{$}", "", "{action}", "sync", "{id}", w.command).Replace(path)
+	if strings.HasPrefix(path, "/commands/") {
+		path = "/commands/" + w.command
+	}
+	q := url.Values{"application": {w.app.ID}}
+	if method == http.MethodGet && strings.HasPrefix(path, "/actions/") {
+		path += "?" + q.Encode()
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	defer cancel()
+	resp := w.do(ctx, method, path, walker, q)
+	defer resp.Body.Close()
+	var body strings.Builder
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		body.WriteString(lines.Text() + "\n")
+		if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") && lines.Text() == "" {
+			cancel() // one event is enough
+			break
+		}
+	}
+	return result(resp, body.String())
+}
+
+func result(resp *http.Response, body string) string {
+	switch {
+	case resp.StatusCode == http.StatusSeeOther && strings.HasPrefix(resp.Header.Get("Location"), "/sign-in?next="), strings.Contains(body, `href="/sign-in?next=`):
+		return signIn
+	case resp.StatusCode == http.StatusNotFound:
+		return missing
+	case resp.StatusCode == http.StatusForbidden:
+		return denied
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Sprint(resp.Status, " ", body)
+	case strings.Contains(body, "walked"), strings.Contains(body, `id="command"`):
+		return shown
+	}
+	return without
+}
+
+// TestLiveChangesArrive: a browser that has the page gets the changed row, and nothing else.
+func TestLiveChangesArrive(t *testing.T) {
+	w := newWorld(t)
+	body := w.read("/applications", "viewer")
+	_, rest, ok := strings.Cut(body, `hx-sse:connect="`)
+	if !ok {
+		t.Fatal("the page has no stream:", body)
+	}
+	address, _, _ := strings.Cut(rest, `"`)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	resp := w.do(ctx, http.MethodGet, strings.ReplaceAll(address, "&amp;", "&"), "viewer", nil)
+	defer resp.Body.Close()
+	w.agent.Move("d-web", deploy.Failure, "its pods crash")
+	id, data := eventWith(t, bufio.NewScanner(resp.Body), "its pods crash")
+	if !strings.Contains(data, `hx-target="#app-app-walked"`) || id == "" {
+		t.Errorf("the event %q is %s", id, data)
+	}
+	again, end := context.WithTimeout(t.Context(), 20*time.Second)
+	defer end()
+	req, err := http.NewRequestWithContext(again, http.MethodGet, w.server.URL+strings.ReplaceAll(address, "&amp;", "&"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Walker": {"viewer"}, "Last-Event-Id": {id}}
+	resumed, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resumed.Body.Close()
+	w.agent.Application("new", map[string]string{"team": "payments"})
+	if _, data := eventWith(t, bufio.NewScanner(resumed.Body), "show the new order"); strings.Contains(data, "its pods crash") {
+		t.Errorf("after the reconnect: %s", data)
+	}
+}
+
+// read returns the body of a page.
+func (w *world) read(path, walker string) string {
+	w.t.Helper()
+	resp := w.do(w.t.Context(), http.MethodGet, path, walker, nil)
+	defer resp.Body.Close()
+	var body strings.Builder
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		body.WriteString(lines.Text() + "\n")
+	}
+	return body.String()
+}
+
+// eventWith returns the ID and data of the next event with a text.
+func eventWith(t *testing.T, lines *bufio.Scanner, text string) (id, data string) {
+	t.Helper()
+	for lines.Scan() {
+		line := lines.Text()
+		if value, ok := strings.CutPrefix(line, "id: "); ok {
+			id = value
+		}
+		if value, ok := strings.CutPrefix(line, "data: "); ok {
+			data += value + "\n"
+		}
+		if line == "" && strings.Contains(data, text) {
+			return id, data
+		}
+		if line == "" {
+			data = ""
+		}
+	}
+	t.Fatal("the stream ended:", lines.Err())
+	return "", ""
+}
