@@ -98,6 +98,17 @@ func approvalAction(name string, w waiting) string {
 	return stageAction(name, w.deployment.GetId(), w.stage.GetId())
 }
 
+// shortcut returns the key of an action, "" for none.
+func shortcut(label string) string {
+	switch label {
+	case "Sync":
+		return "s"
+	case "Approve":
+		return "a"
+	}
+	return ""
+}
+
 // findAction returns the action of a request. An action of which the caller may do nothing is
 // denied before anything is read.
 func (v *visit) findAction() (action, error) {
