@@ -256,11 +256,13 @@ func (e *events) write(text string) error {
 	return http.NewResponseController(e.v.w).Flush()
 }
 
+// startStream sends the header at once, so that the browser knows that it is connected.
 func (v *visit) startStream() {
 	header := v.w.Header()
 	header.Set("Content-Type", "text/event-stream; charset=utf-8")
 	header.Set("X-Accel-Buffering", "no") // proxies send events at once
 	v.w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(v.w).Flush() // a later write reports the error
 }
 
 // endStream answers with a stream that ends at once.

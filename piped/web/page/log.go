@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -182,9 +181,6 @@ func (v *visit) streamLog(d *modelv1.Deployment, s *modelv1.PipelineStage) error
 	}
 	out := &events{v: v}
 	v.startStream()
-	if err := http.NewResponseController(v.w).Flush(); err != nil {
-		return errWritten
-	}
 	err = v.followLog(d.Id, s.Id, after, false, func(m *controlv1.FollowStageLogsResponse) error {
 		var lines []logLine
 		for _, b := range m.Blocks {
