@@ -74,7 +74,6 @@ type outcome struct {
 	links       []navLink
 	failures    []string
 	command     string // ID; "" for none
-	application string // ID of the command's application, for the wait
 	back        string
 }
 

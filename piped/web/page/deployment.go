@@ -224,6 +224,13 @@ func readTimeline(v *visit, d *deploymentView) (templ.Component, string, error) 
 	return timelineTab(v, d), keyOfAll(d.d.GetTransitions()), nil
 }
 
+// changes returns the transitions without those that only create a stage.
+func changes(d *modelv1.Deployment) []*modelv1.Transition {
+	return slices.DeleteFunc(slices.Clone(d.GetTransitions()), func(t *modelv1.Transition) bool {
+		return t.To == modelv1.StageStatus_STAGE_NOT_STARTED_YET.String()
+	})
+}
+
 // stageName returns the name of a stage of a transition; "" for the deployment itself.
 func stageName(d *modelv1.Deployment, id string) string {
 	for _, s := range d.GetStages() {
