@@ -190,12 +190,14 @@ func (t *traceView) headline() string {
 		return t.subject() + " has not reached Git yet."
 	case all == 0:
 		return t.subject() + " is in Git, and nothing was deployed for it."
+	case active > 0 && failed > 0:
+		return fmt.Sprintf("%s is being deployed: %d of %s over, %d without success.", t.subject(), all-active, plural(all, "deployment", "deployments"), failed)
 	case active > 0:
-		return fmt.Sprintf("%s is being deployed: %d of %s over, %d failed or cancelled.", t.subject(), all-active, plural(all, "deployment is", "deployments are"), failed)
+		return fmt.Sprintf("%s is being deployed: %d of %s over.", t.subject(), all-active, plural(all, "deployment", "deployments"))
 	case failed == 0:
 		return fmt.Sprintf("%s is live: %s succeeded%s.", t.subject(), plural(succeeded, "deployment", "deployments"), t.took(last))
 	}
-	return fmt.Sprintf("%s is not live everywhere: %d of %s failed or cancelled.", t.subject(), failed, plural(all, "deployment was", "deployments were"))
+	return fmt.Sprintf("%s is not live everywhere: %d of %s did not succeed.", t.subject(), failed, plural(all, "deployment", "deployments"))
 }
 
 // took says how long it was from the first thing of the trace.
