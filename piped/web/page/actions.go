@@ -15,13 +15,13 @@ import (
 // action is something that a user can do. Its dialog says what will happen and asks for what it
 // needs; without a script the dialog is a page.
 type action struct {
-	permission string
+	permission string // "" for any caller
 	prepare    func(v *visit, q url.Values) (*dialog, error)
 	run        func(v *visit, q url.Values) (*outcome, error)
 }
 
 // actions are all actions by their name in addresses. Addresses name what an action is about as
-// `application`, `deployment` and `stage`.
+// `application`, `deployment` and `stage`, `key`, `session`, `issuer` and `subject`.
 func actions() map[string]action {
 	return map[string]action{
 		"approve":       {"approve", prepareApprove, runApprove},
@@ -37,6 +37,11 @@ func actions() map[string]action {
 		"confirm-prune": {"sync", preparePrune, runPrune},
 		"adopt":         {"sync", prepareAdopt, runAdopt},
 		"delete":        {"delete", prepareDelete, runDelete},
+		"create-key":    {"keys", prepareCreateKey, runCreateKey},
+		"disable-key":   {"keys", prepareDisableKey, runDisableKey},
+		"end-session":   {"", prepareEndSession, runEndSession},
+		"disable-user":  {"keys", prepareDisableUser, runDisableUser},
+		"enable-user":   {"keys", prepareEnableUser, runEnableUser},
 	}
 }
 
@@ -73,6 +78,7 @@ type outcome struct {
 	title, text string
 	links       []navLink
 	failures    []string
+	secret      string // shown once; "" for none
 	command     string // ID; "" for none
 	back        string
 }
@@ -116,7 +122,7 @@ func (v *visit) findAction() (action, error) {
 	if !ok {
 		return a, status.Errorf(codes.NotFound, "there is no action %q", name)
 	}
-	if !v.somewhere(a.permission) {
+	if a.permission != "" && !v.somewhere(a.permission) {
 		return a, status.Errorf(codes.PermissionDenied, "this needs the permission %q, which no role of %s grants", a.permission, v.caller.GetSubject())
 	}
 	return a, nil
@@ -141,7 +147,7 @@ func (v *visit) dialogOf(a action, q url.Values) (*dialog, error) {
 		return nil, err
 	}
 	d.name, d.back, d.hidden = v.r.PathValue("action"), cmp.Or(localPath(q.Get("back")), v.back()), url.Values{}
-	for _, name := range []string{"application", "deployment", "stage"} {
+	for _, name := range []string{"application", "deployment", "stage", "key", "session", "issuer", "subject"} {
 		if q.Has(name) {
 			d.hidden[name] = q[name]
 		}

@@ -19,7 +19,7 @@ import (
 // actor is a caller with every permission, at an application that differs from Git and a
 // deployment that waits for an approval.
 func actor(t *testing.T) *fakeAPI {
-	f := drifted(t, "approve", "sync", "cancel", "rollback", "enable", "delete")
+	f := drifted(t, "approve", "sync", "cancel", "rollback", "enable", "delete", "keys")
 	object := []*modelv1.ObjectRef{{Kind: "Deployment", Name: "search"}}
 	return f.on("GetDeployment", &apiservice.GetDeploymentResponse{Deployment: waitingDeployment()}).
 		on("ListDeployments", &apiservice.ListDeploymentsResponse{Deployments: []*modelv1.Deployment{{
@@ -32,7 +32,11 @@ func actor(t *testing.T) *fakeAPI {
 		on("RollbackApplication", &controlv1.RollbackApplicationResponse{CommandId: "c1", Commit: "0dd0000"}).
 		on("EnableApplication", &controlv1.EnableApplicationResponse{}).on("DisableApplication", &apiservice.DisableApplicationResponse{}).
 		on("ConfirmPrune", &controlv1.ConfirmPruneResponse{CommandId: "c1", Objects: object}).on("DecideAdoption", &controlv1.DecideAdoptionResponse{CommandId: "c1"}).
-		on("DeleteApplication", &controlv1.DeleteApplicationResponse{CommandId: "c1", Objects: object})
+		on("DeleteApplication", &controlv1.DeleteApplicationResponse{CommandId: "c1", Objects: object}).
+		on("ListAPIKeys", &controlv1.ListAPIKeysResponse{ApiKeys: []*modelv1.APIKey{{Id: "k1", Name: "ci"}}}).
+		on("CreateAPIKey", &controlv1.CreateAPIKeyResponse{ApiKey: &modelv1.APIKey{Id: "k2", Name: "ci"}, Key: "k2.secret"}).on("DisableAPIKey", &controlv1.DisableAPIKeyResponse{}).
+		on("ListSessions", &controlv1.ListSessionsResponse{Sessions: []*controlv1.Session{{Id: "s1", Subject: "ben", CreatedAtMs: minutesAgo(9)}}}).on("EndSession", &controlv1.EndSessionResponse{}).
+		on("DisableUser", &controlv1.DisableUserResponse{}).on("EnableUser", &controlv1.EnableUserResponse{})
 }
 
 // TestActions: each action has a dialog that says what will happen, and its form calls the API with
@@ -57,6 +61,12 @@ func TestActions(t *testing.T) {
 		"confirm-prune": {app, "confirm=search", "Delete 1 object of search?", "ConfirmPrune", &controlv1.ConfirmPruneRequest{ApplicationId: "0000search-id"}},
 		"adopt":         {app, "decision=decline%3Atok", "Deployment search (changed), managed by helm", "DecideAdoption", &controlv1.DecideAdoptionRequest{ApplicationId: "0000search-id", Token: "tok"}},
 		"delete":        {app, "confirm=search&cascade=yes", "deletes 1 object: Deployment search", "DeleteApplication", &controlv1.DeleteApplicationRequest{ApplicationId: "0000search-id", Cascade: true}},
+		"create-key": {"", "name=ci&role=deployer&labels=team%3Dpayments", "Its secret is shown once", "CreateAPIKey", &controlv1.CreateAPIKeyRequest{
+			Name: "ci", RoleName: "deployer", Applications: &modelv1.ApplicationSelector{Labels: map[string]string{"team": "payments"}}}},
+		"disable-key":  {"key=k1", "confirm=ci", "cannot be enabled again", "DisableAPIKey", &controlv1.DisableAPIKeyRequest{Id: "k1"}},
+		"end-session":  {"session=s1", "", "ben can sign in again", "EndSession", &controlv1.EndSessionRequest{Id: "s1"}},
+		"disable-user": {"issuer=corp&subject=ben", "", "1 session ends", "DisableUser", &controlv1.DisableUserRequest{Issuer: "corp", Subject: "ben"}},
+		"enable-user":  {"issuer=corp&subject=ben", "", "Sessions that were ended stay so", "EnableUser", &controlv1.EnableUserRequest{Issuer: "corp", Subject: "ben"}},
 	}
 	for name := range actions() {
 		if _, ok := cases[name]; !ok {

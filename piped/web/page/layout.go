@@ -70,15 +70,31 @@ func (s *screen) stream() string {
 	return withQuery(path, q)
 }
 
-// find returns what makes the list of applications search as the user types.
+// find returns what makes the list of applications search as the user types. On other views the
+// field opens the command palette.
 func (f frame) find() templ.Attributes {
 	if !f.list {
-		return nil
+		return templ.Attributes{"data-palette": true}
 	}
 	return templ.Attributes{
 		"hx-get": "/applications", "hx-trigger": "input changed delay:60ms", "hx-target": ".found", "hx-swap": "innerMorph",
-		"hx-include": "#filters", "hx-replace-url": "true", "hx-sync": "this:replace",
+		"hx-include": "#filters", "hx-replace-url": "true", "hx-sync": "this:replace", "data-find": true,
 	}
+}
+
+// findPath returns where the field in the bar leads to, findText what it is for.
+func (f frame) findPath() string {
+	if f.list {
+		return "/applications"
+	}
+	return "/search"
+}
+
+func (f frame) findText() string {
+	if f.list {
+		return "Search applications"
+	}
+	return "Search or command"
 }
 
 // initials returns what stands for a user in the bar.

@@ -44,6 +44,13 @@ type source interface {
 	changed(*controlv1.WatchApplicationsResponse)
 }
 
+// everyApplication is the base of sources whose parts depend on all applications.
+type everyApplication struct{}
+
+func (everyApplication) watch(v *visit) (receive, error) { return v.watchApplications() }
+
+func (everyApplication) changed(*controlv1.WatchApplicationsResponse) {}
+
 // keyOf returns a key of messages and words.
 func keyOf(values ...any) string {
 	sum := sha256.New()

@@ -59,11 +59,7 @@ func showNow(v *visit) (*screen, error) {
 // liveNow is the stream of the view Now.
 func liveNow(*visit) (source, error) { return nowSource{}, nil }
 
-type nowSource struct{}
-
-func (nowSource) watch(v *visit) (receive, error) { return v.watchApplications() }
-
-func (nowSource) changed(*controlv1.WatchApplicationsResponse) {}
+type nowSource struct{ everyApplication }
 
 func (nowSource) parts(v *visit) ([]part, error) {
 	view, err := v.readNow()

@@ -44,6 +44,18 @@ var walkTable = map[string][]string{
 	"GET /applications/{ref}": {signIn, missing, shown, shown, shown, shown}, "GET /applications/{ref}/live": {signIn, missing, shown, shown, shown, shown},
 	"GET /deployments/{id}": {signIn, missing, shown, shown, shown, shown}, "GET /deployments/{id}/live": {signIn, missing, shown, shown, shown, shown},
 	"GET /deployments/{id}/stages/{stage}/log": {signIn, missing, shown, shown, shown, shown},
+	// The state of the agent and the list of events name all applications; a search names those
+	// that the caller may view.
+	"GET /agent":       {signIn, without, without, without, without, without},
+	"GET /agent/live":  {signIn, without, without, without, without, without},
+	"GET /events":      {signIn, without, without, without, without, without},
+	"GET /events/live": {signIn, without, without, without, without, without},
+	"GET /search":      {signIn, without, shown, shown, shown, shown},
+	// A trace and a chain belong to the applications of their deployments.
+	"GET /trace":            {signIn, missing, shown, shown, shown, shown},
+	"GET /trace/live":       {signIn, missing, shown, shown, shown, shown},
+	"GET /chains/{id}":      {signIn, missing, shown, shown, shown, shown},
+	"GET /chains/{id}/live": {signIn, missing, shown, shown, shown, shown},
 	// Syncing needs the permission, in an application that the caller may view.
 	"GET /actions/{action}":  {signIn, denied, denied, shown, denied, shown},
 	"POST /actions/{action}": {signIn, denied, denied, shown, denied, shown},
@@ -91,6 +103,7 @@ func newWorld(t *testing.T) *world {
 	w.agent.Deployment("d-web", w.app, "")
 	w.agent.Move("d-web", deploy.Running, "for the walk")
 	w.agent.Log("d-web", controltest.SyncStage, "a line of walked")
+	w.chain(w.agent.Application("walked-first", map[string]string{"team": "payments"}))
 	command, err := w.agent.Store.CreateCommand(t.Context(), deploy.Command{ID: "c-web", Type: deploy.CommandSync, ApplicationID: w.app.ID, Commander: "someone"})
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +118,20 @@ func newWorld(t *testing.T) *world {
 	w.server = httptest.NewServer(w.page)
 	t.Cleanup(w.server.Close)
 	return w
+}
+
+// chain stores a chain of one deployment.
+func (w *world) chain(app deploy.Application) {
+	_, err := w.agent.Store.CreateDeployment(w.t.Context(), store.NewDeployment{
+		Deployment: deploy.Deployment{
+			ID: "d-chain", ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Labels: app.Labels, ChainID: "chain-1",
+			Trigger: deploy.Trigger{Kind: deploy.OnCommit, At: w.agent.Now()}, Status: deploy.Pending,
+		},
+		Chain: &deploy.Chain{ID: "chain-1", Blocks: []deploy.ChainBlock{{Nodes: []deploy.ChainNode{{ApplicationID: app.ID, ApplicationName: app.Name}}}}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // noCluster answers for an application without live objects.
@@ -146,7 +173,13 @@ func (w *world) do(ctx context.Context, method, path, walker string, form url.Va
 func (w *world) walk(pattern, walker string) string {
 	w.t.Helper()
 	method, path, _ := strings.Cut(pattern, " ")
-	path = strings.NewReplacer("{$}", "", "{action}", "sync", "{ref}", "walked", "/deployments/{id}", "/deployments/d-web", "/commands/{id}", "/commands/"+w.command, "{stage}", controltest.SyncStage).Replace(path)
+	path = strings.NewReplacer("{$}", "", "{action}", "sync", "{ref}", "walked", "/deployments/{id}", "/deployments/d-web", "/commands/{id}", "/commands/"+w.command, "/chains/{id}", "/chains/chain-1", "{stage}", controltest.SyncStage).Replace(path)
+	switch path {
+	case "/search":
+		path += "?q=walke"
+	case "/trace", "/trace/live":
+		path += "?deployment=d-web"
+	}
 	q := url.Values{"application": {w.app.ID}}
 	if method == http.MethodGet && strings.HasPrefix(path, "/actions/") {
 		path += "?" + q.Encode()

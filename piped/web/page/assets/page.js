@@ -47,10 +47,33 @@ function countOn() {
   }
 }
 
-/** @returns {HTMLDialogElement|null} */
-function dialog() {
-  const d = document.getElementById("dialog");
+/** @param {string} [id] @returns {HTMLDialogElement|null} */
+function dialog(id = "dialog") {
+  const d = document.getElementById(id);
   return d instanceof HTMLDialogElement ? d : null;
+}
+
+/** Opens the command palette, with the text of the last time selected. */
+function openPalette() {
+  const d = dialog("palette");
+  const field = d?.querySelector("input");
+  if (!d || !field || document.querySelector("dialog[open]")) return;
+  d.showModal();
+  field.select();
+  field.dispatchEvent(new Event("palette"));
+}
+
+/** The arrows go through the results, and Enter in the field opens the first of what is typed. @param {KeyboardEvent} event */
+function onPaletteKey(event) {
+  const links = [...document.querySelectorAll("#palette-results a")].filter((a) => a instanceof HTMLElement);
+  const at = links.findIndex((a) => a === document.activeElement);
+  const field = dialog("palette")?.querySelector("input");
+  if (event.key === "ArrowDown") links[Math.min(at + 1, links.length - 1)]?.focus();
+  else if (event.key === "ArrowUp" && at > 0) links[at - 1].focus();
+  else if (event.key === "ArrowUp") field?.focus();
+  else if (event.key === "Enter" && at < 0 && links[0] && links[0].closest(".hits")?.getAttribute("data-text") === field?.value.trim()) links[0].click();
+  else return;
+  event.preventDefault();
 }
 
 /** @param {Event} event @param {string} selector @returns {HTMLElement|null} */
@@ -84,13 +107,22 @@ function countPicked() {
 let prefix = "";
 /** @param {KeyboardEvent} event */
 function onKey(event) {
+  if ((event.ctrlKey || event.metaKey) && event.key === "k") {
+    event.preventDefault();
+    openPalette();
+    return;
+  }
+  if (within(event, "#palette")) onPaletteKey(event);
   if (event.ctrlKey || event.metaKey || event.altKey || within(event, "input:not([type=checkbox]), textarea, select, dialog")) return;
   const chord = prefix + event.key;
   prefix = event.key === "g" ? "g" : "";
   const link = chord.length === 2 && chord[0] === "g" ? document.querySelector(`.nav a[data-key="${CSS.escape(chord[1])}"]`) : null;
   const act = document.querySelector(`main [data-current] [data-act="${CSS.escape(event.key)}"], main .summary [data-act="${CSS.escape(event.key)}"]`);
+  const find = document.querySelector("[data-find]");
   if (link instanceof HTMLElement) link.click();
-  else if (event.key === "/") document.querySelector("[data-find]") instanceof HTMLElement && document.querySelector("[data-find]")?.focus();
+  else if (event.key === "/") openPalette();
+  else if (event.key === "?") dialog("help")?.showModal();
+  else if (find instanceof HTMLElement && event.key === "f") find.focus();
   else if (event.key === "j") move(1);
   else if (event.key === "k") move(-1);
   else if (act instanceof HTMLElement) act.click();
@@ -153,8 +185,8 @@ function connection(lost) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  for (const hidden of document.querySelectorAll("[data-theme-toggle], [data-pick-all]")) hidden.removeAttribute("hidden");
   log.start();
+  for (const hidden of document.querySelectorAll("[data-theme-toggle], [data-pick-all], [data-help]")) hidden.removeAttribute("hidden");
   setInterval(countOn, 1000);
   document.addEventListener("keydown", onKey);
   document.addEventListener("pointermove", () => { moved = Date.now(); }, { passive: true });
@@ -167,10 +199,13 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   document.addEventListener("click", (event) => {
     if (within(event, "[data-theme-toggle]")) theme.toggle();
-    if (within(event, "dialog [data-close]") || event.target === dialog()) {
+    if (within(event, "dialog [data-close]") || event.target instanceof HTMLDialogElement) {
       event.preventDefault();
-      dialog()?.close();
+      within(event, "dialog")?.closest("dialog")?.close();
     }
+    if (within(event, "[data-palette]")) openPalette();
+    if (within(event, "[data-help]")) dialog("help")?.showModal();
+    if (within(event, "#palette a")) dialog("palette")?.close();
     for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(/** @type {Node} */ (event.target))) menu.removeAttribute("open");
   });
   document.addEventListener("htmx:after:swap", () => {
