@@ -40,6 +40,10 @@ var walkTable = map[string][]string{
 	"GET /live":              {signIn, without, shown, shown, shown, shown},
 	"GET /applications":      {signIn, without, shown, shown, shown, shown},
 	"GET /applications/live": {signIn, without, shown, shown, shown, shown},
+	"GET /rollouts":          {signIn, without, shown, shown, shown, shown},
+	"GET /rollouts/live":     {signIn, without, shown, shown, shown, shown},
+	"GET /deployments":       {signIn, without, shown, shown, shown, shown},
+	"GET /delivery":          {signIn, without, shown, shown, shown, shown},
 	"GET /commands/{id}":     {signIn, missing, shown, shown, shown, shown},
 	// Syncing needs the permission, in an application that the caller may view.
 	"GET /actions/{action}":  {signIn, denied, denied, shown, denied, shown},
@@ -85,6 +89,10 @@ func newWorld(t *testing.T) *world {
 		c.Policy, c.Figures, c.Live = access.NewPolicy(nil), figures.NewReader(c.Store.(*store.Store), c.Now), noCluster{}
 	})
 	w.app = w.agent.Application("walked", map[string]string{"team": "payments"})
+	w.agent.Deployment("d-before", w.app, "")
+	w.agent.Move("d-before", deploy.Success, "for the figures")
+	w.rollout("r-before", deploy.RolloutComplete)
+	w.agent.Tick(time.Second)
 	w.agent.Deployment("d-web", w.app, "")
 	w.agent.Move("d-web", deploy.Running, "for the walk")
 	command, err := w.agent.Store.CreateCommand(t.Context(), deploy.Command{ID: "c-web", Type: deploy.CommandSync, ApplicationID: w.app.ID, Commander: "someone"})
@@ -101,6 +109,18 @@ func newWorld(t *testing.T) *world {
 	w.server = httptest.NewServer(w.page)
 	t.Cleanup(w.server.Close)
 	return w
+}
+
+// rollout stores a rollout of the application, or its new phase.
+func (w *world) rollout(id string, phase deploy.RolloutPhase) {
+	w.t.Helper()
+	_, err := w.agent.Store.SaveRollout(w.t.Context(), deploy.Rollout{
+		ID: id, ApplicationID: w.app.ID, Cluster: "dev", Phase: phase, ChangedBy: "kubectl", UID: "u1",
+		Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "walked"},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // noCluster answers for an application without live objects.
