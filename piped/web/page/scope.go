@@ -246,9 +246,12 @@ func shownName(ref string) string {
 	return ref
 }
 
-// ranges are links to the range before this one, and to those that end now.
+// ranges are links to the range before this one, the one after it, and those that end now.
 func (s *scope) ranges() []tab {
 	out := []tab{{label: "Earlier", path: s.between(s.from.Add(s.from.Sub(s.to)), s.from)}}
+	if !s.current() {
+		out = append(out, tab{label: "Later", path: s.between(s.to, s.to.Add(s.to.Sub(s.from)))})
+	}
 	for _, offered := range s.spans {
 		out = append(out, tab{label: offered.label, path: s.lasting(offered.name), current: offered.name == s.span.name && s.current()})
 	}

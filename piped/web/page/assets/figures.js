@@ -37,7 +37,7 @@ const inTime = (name) => name === "lead" || name === "restore";
 function draw(figure, list) {
   const name = figure.dataset.plot ?? "";
   const canvas = figure.querySelector(".plot-canvas"), about = figure.querySelector(".plot-about");
-  if (!(canvas instanceof HTMLElement) || !about) return;
+  if (!(canvas instanceof HTMLElement) || !about || list.length === 0) return;
   canvas.replaceChildren();
   const token = (/** @type {string} */ t) => getComputedStyle(document.documentElement).getPropertyValue(t).trim();
   const rest = about.textContent, height = 132;
@@ -45,12 +45,13 @@ function draw(figure, list) {
   // @ts-ignore: uPlot is a vendored script
   const { bars, linear } = uPlot.paths;
   const most = Math.max(...list.map((b) => b.values[name] ?? 0));
+  const half = list.length > 1 ? (list[1].at - list[0].at) / 2 : 43200;
   const options = {
-    width: figure.clientWidth - 24, height, legend: { show: false }, padding: [8, 8, 0, 0],
+    width: figure.clientWidth - 24, height, legend: { show: false }, padding: [8, 12, 0, 0],
     // @ts-ignore: times are of the server's zone, written as if they were UTC
     tzDate: (/** @type {number} */ s) => uPlot.tzDate(new Date(s * 1000), "Etc/UTC"),
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
-    scales: { y: { range: [0, most * 1.1 || 1] } },
+    scales: { x: { range: [list[0].at - half, list[list.length - 1].at + half] }, y: { range: [0, most * 1.1 || 1] } },
     axes: [
       { ...axis, grid: { show: false }, size: 22, space: 64, values: (/** @type {unknown} */ _, /** @type {number[]} */ at) => at.map((s) => new Date(s * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" })) },
       { ...axis, grid: { stroke: token("--line"), width: 1 }, size: 52, space: 30, ...(inTime(name) ? { incrs: steps } : {}), values: (/** @type {unknown} */ _, /** @type {number[]} */ ys) => ys.map((y) => axisWord(name, y)) },
