@@ -199,29 +199,6 @@ func readConfig(v *visit, a *applicationView) (templ.Component, string, error) {
 	return configTab(v, a), keyOf(a.app), nil
 }
 
-// rolloutMark returns the mark of how a rollout ended.
-func rolloutMark(o modelv1.RolloutOutcome) mark {
-	switch o {
-	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING:
-		return mark{icon: "ring", word: "Progressing", role: roleActive, progress: 50}
-	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_HELD:
-		return mark{icon: "pause", word: "Held", role: roleAttention}
-	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE:
-		return mark{icon: "check", word: "Complete", role: roleOK}
-	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_NO_ROLLOUT:
-		return mark{icon: "check", word: "Nothing to do", role: roleOK}
-	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_FAILED:
-		return mark{icon: "cross", word: "Failed", role: roleBad}
-	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_TIMED_OUT:
-		return mark{icon: "clock", word: "Timed out", role: roleBad}
-	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_SUPERSEDED:
-		return mark{icon: "skip", word: "Superseded", role: roleMuted}
-	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_GONE:
-		return mark{icon: "stop", word: "Gone", role: roleMuted}
-	}
-	return mark{icon: "cloud-off", word: "Unknown", role: roleMuted}
-}
-
 // driftEnd returns how a period of drift ended.
 func driftEnd(e modelv1.DriftEnd) string {
 	switch e {

@@ -124,9 +124,11 @@ type facet struct {
 
 type facetValue struct {
 	value, label string
+	mark         mark // of a state
 	count        int32
 	path         string
 	chosen       bool
+	uncounted    bool // there is no count
 }
 
 // showApplications shows the list.
@@ -146,7 +148,7 @@ func showApplications(v *visit) (*screen, error) {
 
 // parts returns the live parts, but the strip, with the rows that the browser shows.
 func (l *list) parts(v *visit, shown []*controlv1.ApplicationEntry, gone map[string]bool) []part {
-	parts := []part{{"facets", keyOf(l.facets), facetList(l)}, {"total", keyOf(l.headline()), totalLine(l)}}
+	parts := []part{{"facets", keyOf(l.facets), facetList(l.facets)}, {"total", keyOf(l.headline()), totalLine(l)}}
 	for _, e := range shown {
 		parts = append(parts, part{rowID("app", e.Id), keyOf(e, gone[e.Id]), applicationRow(v, e, gone[e.Id])})
 	}
@@ -250,7 +252,11 @@ func (l listQuery) facets(counted []*controlv1.Facet) []facet {
 		for _, value := range c.Values {
 			chosen := slices.Contains(l.q[c.Name], value.Value)
 			f.open = f.open || chosen
-			f.values = append(f.values, facetValue{value.Value, facetLabel(c.Name, value.Value), value.Count, l.toggled(c.Name, value.Value), chosen})
+			shown := facetValue{value: value.Value, label: facetLabel(c.Name, value.Value), count: value.Count, path: l.toggled(c.Name, value.Value), chosen: chosen}
+			if c.Name == "state" {
+				shown.mark = stateMark(value.Value)
+			}
+			f.values = append(f.values, shown)
 		}
 		if f.title != "" && (len(f.values) > 1 || f.open || f.name == "state") {
 			out = append(out, f)

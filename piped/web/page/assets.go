@@ -33,7 +33,7 @@ type asset struct {
 // assetNames are the assets, by the name of their files.
 func assetNames() map[string]string {
 	return map[string]string{
-		"page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg",
+		"page.css": "page.css", "page.js": "page.js", "figures.js": "figures.js", "icon.svg": "icon.svg",
 		"htmx.js": "vendor/htmx/htmx.min.js", "sse.js": "vendor/htmx/hx-sse.min.js",
 		"plot.js": "vendor/uplot/uPlot.iife.min.js", "plot.css": "vendor/uplot/uPlot.min.css",
 	}

@@ -76,7 +76,7 @@ func (v *visit) readDeployment(id string) (*deploymentView, error) {
 // selected returns the stage with an ID, else the one that failed, runs or ended last.
 func selected(d *modelv1.Deployment, id string) *modelv1.PipelineStage {
 	var last *modelv1.PipelineStage
-	for _, s := range lane(d) {
+	for _, s := range shownStages(d) {
 		switch {
 		case s.Id == id:
 			return s
@@ -87,8 +87,8 @@ func selected(d *modelv1.Deployment, id string) *modelv1.PipelineStage {
 	return last
 }
 
-// lane returns the stages to show: those of the rollback only once it runs.
-func lane(d *modelv1.Deployment) []*modelv1.PipelineStage {
+// shownStages returns the stages to show: those of the rollback only once it runs.
+func shownStages(d *modelv1.Deployment) []*modelv1.PipelineStage {
 	return slices.DeleteFunc(slices.Clone(d.GetStages()), func(s *modelv1.PipelineStage) bool { return s.Rollback && s.StartedAtMs == 0 })
 }
 

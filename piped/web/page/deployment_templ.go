@@ -240,12 +240,12 @@ func deploymentSummary(v *visit, d *deploymentView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(lane(d.d)) > 0 {
+		if len(shownStages(d.d)) > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<ol class=\"pipeline\" aria-label=\"Stages\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, s := range lane(d.d) {
+			for _, s := range shownStages(d.d) {
 				templ_7745c5c3_Err = stageBox(v, d, s).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

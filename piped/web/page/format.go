@@ -51,8 +51,11 @@ func short(commit string) string { return commit[:min(len(commit), 7)] }
 // applicationPath returns the address of an application: readable, and unique through the
 // beginning of the ID.
 func applicationPath(id, name string) string {
-	return "/applications/" + url.PathEscape(name+refMark+id[:min(len(id), refLength)])
+	return "/applications/" + url.PathEscape(applicationRef(id, name))
 }
+
+// applicationRef returns what addresses call an application.
+func applicationRef(id, name string) string { return name + refMark + id[:min(len(id), refLength)] }
 
 // refMark stands between the name and the ID of an application in addresses.
 const (

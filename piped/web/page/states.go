@@ -131,6 +131,29 @@ func healthMark(h modelv1.Health) mark {
 	return mark{icon: "cloud-off", word: "Unknown", role: roleMuted}
 }
 
+// rolloutMark returns the mark of the outcome of a rollout.
+func rolloutMark(o modelv1.RolloutOutcome) mark {
+	switch o {
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING:
+		return mark{icon: "ring", word: "Progressing", role: roleActive, progress: 50}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_HELD:
+		return mark{icon: "pause", word: "Held", role: roleAttention}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE:
+		return mark{icon: "check", word: "Complete", role: roleOK}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_NO_ROLLOUT:
+		return mark{icon: "dot", word: "Nothing to do", role: roleMuted}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_FAILED:
+		return mark{icon: "cross", word: "Failed", role: roleBad}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_TIMED_OUT:
+		return mark{icon: "clock", word: "Timed out", role: roleBad}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_SUPERSEDED:
+		return mark{icon: "skip", word: "Superseded", role: roleMuted}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_GONE:
+		return mark{icon: "stop", word: "Deleted", role: roleMuted}
+	}
+	return mark{icon: "cloud-off", word: "Unknown", role: roleMuted}
+}
+
 // filled returns the dashes of a ring that is filled in percent.
 func filled(progress int) string {
 	return fmt.Sprintf("%d 100", min(max(progress, 4), 100))

@@ -56,6 +56,10 @@ var walkTable = map[string][]string{
 	"GET /trace/live":       {signIn, missing, shown, shown, shown, shown},
 	"GET /chains/{id}":      {signIn, missing, shown, shown, shown, shown},
 	"GET /chains/{id}/live": {signIn, missing, shown, shown, shown, shown},
+	"GET /rollouts":         {signIn, without, shown, shown, shown, shown},
+	"GET /rollouts/live":    {signIn, without, shown, shown, shown, shown},
+	"GET /deployments":      {signIn, without, shown, shown, shown, shown},
+	"GET /delivery":         {signIn, without, shown, shown, shown, shown},
 	// Syncing needs the permission, in an application that the caller may view.
 	"GET /actions/{action}":  {signIn, denied, denied, shown, denied, shown},
 	"POST /actions/{action}": {signIn, denied, denied, shown, denied, shown},
@@ -100,6 +104,10 @@ func newWorld(t *testing.T) *world {
 		c.Policy, c.Figures, c.Live = access.NewPolicy(nil), figures.NewReader(c.Store.(*store.Store), c.Now), noCluster{}
 	})
 	w.app = w.agent.Application("walked", map[string]string{"team": "payments"})
+	w.agent.Deployment("d-before", w.app, "")
+	w.agent.Move("d-before", deploy.Success, "for the figures")
+	w.rollout("r-before", deploy.RolloutComplete)
+	w.agent.Tick(time.Second)
 	w.agent.Deployment("d-web", w.app, "")
 	w.agent.Move("d-web", deploy.Running, "for the walk")
 	w.agent.Log("d-web", controltest.SyncStage, "a line of walked")
@@ -128,6 +136,18 @@ func (w *world) chain(app deploy.Application) {
 			Trigger: deploy.Trigger{Kind: deploy.OnCommit, At: w.agent.Now()}, Status: deploy.Pending,
 		},
 		Chain: &deploy.Chain{ID: "chain-1", Blocks: []deploy.ChainBlock{{Nodes: []deploy.ChainNode{{ApplicationID: app.ID, ApplicationName: app.Name}}}}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// rollout stores a rollout of the application, or its new phase.
+func (w *world) rollout(id string, phase deploy.RolloutPhase) {
+	w.t.Helper()
+	_, err := w.agent.Store.SaveRollout(w.t.Context(), deploy.Rollout{
+		ID: id, ApplicationID: w.app.ID, Cluster: "dev", Phase: phase, ChangedBy: "kubectl", UID: "u1",
+		Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "walked"},
 	})
 	if err != nil {
 		w.t.Fatal(err)
