@@ -19,7 +19,7 @@ import (
 
 // TestDeployments: the list has the filters of the address, and says what it shows.
 func TestDeployments(t *testing.T) {
-	f := calm(t).on("Resolve", &controlv1.ResolveResponse{Matches: []*controlv1.ResolvedReference{{Id: "0000web-id"}}})
+	f := calm(t).on("Resolve", &controlv1.ResolveResponse{Matches: []*controlv1.ResolvedReference{{Id: "0000web-id", ApplicationName: "web"}}})
 	var asked *apiservice.ListDeploymentsRequest
 	rows := []*modelv1.Deployment{
 		{Id: "d1", ApplicationId: "0000web-id", ApplicationName: "web", Status: modelv1.DeploymentStatus_DEPLOYMENT_FAILURE, CreatedAtMs: minutesAgo(50), CompletedAtMs: minutesAgo(48)},
@@ -69,7 +69,7 @@ func TestHostileHistory(t *testing.T) {
 	f.on("SearchApplications", &controlv1.SearchApplicationsResponse{Facets: []*controlv1.Facet{{Name: "label", Values: []*controlv1.FacetCount{{Value: hostile, Count: 1}}}}})
 	f.on("ListDeployments", &apiservice.ListDeploymentsResponse{Deployments: []*modelv1.Deployment{{Id: attack, ApplicationName: hostile, Trigger: &modelv1.DeploymentTrigger{Commander: hostile, Commit: &modelv1.Commit{Hash: hostile, Message: hostile}}}}})
 	const query = "?application=%3Cscript%3Ealert(1)&label:%3Cimg=%3Cimg&outcome=%3Cimg"
-	f.on("Resolve", &controlv1.ResolveResponse{Matches: []*controlv1.ResolvedReference{{Id: "0000web-id"}}})
+	f.on("Resolve", &controlv1.ResolveResponse{Matches: []*controlv1.ResolvedReference{{Id: "0000web-id", ApplicationName: "web"}}})
 	for _, target := range []string{"/rollouts", "/delivery", "/delivery?by=%3Cimg", "/deployments", "/rollouts" + query, "/delivery" + query, "/deployments" + query} {
 		body := bodyOf(t, f.get(target))
 		for _, pattern := range []string{`<script>`, `<img`, `"'>`, `<hx-partial`, `<script[^>]*>[^<]`, `<style`, `\sstyle=`, `<[^>"]*\son\w+=`, `hx-on`, `(src|href)="(https?:)?//`} {

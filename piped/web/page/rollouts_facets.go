@@ -72,8 +72,8 @@ func (r *rolloutsView) count(rows []*modelv1.Rollout) []facet {
 			}
 		}
 		for _, row := range rows {
-			if r.matches(row, by.name) {
-				counts[by.value(row)]++
+			if value := by.value(row); value != "" && r.matches(row, by.name) {
+				counts[value]++
 			}
 		}
 		f := facet{name: by.name, title: by.title}
@@ -89,7 +89,7 @@ func (r *rolloutsView) count(rows []*modelv1.Rollout) []facet {
 }
 
 func (r *rolloutsView) facetValue(name, value string, n int32) facetValue {
-	f := facetValue{value: value, label: cmp.Or(value, "none"), count: n, path: r.toggled(name, value), chosen: slices.Contains(r.q[name], value)}
+	f := facetValue{value: value, label: value, count: n, path: r.toggled(name, value), chosen: slices.Contains(r.q[name], value)}
 	switch name {
 	case "outcome":
 		f.mark = rolloutMark(modelv1.RolloutOutcome(modelv1.RolloutOutcome_value["ROLLOUT_OUTCOME_"+value]))
@@ -97,7 +97,7 @@ func (r *rolloutsView) facetValue(name, value string, n int32) facetValue {
 	case "kind":
 		f.label = facetLabel("kind", value)
 	case "application":
-		f.label = cmp.Or(shownName(value), "none")
+		f.label = shownName(value)
 	}
 	return f
 }

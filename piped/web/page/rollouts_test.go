@@ -90,14 +90,14 @@ func TestRollouts(t *testing.T) {
 // TestFiltersOfRollouts: filters of the address reach the API, or are applied to what it returns;
 // facets count what a choice would show.
 func TestFiltersOfRollouts(t *testing.T) {
-	f := rolling(t, someRollouts()...).on("Resolve", &controlv1.ResolveResponse{Matches: []*controlv1.ResolvedReference{{Id: "0000web-id"}}})
+	f := rolling(t, someRollouts()...).on("Resolve", &controlv1.ResolveResponse{Matches: []*controlv1.ResolvedReference{{Id: "0000web-id", ApplicationName: "web"}}})
 	var asked []*controlv1.ListRolloutsRequest
 	answer := f.answers["ListRollouts"]
 	f.answers["ListRollouts"] = func(m proto.Message) (proto.Message, error) {
 		asked = append(asked, proto.CloneOf(m.(*controlv1.ListRolloutsRequest)))
 		return answer(m)
 	}
-	body := bodyOf(t, f.get("/rollouts?application=web~0000web-&label:team=core&since=2026-03-01T12:00:00Z&until=2026-03-04T12:00:00%2B01:00&outcome=COMPLETE&namespace=shop"))
+	body := bodyOf(t, f.get("/rollouts?application=web&label:team=core&since=2026-03-01T12:00:00Z&until=2026-03-04T12:00:00%2B01:00&outcome=COMPLETE&namespace=shop"))
 	from, to := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), time.Date(2026, 3, 4, 11, 0, 0, 0, time.UTC)
 	want := []*controlv1.ListRolloutsRequest{
 		{ApplicationIds: []string{"0000web-id"}, Labels: map[string]string{"team": "core"}, FromMs: from.UnixMilli(), ToMs: to.UnixMilli(), Limit: rolloutsRead},
@@ -117,6 +117,9 @@ func TestFiltersOfRollouts(t *testing.T) {
 		if !regexp.MustCompile(`>` + facet + `</span> *<span class="count">1<`).MatchString(body) {
 			t.Errorf("the facet of outcomes lacks one rollout %s", facet)
 		}
+	}
+	if !strings.Contains(body, "application=web~0000web-&amp;") {
+		t.Error("links do not have the unique name of the application")
 	}
 	if strings.Contains(body, "/rollouts/live") {
 		t.Error("a range of the past has a stream")

@@ -47,30 +47,31 @@ func (v *visit) readScope(path string, q url.Values, spans []span, standard stri
 	if err := s.readTimes(v.now, standard); err != nil {
 		return nil, err
 	}
-	for _, name := range q["application"] {
-		ids, err := v.applicationIDs(name)
+	for i, name := range q["application"] {
+		found, err := v.resolve(name)
 		if err != nil {
 			return nil, err
 		}
-		if len(ids) == 0 {
+		switch len(found) {
+		case 0:
 			s.unknown = append(s.unknown, name)
+		case 1: // links have the name that is unique
+			q["application"][i] = applicationRef(found[0].Id, found[0].ApplicationName)
 		}
-		s.applications = append(s.applications, ids...)
+		for _, m := range found {
+			s.applications = append(s.applications, m.Id)
+		}
 	}
 	return s, nil
 }
 
-// applicationIDs returns the IDs of what an address calls an application.
-func (v *visit) applicationIDs(name string) ([]string, error) {
+// resolve returns what an address calls an application.
+func (v *visit) resolve(name string) ([]*controlv1.ResolvedReference, error) {
 	if i := strings.LastIndex(name, refMark); i >= 0 {
 		name = name[i+len(refMark):]
 	}
 	found, err := v.control.Resolve(v.ctx, &controlv1.ResolveRequest{Application: name})
-	var ids []string
-	for _, m := range found.GetMatches() {
-		ids = append(ids, m.Id)
-	}
-	return ids, err
+	return found.GetMatches(), err
 }
 
 func (s *scope) readTimes(now time.Time, standard string) error {

@@ -46,6 +46,7 @@ function draw(figure, list) {
   const { bars, linear } = uPlot.paths;
   const most = Math.max(...list.map((b) => b.values[name] ?? 0));
   const half = list.length > 1 ? (list[1].at - list[0].at) / 2 : 43200;
+  const every = Math.ceil(list.length * 60 / Math.max(figure.clientWidth - 90, 60)); // labels that have room
   const options = {
     width: figure.clientWidth - 24, height, legend: { show: false }, padding: [8, 12, 0, 0],
     // @ts-ignore: times are of the server's zone, written as if they were UTC
@@ -53,7 +54,7 @@ function draw(figure, list) {
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     scales: { x: { range: [list[0].at - half, list[list.length - 1].at + half] }, y: { range: [0, most * 1.1 || 1] } },
     axes: [
-      { ...axis, grid: { show: false }, size: 22, space: 64, values: (/** @type {unknown} */ _, /** @type {number[]} */ at) => at.map((s) => new Date(s * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" })) },
+      { ...axis, grid: { show: false }, size: 22, splits: () => list.filter((_, i) => (list.length - 1 - i) % every === 0).map((b) => b.at), values: (/** @type {unknown} */ _, /** @type {number[]} */ at) => at.map((s) => new Date(s * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" })) },
       { ...axis, grid: { stroke: token("--line"), width: 1 }, size: 52, space: 30, ...(inTime(name) ? { incrs: steps } : {}), values: (/** @type {unknown} */ _, /** @type {number[]} */ ys) => ys.map((y) => axisWord(name, y)) },
     ],
     series: [{}, {
