@@ -230,7 +230,7 @@ func (t *traceView) eventsOf(commit *controlv1.TracedCommit) []*controlv1.Traced
 
 // offset returns a time as that from the first thing of the trace.
 func (t *traceView) offset(ms int64) string {
-	if ms == 0 || t.origin == 0 || ms < t.origin {
+	if ms == 0 || t.origin == 0 || ms <= t.origin {
 		return ""
 	}
 	return "+" + millis(ms-t.origin)
