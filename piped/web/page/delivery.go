@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -148,7 +150,7 @@ func (d *deliveryView) bucketRow(b *controlv1.FiguresInterval, now time.Time) de
 		zone = time.UTC // as the API divides
 	}
 	at := interval{time.UnixMilli(b.FromMs).In(zone), time.UnixMilli(b.ToMs).In(zone)}
-	r := d.row(b.Total, at, nil)
+	r := d.row(d.whole(b.Total), at, nil)
 	_, offset := at.from.Zone()
 	r.at, r.path, r.title = at.from.Unix()+int64(offset), r.ended, "from "+clock(at.from)+" until "+clock(at.to)
 	r.label = "Week of " + at.from.Format("2 Jan 2006")
@@ -156,6 +158,18 @@ func (d *deliveryView) bucketRow(b *controlv1.FiguresInterval, now time.Time) de
 		r.label = at.from.Format("Mon 2 Jan 2006")
 	}
 	return r
+}
+
+// whole returns the figures of a bucket with the frequency of all of its days: the current bucket
+// is short, and a rate of its first minutes would say nothing.
+func (d *deliveryView) whole(f *controlv1.DeliveryFigures) *controlv1.DeliveryFigures {
+	out := proto.CloneOf(f)
+	days := 7.0
+	if d.daily {
+		days = 1
+	}
+	out.DeploymentFrequency = proto.Float64(float64(f.GetSucceeded()) / days)
+	return out
 }
 
 // readOffered reads the labels by which the figures can be grouped.
@@ -277,7 +291,7 @@ func barsOf(parts []*controlv1.DeliveryFigures) []deliveryBar {
 	}
 	var out []deliveryBar
 	for i, f := range parts {
-		n := float64(len(parts))
+		n := float64(max(len(parts), 12)) // few bars are not wide ones
 		below := float64(barsHeight)
 		add := func(count int32, r role) {
 			if count > 0 {
@@ -296,7 +310,7 @@ func pixels(n float64) string { return fmt.Sprintf("%.1f", max(n, 0)) }
 
 // compared returns a figure of the range before; "" if nothing was measured.
 func (d *deliveryView) compared(k figureKind) string {
-	if before := k.figure(d.before); before != unmeasured {
+	if before := k.figure(d.before); before != unmeasured && ended(d.before) > 0 {
 		return before + " before"
 	}
 	return ""

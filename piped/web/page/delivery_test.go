@@ -58,7 +58,7 @@ func TestDelivery(t *testing.T) {
 	body := golden(t, "delivery", delivering(t, &asked).get("/delivery"))
 	for _, want := range []string{
 		"180 deployments succeeded in the last 90 days, 20 failed; half were live within 51 s of their commit.",
-		"2 a day", "10 %", "21 min", "33 % before", "Week of 2 Mar 2026", `data-figure="lead" data-value="51000"`,
+		"2 a day", "10 %", "21 min", "33 % before", "Week of 2 Mar 2026", `data-figure="lead" data-value="51000"`, ">11 a day<", // 80 in the current week
 		"/deployments?since=2026-03-02T00%3A00%3A00Z&amp;status=FAILURE&amp;until=2026-03-04T12%3A00%3A00Z",
 		`href="/delivery?application=web~0000web-"`,
 	} {
@@ -125,7 +125,7 @@ func TestWordsOfFigures(t *testing.T) {
 			t.Errorf("perDay(%g) = %q, want %q", n, got, want)
 		}
 	}
-	for n, want := range map[float64]string{0: "0 %", .031: "3.1 %", .25: "25 %", 1: "100 %"} {
+	for n, want := range map[float64]string{0: "0 %", .031: "3.1 %", .05: "5 %", .25: "25 %", 1: "100 %"} {
 		if got := share(n); got != want {
 			t.Errorf("share(%g) = %q, want %q", n, got, want)
 		}
@@ -135,7 +135,7 @@ func TestWordsOfFigures(t *testing.T) {
 // TestBarsOfGroups: failures stand on successes, and the highest bar fills the drawing.
 func TestBarsOfGroups(t *testing.T) {
 	got := barsOf([]*controlv1.DeliveryFigures{{Succeeded: 6, Failed: 5}, nil, {Succeeded: 1}})
-	want := []deliveryBar{{"0.000%", "24.000%", "10.0", "12.0", roleOK}, {"0.000%", "24.000%", "0.0", "10.0", roleBad}, {"66.667%", "24.000%", "20.0", "2.0", roleOK}}
+	want := []deliveryBar{{"0.000%", "6.000%", "10.0", "12.0", roleOK}, {"0.000%", "6.000%", "0.0", "10.0", roleBad}, {"16.667%", "6.000%", "20.0", "2.0", roleOK}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(deliveryBar{})); diff != "" {
 		t.Error("bars differ (-want +got):\n" + diff)
 	}

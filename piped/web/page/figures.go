@@ -52,7 +52,7 @@ func perDay(n float64) string {
 // share writes a ratio in percent.
 func share(n float64) string {
 	if n > 0 && n < .1 {
-		return fmt.Sprintf("%.1f %%", n*100)
+		return strings.Replace(fmt.Sprintf("%.1f %%", n*100), ".0", "", 1)
 	}
 	return fmt.Sprintf("%.0f %%", n*100)
 }
