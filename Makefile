@@ -77,7 +77,7 @@ bench: build devcluster ## print the figures; BENCH=<regexp> selects
 
 generate: ## regenerate the wire types from the .proto files, the page from its templates, and the generated texts of docs/
 	proto/generate.sh
-	go tool -modfile=proto/tools.mod templ generate -path piped/web/page -log-level warn
+	go tool -modfile=proto/tools.mod templ generate -include-version=false -path piped/web/page -log-level warn
 	go run ./examples/docs
 
 release-contract: ## make the .proto files as they are the contract that later versions keep; when a release is cut

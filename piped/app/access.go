@@ -81,7 +81,7 @@ func (a *App) addSignIn(o Options, st *store.Store, u *users) *websignin.Handler
 	return websignin.New(websignin.Config{
 		ExternalURL: func() string { return u.access.Load().ExternalURL }, Issuers: u.issuers, Keys: keyFinder{u.api.Authenticator()}, States: st, Audit: st,
 		Sessions: access.Sessions{Store: st, MaxAge: func() time.Duration { return u.sessions().MaxAge }, Now: o.Now, Rand: rand.Reader},
-		Now:      o.Now, Rand: rand.Reader, Logger: u.log,
+		Now:      o.Now, Rand: rand.Reader, Logger: u.log, Style: page.StyleSheet(),
 	})
 }
 

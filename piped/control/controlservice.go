@@ -34,9 +34,12 @@ type controlService struct {
 	newID   func() string
 	policy  func() *access.Policy
 
-	// Reads shared by concurrent followers of logs.
+	// Reads shared by concurrent followers of logs, watches that begin, and callers who ask for
+	// the state of the agent.
 	deployments reads[deploy.Deployment]
 	logs        reads[[]deploy.LogBlock]
+	begins      reads[[]*modelv1.Deployment]
+	states      reads[*controlv1.GetStatusResponse]
 
 	liveStates reads[deploy.LiveState] // shared by calls that watch the same application
 	openLogs   openLogs

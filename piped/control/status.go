@@ -14,8 +14,13 @@ type Status interface {
 	State(ctx context.Context) deploy.AgentState
 }
 
-// GetStatus returns the state of the agent itself.
-func (s *controlService) GetStatus(ctx context.Context, _ *controlv1.GetStatusRequest) (*controlv1.GetStatusResponse, error) {
+// GetStatus returns the state of the agent itself. It needs several queries, which concurrent
+// callers share.
+func (s *controlService) GetStatus(ctx context.Context, req *controlv1.GetStatusRequest) (*controlv1.GetStatusResponse, error) {
+	return s.states.answer(ctx, req, s.readStatus)
+}
+
+func (s *controlService) readStatus(ctx context.Context) (*controlv1.GetStatusResponse, error) {
 	var state deploy.AgentState
 	if s.status != nil {
 		state = s.status.State(ctx)

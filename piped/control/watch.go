@@ -46,19 +46,20 @@ func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest
 	f := &deploymentFilter{ids: nonEmpty(req.DeploymentIds), applications: nonEmpty(req.ApplicationIds), labels: req.Labels}
 	sub := s.hub.subscribe(f, false)
 	defer sub.close()
-	present, err := s.present(stream.Context(), f, int(req.CompletedLimit))
+	// After a restart of the agent, all clients call again at once.
+	present, err := s.begins.answer(stream.Context(), req, func(ctx context.Context) ([]*modelv1.Deployment, error) {
+		return s.begin(ctx, f, int(req.CompletedLimit))
+	})
 	if err != nil {
 		return err
 	}
 	// The subscription started earlier and may contain older states than these.
 	sent := make(map[string]int64, len(present))
-	for i := range present {
-		d := &present[i]
-		if err := stream.Send(&controlv1.WatchDeploymentsResponse{Deployment: s.convert.deployment(*d, nil)}); err != nil {
+	for _, m := range present {
+		if err := stream.Send(&controlv1.WatchDeploymentsResponse{Deployment: m}); err != nil {
 			return err
 		}
-		sent[d.ID] = d.Revision
-		present[i] = deploy.Deployment{} // free the memory: the call may last for days
+		sent[m.Id] = m.Revision
 	}
 	if err := stream.Send(&controlv1.WatchDeploymentsResponse{CaughtUp: true}); err != nil {
 		return err
@@ -67,6 +68,16 @@ func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest
 	return sub.each(stream.Context(), sent, see, func(m *modelv1.Deployment) error {
 		return stream.Send(&controlv1.WatchDeploymentsResponse{Deployment: m})
 	})
+}
+
+// begin returns the messages of the deployments at the start of a watch.
+func (s *controlService) begin(ctx context.Context, f *deploymentFilter, completed int) ([]*modelv1.Deployment, error) {
+	list, err := s.present(ctx, f, completed)
+	out := make([]*modelv1.Deployment, len(list))
+	for i, d := range list {
+		out[i] = s.convert.deployment(d, nil)
+	}
+	return out, err
 }
 
 // seen returns a check of whether the caller may view the application of a changed state, nil

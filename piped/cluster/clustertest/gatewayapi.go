@@ -71,7 +71,8 @@ func (c *Cluster) Define(t testing.TB, definitions ...[]byte) {
 	}
 }
 
-// Define is Cluster.Define for programs other than tests. It times out after a minute.
+// Define is Cluster.Define for programs other than tests. It times out after five
+// minutes: a busy API server publishes new kinds late.
 func Define(ctx context.Context, cfg *rest.Config, definitions ...[]byte) error {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -82,7 +83,7 @@ func Define(ctx context.Context, cfg *rest.Config, definitions ...[]byte) error 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	for _, data := range definitions {
 		crd := &unstructured.Unstructured{}

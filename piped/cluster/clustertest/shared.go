@@ -120,7 +120,7 @@ func (c *Cluster) Client(t testing.TB) kubernetes.Interface {
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	client := c.Client(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	ns, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	if err != nil {

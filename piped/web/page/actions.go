@@ -74,7 +74,6 @@ type outcome struct {
 	links       []navLink
 	failures    []string
 	command     string // ID; "" for none
-	application string // ID of the command's application, for the wait
 	back        string
 }
 
@@ -96,6 +95,17 @@ func stageAction(name, deployment, stage string) string {
 
 func approvalAction(name string, w waiting) string {
 	return stageAction(name, w.deployment.GetId(), w.stage.GetId())
+}
+
+// shortcut returns the key of an action, "" for none.
+func shortcut(label string) string {
+	switch label {
+	case "Sync":
+		return "s"
+	case "Approve":
+		return "a"
+	}
+	return ""
 }
 
 // findAction returns the action of a request. An action of which the caller may do nothing is

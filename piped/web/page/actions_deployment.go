@@ -46,7 +46,7 @@ func prepareApprove(v *visit, q url.Values) (*dialog, error) {
 		command: fmt.Sprintf("pipectl deployment approve --deployment-id %s --stage-id %s", d.Id, s.Id)}
 	given, by := approvals(s)
 	if missing := s.RequiredApprovals - given; missing > 1 {
-		out.text = fmt.Sprintf("It goes on when %d more people have approved it, too.", missing-1)
+		out.text = "The deployment of " + what(d) + " goes on when " + plural(missing-1, "other person has", "other people have") + " approved it, too."
 	}
 	if len(by) > 0 {
 		out.text += " Approved so far by " + strings.Join(by, ", ") + "."

@@ -305,6 +305,8 @@ func liveApplications(v *visit) (source, error) {
 	return s, err
 }
 
+func (s *listSource) watch(v *visit) (receive, error) { return v.watchApplications() } // others change the order
+
 func (s *listSource) changed(m *controlv1.WatchApplicationsResponse) {
 	for i, e := range s.shown {
 		if m.RemovedId == e.Id {

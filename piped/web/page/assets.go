@@ -47,18 +47,30 @@ func assetKinds() map[string]string {
 func newAssets() *assets {
 	a := &assets{files: map[string]asset{}, paths: map[string]string{}}
 	for name, file := range assetNames() {
-		content, err := files.ReadFile("assets/" + file)
-		if err != nil { // embedded, and read by every test
-			panic(err)
-		}
-		content = withoutMap(content)
-		sum := sha256.Sum256(content)
-		ext := path.Ext(name)
-		marked := strings.TrimSuffix(name, ext) + "-" + hex.EncodeToString(sum[:6]) + ext
-		a.files[marked] = asset{assetKinds()[ext], content, zipped(content, gzip.BestCompression)}
+		marked, content := readAsset(name, file)
+		a.files[marked] = asset{assetKinds()[path.Ext(name)], content, zipped(content, gzip.BestCompression)}
 		a.paths[name] = assetPrefix + marked
 	}
 	return a
+}
+
+// readAsset returns an asset and its name with the fingerprint.
+func readAsset(name, file string) (marked string, content []byte) {
+	content, err := files.ReadFile("assets/" + file)
+	if err != nil { // embedded, and read by every test
+		panic(err)
+	}
+	content = withoutMap(content)
+	sum := sha256.Sum256(content)
+	ext := path.Ext(name)
+	return strings.TrimSuffix(name, ext) + "-" + hex.EncodeToString(sum[:6]) + ext, content
+}
+
+// StyleSheet returns the address of the style sheet, for other pages of the agent.
+func StyleSheet() string {
+	const name = "page.css"
+	marked, _ := readAsset(name, assetNames()[name])
+	return assetPrefix + marked
 }
 
 // withoutMap removes the comment that names a source map, which is not served.

@@ -14,7 +14,7 @@ tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 mkdir -p "$tmp/new" && cp piped/web/page/*.templ "$tmp/new" || exit 1
-if ! templ generate -path "$tmp/new" -log-level error; then
+if ! templ generate -include-version=false -path "$tmp/new" -log-level error; then
 	echo "piped/web/page/check.sh: the templates cannot be compiled; see above" >&2
 	exit 1
 fi

@@ -180,3 +180,11 @@ func TestOwnScriptIsShort(t *testing.T) {
 		t.Errorf("page.js has %d lines, and up to 300 are permitted, with types", lines)
 	}
 }
+
+// TestStyleSheet: other pages of the agent can use the style sheet.
+func TestStyleSheet(t *testing.T) {
+	resp := calm(t).get(StyleSheet())
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/css; charset=utf-8" {
+		t.Errorf("%s is answered with %s, %s", StyleSheet(), resp.Status, resp.Header.Get("Content-Type"))
+	}
+}

@@ -162,3 +162,6 @@ func readable(body string) string {
 func signedIn(t *testing.T) context.Context {
 	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "SESSION token")
 }
+
+// errOf returns an error of the API.
+func errOf(code codes.Code, text string) error { return status.Error(code, text) }

@@ -38,6 +38,8 @@ type part struct {
 // source returns the live parts of a view as they are now.
 type source interface {
 	parts(v *visit) ([]part, error)
+	// watch watches what the parts depend on.
+	watch(v *visit) (receive, error)
 	// changed observes a changed application. It is called between calls of parts.
 	changed(*controlv1.WatchApplicationsResponse)
 }
@@ -93,7 +95,12 @@ func (v *visit) stream(open func(*visit) (source, error)) {
 		v.endStream(err)
 		return
 	}
-	changes, failed := v.watch()
+	next, err := src.watch(v)
+	if err != nil {
+		v.endStream(err)
+		return
+	}
+	changes, failed := v.watch(next)
 	defer func() {
 		cancel()
 		for range changes { // closed at the end of the watch
@@ -106,30 +113,50 @@ func (v *visit) stream(open func(*visit) (source, error)) {
 	}
 }
 
-// watch returns a channel of changed applications, which is closed when the watch fails; then
-// failed has the error. It ends with the visit's context.
-func (v *visit) watch() (changes <-chan *controlv1.WatchApplicationsResponse, failed <-chan error) {
+// receive returns the next change, and whether the present state was sent before. The change is
+// nil if it is about no application.
+type receive func() (changed *controlv1.WatchApplicationsResponse, caughtUp bool, err error)
+
+// watchApplications watches some applications, all without IDs.
+func (v *visit) watchApplications(ids ...string) (receive, error) {
+	stream, err := v.control.WatchApplications(v.ctx, &controlv1.WatchApplicationsRequest{ApplicationIds: ids})
+	return func() (*controlv1.WatchApplicationsResponse, bool, error) {
+		m, err := stream.Recv()
+		return m, m.GetCaughtUp(), err
+	}, err
+}
+
+// watchDeployment watches a deployment.
+func (v *visit) watchDeployment(id string) (receive, error) {
+	stream, err := v.control.WatchDeployments(v.ctx, &controlv1.WatchDeploymentsRequest{DeploymentIds: []string{id}})
+	return func() (*controlv1.WatchApplicationsResponse, bool, error) {
+		m, err := stream.Recv()
+		return nil, m.GetCaughtUp(), err
+	}, err
+}
+
+// watch returns a channel of changes, which is closed when the watch fails; then failed has the
+// error. It ends with the visit's context.
+func (v *visit) watch(next receive) (changes <-chan *controlv1.WatchApplicationsResponse, failed <-chan error) {
 	out, end := make(chan *controlv1.WatchApplicationsResponse), make(chan error, 1)
 	go func() {
 		defer close(out)
-		end <- func() error {
-			stream, err := v.control.WatchApplications(v.ctx, &controlv1.WatchApplicationsRequest{})
-			for caughtUp := false; err == nil; {
-				var m *controlv1.WatchApplicationsResponse
-				if m, err = stream.Recv(); err != nil {
-					break
-				}
-				if caughtUp || m.CaughtUp {
-					caughtUp = true
-					select {
-					case out <- m:
-					case <-v.ctx.Done():
-						return v.ctx.Err()
-					}
-				}
+		for began := false; ; {
+			m, caughtUp, err := next()
+			if err != nil {
+				end <- err
+				return
 			}
-			return err
-		}()
+			if began = began || caughtUp; !began {
+				continue
+			}
+			select {
+			case out <- m:
+			case <-v.ctx.Done():
+				end <- v.ctx.Err()
+				return
+			}
+		}
 	}()
 	return out, end
 }
@@ -147,7 +174,9 @@ func (e *events) run(src source, changes <-chan *controlv1.WatchApplicationsResp
 			if !ok {
 				return <-failed
 			}
-			src.changed(m)
+			if m != nil {
+				src.changed(m)
+			}
 			if due == nil {
 				due = time.After(max(0, livePause-time.Since(last)))
 			}
@@ -227,11 +256,13 @@ func (e *events) write(text string) error {
 	return http.NewResponseController(e.v.w).Flush()
 }
 
+// startStream sends the header at once, so that the browser knows that it is connected.
 func (v *visit) startStream() {
 	header := v.w.Header()
 	header.Set("Content-Type", "text/event-stream; charset=utf-8")
 	header.Set("X-Accel-Buffering", "no") // proxies send events at once
 	v.w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(v.w).Flush() // a later write reports the error
 }
 
 // endStream answers with a stream that ends at once.

@@ -61,6 +61,8 @@ func liveNow(*visit) (source, error) { return nowSource{}, nil }
 
 type nowSource struct{}
 
+func (nowSource) watch(v *visit) (receive, error) { return v.watchApplications() }
+
 func (nowSource) changed(*controlv1.WatchApplicationsResponse) {}
 
 func (nowSource) parts(v *visit) ([]part, error) {

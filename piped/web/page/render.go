@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -25,6 +26,9 @@ type screen struct {
 	code  int             // default 200
 	to    string          // redirects to this local address instead
 }
+
+// errWritten means that the response is written already.
+var errWritten = errors.New("the response is written")
 
 // minCompressed is the size from which responses are compressed.
 const minCompressed = 1 << 10
@@ -122,8 +126,8 @@ func (v *visit) failureOf(err error) failure {
 // refuse answers a request that failed. A page without a session leads to the sign-in page.
 func (v *visit) refuse(r route, err error) {
 	signedOut := status.Code(err) == codes.Unauthenticated
-	if v.r.Context().Err() != nil {
-		return // the client is gone
+	if v.r.Context().Err() != nil || errors.Is(err, errWritten) {
+		return // the client is gone, or has the answer
 	}
 	if r.live != nil {
 		v.endStream(err)

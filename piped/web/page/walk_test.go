@@ -36,11 +36,14 @@ var walkers = []string{"nobody", "viewer of search", "viewer", "deployer", "appr
 
 // walkTable is what each route answers to each of the walkers.
 var walkTable = map[string][]string{
-	"GET /{$}":               {signIn, without, shown, shown, shown, shown},
-	"GET /live":              {signIn, without, shown, shown, shown, shown},
-	"GET /applications":      {signIn, without, shown, shown, shown, shown},
-	"GET /applications/live": {signIn, without, shown, shown, shown, shown},
-	"GET /commands/{id}":     {signIn, missing, shown, shown, shown, shown},
+	"GET /{$}":                {signIn, without, shown, shown, shown, shown},
+	"GET /live":               {signIn, without, shown, shown, shown, shown},
+	"GET /applications":       {signIn, without, shown, shown, shown, shown},
+	"GET /applications/live":  {signIn, without, shown, shown, shown, shown},
+	"GET /commands/{id}":      {signIn, missing, shown, shown, shown, shown},
+	"GET /applications/{ref}": {signIn, missing, shown, shown, shown, shown}, "GET /applications/{ref}/live": {signIn, missing, shown, shown, shown, shown},
+	"GET /deployments/{id}": {signIn, missing, shown, shown, shown, shown}, "GET /deployments/{id}/live": {signIn, missing, shown, shown, shown, shown},
+	"GET /deployments/{id}/stages/{stage}/log": {signIn, missing, shown, shown, shown, shown},
 	// Syncing needs the permission, in an application that the caller may view.
 	"GET /actions/{action}":  {signIn, denied, denied, shown, denied, shown},
 	"POST /actions/{action}": {signIn, denied, denied, shown, denied, shown},
@@ -87,6 +90,7 @@ func newWorld(t *testing.T) *world {
 	w.app = w.agent.Application("walked", map[string]string{"team": "payments"})
 	w.agent.Deployment("d-web", w.app, "")
 	w.agent.Move("d-web", deploy.Running, "for the walk")
+	w.agent.Log("d-web", controltest.SyncStage, "a line of walked")
 	command, err := w.agent.Store.CreateCommand(t.Context(), deploy.Command{ID: "c-web", Type: deploy.CommandSync, ApplicationID: w.app.ID, Commander: "someone"})
 	if err != nil {
 		t.Fatal(err)
@@ -142,10 +146,7 @@ func (w *world) do(ctx context.Context, method, path, walker string, form url.Va
 func (w *world) walk(pattern, walker string) string {
 	w.t.Helper()
 	method, path, _ := strings.Cut(pattern, " ")
-	path = strings.NewReplacer("{$}", "", "{action}", "sync", "{id}", w.command).Replace(path)
-	if strings.HasPrefix(path, "/commands/") {
-		path = "/commands/" + w.command
-	}
+	path = strings.NewReplacer("{$}", "", "{action}", "sync", "{ref}", "walked", "/deployments/{id}", "/deployments/d-web", "/commands/{id}", "/commands/"+w.command, "{stage}", controltest.SyncStage).Replace(path)
 	q := url.Values{"application": {w.app.ID}}
 	if method == http.MethodGet && strings.HasPrefix(path, "/actions/") {
 		path += "?" + q.Encode()
@@ -169,7 +170,7 @@ func result(resp *http.Response, body string) string {
 	switch {
 	case resp.StatusCode == http.StatusSeeOther && strings.HasPrefix(resp.Header.Get("Location"), "/sign-in?next="), strings.Contains(body, `href="/sign-in?next=`):
 		return signIn
-	case resp.StatusCode == http.StatusNotFound:
+	case resp.StatusCode == http.StatusNotFound, strings.Contains(body, "This does not exist"):
 		return missing
 	case resp.StatusCode == http.StatusForbidden:
 		return denied
@@ -249,4 +250,54 @@ func eventWith(t *testing.T, lines *bufio.Scanner, text string) (id, data string
 	}
 	t.Fatal("the stream ended:", lines.Err())
 	return "", ""
+}
+
+// TestLogIsNeitherLostNorDoubled: a browser that reconnects gets the lines after the last that it has.
+func TestLogIsNeitherLostNorDoubled(t *testing.T) {
+	w := newWorld(t)
+	body := w.read("/deployments/d-web", "viewer")
+	if !strings.Contains(body, "a line of walked") {
+		t.Fatal("the view lacks the line that there is:", body)
+	}
+	_, rest, _ := strings.Cut(body, `hx-sse:connect="/deployments/d-web/stages/`)
+	address, _, _ := strings.Cut("/deployments/d-web/stages/"+rest, `"`)
+	follow := func(last string) *bufio.Scanner {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		t.Cleanup(cancel)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.server.URL+address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Walker", "viewer")
+		if last != "" {
+			req.Header.Set("Last-Event-Id", last)
+		}
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return bufio.NewScanner(resp.Body)
+	}
+	w.logLine(1, "the second")
+	last, data := eventWith(t, follow(""), "the second")
+	if strings.Contains(data, "a line of walked") {
+		t.Error("the first line comes twice:", data)
+	}
+	w.logLine(2, "the third")
+	if _, data := eventWith(t, follow(last), "the third"); strings.Contains(data, "the second") {
+		t.Error("the second line comes twice:", data)
+	}
+	if text := w.read("/deployments/d-web/stages/"+controltest.SyncStage+"/log", "viewer"); strings.Count(text, "\n") != 3 || !strings.Contains(text, "Z the third\n") {
+		t.Errorf("the whole log is %q", text)
+	}
+}
+
+// logLine appends a line to the log of the stage.
+func (w *world) logLine(index int64, line string) {
+	w.t.Helper()
+	err := w.agent.Store.AppendStageLogs(w.t.Context(), []deploy.LogBlock{{DeploymentID: "d-web", StageID: controltest.SyncStage, Index: index, Log: line, Severity: deploy.SeverityInfo, At: w.agent.Now()}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"html/template"
 	"io"
 	"log/slog"
 	"net/http"
@@ -47,7 +48,7 @@ type Audit interface {
 	AppendAudit(ctx context.Context, records ...deploy.AuditRecord) error
 }
 
-// Config holds the dependencies of New. All are required.
+// Config holds the dependencies of New. All but Style are required.
 type Config struct {
 	// ExternalURL returns the configured address of the web server; "" if there is none.
 	ExternalURL func() string
@@ -59,6 +60,7 @@ type Config struct {
 	Now         func() time.Time
 	Rand        io.Reader // crypto/rand.Reader
 	Logger      *slog.Logger
+	Style       string // address of a style sheet of this server; optional
 }
 
 // Handler serves /sign-in, the paths below it, and /sign-out. It is safe for concurrent use.
@@ -68,6 +70,7 @@ type Handler struct {
 	attempts *ratelimit.Limiter // by network
 	failures *rate.Limiter      // failed sign-ins in the audit log; the log has all
 	routes   http.Handler
+	pages    *template.Template
 }
 
 // Limits of the attempts of one network, and of the failed ones of all networks in the audit
@@ -81,7 +84,7 @@ const (
 
 // New returns a handler.
 func New(c Config) *Handler {
-	h := &Handler{config: c, tickets: tickets{c.States, c.Rand, c.Now}, attempts: ratelimit.New(attemptsPerSecond, attemptsAtOnce, c.Now), failures: rate.NewLimiter(rate.Every(failuresEvery), failuresAtOnce)}
+	h := &Handler{config: c, tickets: tickets{c.States, c.Rand, c.Now}, attempts: ratelimit.New(attemptsPerSecond, attemptsAtOnce, c.Now), failures: rate.NewLimiter(rate.Every(failuresEvery), failuresAtOnce), pages: parsePages(c.Style)}
 	h.routes = h.protected(h.mux())
 	return h
 }

@@ -13,8 +13,10 @@ import (
 //go:embed page.html
 var files embed.FS
 
-// pages are immutable after parsing.
-var pages = template.Must(template.ParseFS(files, "page.html"))
+// parsePages returns the pages, with the address of a style sheet, "" for none.
+func parsePages(style string) *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{"style": func() string { return style }}).ParseFS(files, "page.html"))
+}
 
 // choosePage lists the issuers.
 type choosePage struct {
@@ -42,7 +44,7 @@ type messagePage struct{ Title, Text string }
 func (h *Handler) render(w http.ResponseWriter, code int, name string, data any) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	if err := pages.ExecuteTemplate(w, name, data); err != nil {
+	if err := h.pages.ExecuteTemplate(w, name, data); err != nil {
 		h.config.Logger.Debug("cannot write a page", "page", name, "error", err)
 	}
 }

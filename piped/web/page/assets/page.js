@@ -108,6 +108,44 @@ async function rest() {
   }
 }
 
+/** The log of a stage: it follows its end only as long as the user is there. */
+const log = {
+  /** @returns {HTMLElement|null} */
+  lines() { return document.querySelector("[data-log]"); },
+  follows: true,
+  /** @param {boolean} on */
+  follow(on) {
+    this.follows = on;
+    document.querySelector("[data-log-follow]")?.setAttribute("aria-pressed", String(on));
+    const lines = this.lines();
+    if (on && lines) lines.scrollTop = lines.scrollHeight;
+  },
+  /** @param {string} text */
+  find(text) {
+    const wanted = text.toLowerCase();
+    for (const line of this.lines()?.children ?? []) {
+      if (line instanceof HTMLElement) line.hidden = wanted !== "" && !(line.textContent ?? "").toLowerCase().includes(wanted);
+    }
+  },
+  start() {
+    const lines = this.lines();
+    if (!lines) return;
+    for (const hidden of document.querySelectorAll(".log [hidden]")) if (!hidden.hasAttribute("hx-sse:connect")) hidden.removeAttribute("hidden");
+    const find = document.querySelector("[data-log-find]");
+    find?.addEventListener("input", () => this.find(/** @type {HTMLInputElement} */ (find).value));
+    document.querySelector("[data-log-wrap]")?.addEventListener("change", (event) => {
+      lines.classList.toggle("unwrapped", !(/** @type {HTMLInputElement} */ (event.target).checked));
+    });
+    document.querySelector("[data-log-follow]")?.addEventListener("click", () => this.follow(!this.follows));
+    lines.addEventListener("wheel", () => { this.follows = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40; this.follow(this.follows); }, { passive: true });
+    new MutationObserver(() => {
+      document.querySelector(".log-empty")?.remove();
+      if (this.follows) this.follow(true);
+    }).observe(lines, { childList: true });
+    if (document.querySelector("[data-log-follow]")) this.follow(true);
+  },
+};
+
 /** @param {boolean} lost */
 function connection(lost) {
   const line = document.getElementById("lost");
@@ -116,6 +154,7 @@ function connection(lost) {
 
 document.addEventListener("DOMContentLoaded", () => {
   for (const hidden of document.querySelectorAll("[data-theme-toggle], [data-pick-all]")) hidden.removeAttribute("hidden");
+  log.start();
   setInterval(countOn, 1000);
   document.addEventListener("keydown", onKey);
   document.addEventListener("pointermove", () => { moved = Date.now(); }, { passive: true });

@@ -1,0 +1,152 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// actor is a caller with every permission, at an application that differs from Git and a
+// deployment that waits for an approval.
+func actor(t *testing.T) *fakeAPI {
+	f := drifted(t, "approve", "sync", "cancel", "rollback", "enable", "delete")
+	object := []*modelv1.ObjectRef{{Kind: "Deployment", Name: "search"}}
+	return f.on("GetDeployment", &apiservice.GetDeploymentResponse{Deployment: waitingDeployment()}).
+		on("ListDeployments", &apiservice.ListDeploymentsResponse{Deployments: []*modelv1.Deployment{{
+			Id: "d-before", CompletedAtMs: minutesAgo(90), Trigger: &modelv1.DeploymentTrigger{Commit: &modelv1.Commit{Hash: "0dd0000", Message: "Before"}},
+		}}}).
+		on("ListAdoptions", &controlv1.ListAdoptionsResponse{Adoptions: []*controlv1.Adoption{{Token: "tok", Objects: []*controlv1.AdoptedObject{{Object: object[0], Changes: true, Managers: []string{"helm"}}}}}}).
+		on("ApproveStage", &controlv1.ApproveStageResponse{CommandId: "c1"}).on("RejectStage", &controlv1.RejectStageResponse{CommandId: "c1"}).
+		on("SkipStage", &controlv1.SkipStageResponse{CommandId: "c1"}).on("RetryDeployment", &controlv1.RetryDeploymentResponse{CommandId: "c1"}).
+		on("CancelDeployment", &controlv1.CancelDeploymentResponse{CommandId: "c1"}).on("SyncApplication", &controlv1.SyncApplicationResponse{CommandId: "c1"}).
+		on("RollbackApplication", &controlv1.RollbackApplicationResponse{CommandId: "c1", Commit: "0dd0000"}).
+		on("EnableApplication", &controlv1.EnableApplicationResponse{}).on("DisableApplication", &apiservice.DisableApplicationResponse{}).
+		on("ConfirmPrune", &controlv1.ConfirmPruneResponse{CommandId: "c1", Objects: object}).on("DecideAdoption", &controlv1.DecideAdoptionResponse{CommandId: "c1"}).
+		on("DeleteApplication", &controlv1.DeleteApplicationResponse{CommandId: "c1", Objects: object})
+}
+
+// TestActions: each action has a dialog that says what will happen, and its form calls the API with
+// what the user chose.
+func TestActions(t *testing.T) {
+	app, stage := "application=0000search-id", "deployment=d-checkout&stage=gate"
+	cases := map[string]struct {
+		about, form, says string
+		method            string
+		want              proto.Message
+	}{
+		"approve":       {stage, "reason=fine", "Raise the limit", "ApproveStage", &controlv1.ApproveStageRequest{DeploymentId: "d-checkout", StageId: "gate", Reason: "fine"}},
+		"reject":        {stage, "reason=no", "returns to 84e16d9", "RejectStage", &controlv1.RejectStageRequest{DeploymentId: "d-checkout", StageId: "gate", Reason: "no"}},
+		"skip":          {stage, "", "next stage", "SkipStage", &controlv1.SkipStageRequest{DeploymentId: "d-checkout", StageId: "gate"}},
+		"retry":         {"deployment=d-checkout", "", "same commit", "RetryDeployment", &controlv1.RetryDeploymentRequest{DeploymentId: "d-checkout"}},
+		"cancel":        {"deployment=d-checkout", "rollback=no", "Leave everything", "CancelDeployment", &controlv1.CancelDeploymentRequest{DeploymentId: "d-checkout", ForceNoRollback: true}},
+		"sync":          {app, "strategy=PIPELINE&commit=+abc+", "What Git wants", "SyncApplication", &controlv1.SyncApplicationRequest{ApplicationId: "0000search-id", Strategy: modelv1.SyncStrategy_PIPELINE, Commit: "abc"}},
+		"heal":          {app, "", "Deployment search in shop: spec.replicas differs", "SyncApplication", &controlv1.SyncApplicationRequest{ApplicationId: "0000search-id"}},
+		"rollback":      {app, "deployment=d-before&reason=broken", "0dd0000 Before", "RollbackApplication", &controlv1.RollbackApplicationRequest{ApplicationId: "0000search-id", DeploymentId: "d-before", Reason: "broken"}},
+		"enable":        {app, "", "Commits deploy it again", "EnableApplication", &controlv1.EnableApplicationRequest{ApplicationId: "0000search-id"}},
+		"disable":       {app, "", "goes on running", "DisableApplication", &apiservice.DisableApplicationRequest{ApplicationId: "0000search-id"}},
+		"confirm-prune": {app, "confirm=search", "Delete 1 object of search?", "ConfirmPrune", &controlv1.ConfirmPruneRequest{ApplicationId: "0000search-id"}},
+		"adopt":         {app, "decision=decline%3Atok", "Deployment search (changed), managed by helm", "DecideAdoption", &controlv1.DecideAdoptionRequest{ApplicationId: "0000search-id", Token: "tok"}},
+		"delete":        {app, "confirm=search&cascade=yes", "deletes 1 object: Deployment search", "DeleteApplication", &controlv1.DeleteApplicationRequest{ApplicationId: "0000search-id", Cascade: true}},
+	}
+	for name := range actions() {
+		if _, ok := cases[name]; !ok {
+			t.Errorf("the test lacks the action %q", name)
+		}
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := actor(t)
+			asked := f.watch(c.method)
+			if body := bodyOf(t, f.get("/actions/"+name+"?"+c.about)); !strings.Contains(body, c.says) || !strings.Contains(body, "pipectl ") {
+				t.Errorf("the dialog lacks %q: %s", c.says, body)
+			}
+			before := len(*asked)
+			resp := answerOf(f.page(), request(http.MethodPost, "/actions/"+name, c.about+"&back=%2Fapplications&"+c.form))
+			if body := bodyOf(t, resp); resp.StatusCode != http.StatusOK || !strings.Contains(body, `href="/applications"`) {
+				t.Fatalf("%s: %s", resp.Status, body)
+			}
+			if len(*asked) == before {
+				t.Fatalf("%s was not called", c.method)
+			}
+			if diff := cmp.Diff(c.want, (*asked)[len(*asked)-1], protocmp.Transform()); diff != "" {
+				t.Error("the request differs (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+// watch records the requests of a method.
+func (f *fakeAPI) watch(method string) *[]proto.Message {
+	var asked []proto.Message
+	answer := f.answers[method]
+	f.answers[method] = func(m proto.Message) (proto.Message, error) {
+		asked = append(asked, proto.Clone(m))
+		return answer(m)
+	}
+	return &asked
+}
+
+// TestDestructiveActionsNeedTheName: without the name, nothing is deleted.
+func TestDestructiveActionsNeedTheName(t *testing.T) {
+	for name, method := range map[string]string{"delete": "DeleteApplication", "confirm-prune": "ConfirmPrune"} {
+		f := actor(t)
+		asked := f.watch(method)
+		resp := answerOf(f.page(), request(http.MethodPost, "/actions/"+name, "application=0000search-id&cascade=yes&confirm=other"))
+		if body := bodyOf(t, resp); resp.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(body, "Nothing was done") {
+			t.Errorf("%s: %s: %s", name, resp.Status, body)
+		}
+		for _, m := range *asked {
+			if dry, ok := m.(interface{ GetDryRun() bool }); !ok || !dry.GetDryRun() {
+				t.Errorf("%s called %s: %v", name, method, m)
+			}
+		}
+	}
+}
+
+// TestBulkSync: every selected application is synced; one that cannot be is named with the reason.
+func TestBulkSync(t *testing.T) {
+	f := actor(t)
+	f.answers["GetApplication"] = func(m proto.Message) (proto.Message, error) {
+		id := m.(*apiservice.GetApplicationRequest).ApplicationId
+		return &apiservice.GetApplicationResponse{Application: &modelv1.Application{Id: id, Name: "name-of-" + id}}, nil
+	}
+	f.answers["SyncApplication"] = func(m proto.Message) (proto.Message, error) {
+		if m.(*controlv1.SyncApplicationRequest).ApplicationId == "b" {
+			return nil, errOf(codes.FailedPrecondition, "it is disabled")
+		}
+		return &controlv1.SyncApplicationResponse{CommandId: "c"}, nil
+	}
+	selected := url.Values{"application": {"a", "b", "c"}}
+	if body := bodyOf(t, f.get("/actions/sync?"+selected.Encode())); !strings.Contains(body, "Sync 3 applications?") || strings.Count(body, `name="application"`) != 3 {
+		t.Error("the dialog:", body)
+	}
+	body := bodyOf(t, answerOf(f.page(), request(http.MethodPost, "/actions/sync", selected.Encode())))
+	if !strings.Contains(body, "name-of-b: it is disabled") || !strings.Contains(body, "Open name-of-a") || !strings.Contains(body, "Open name-of-c") || strings.Contains(body, "Open name-of-b") {
+		t.Error("the outcome:", body)
+	}
+}
+
+// TestCommandState: the dialog follows a request until the agent has done or refused it.
+func TestCommandState(t *testing.T) {
+	for want, c := range map[string]*modelv1.Command{
+		`hx-trigger="load delay:1s"`: {Id: "c1"},
+		"waits: the cluster":         {Id: "c1", Metadata: map[string]string{"Waiting": "the cluster"}},
+		`href="/deployments/d-new"`:  {Id: "c1", Status: modelv1.CommandStatus_COMMAND_SUCCEEDED, Metadata: map[string]string{"TriggeredDeploymentID": "d-new"}},
+		"refused it: no such commit": {Id: "c1", Status: modelv1.CommandStatus_COMMAND_FAILED, Metadata: map[string]string{"Reason": "no such commit"}},
+	} {
+		body := bodyOf(t, actor(t).on("GetCommand", &apiservice.GetCommandResponse{Command: c}).get("/commands/c1"))
+		if !strings.Contains(body, want) {
+			t.Errorf("%v lacks %q: %s", c, want, body)
+		}
+	}
+}

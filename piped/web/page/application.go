@@ -1,0 +1,282 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/a-h/templ"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// historyPage is the number of deployments and rollouts that a tab shows at once.
+const historyPage = 50
+
+// applicationView is one application: the summary, and the content of a tab.
+type applicationView struct {
+	id      string
+	app     *modelv1.Application
+	summary *controlv1.ApplicationSummary
+	tab     string
+	query   url.Values
+	body    templ.Component
+	key     string // of the body
+}
+
+// applicationTab is a part of the view. read returns its content and the key of that.
+type applicationTab struct {
+	name, label string
+	read        func(*visit, *applicationView) (templ.Component, string, error)
+}
+
+// applicationTabs are the tabs in their order; the first is shown by default.
+func applicationTabs() []applicationTab {
+	return []applicationTab{
+		{"objects", "Objects", readObjects}, {"drift", "Drift", readDrift}, {"deployments", "Deployments", readDeployments},
+		{"rollouts", "Rollouts", readRollouts}, {"config", "Config", readConfig},
+	}
+}
+
+// findApplication returns the ID of the application that an address names: by its ID, its name,
+// or its name and the beginning of its ID. Several of that name are returned as a choice.
+func (v *visit) findApplication() (id string, several []*controlv1.ResolvedReference, err error) {
+	ref := v.r.PathValue("ref")
+	if i := strings.LastIndex(ref, refMark); i >= 0 && len(ref)-i-1 >= refLength {
+		name := ref[:i]
+		ref = ref[i+1:]
+		found, err := v.control.SearchApplications(v.ctx, &controlv1.SearchApplicationsRequest{Text: name, Limit: listPage})
+		if err != nil {
+			return "", nil, err
+		}
+		for _, e := range found.Applications {
+			if strings.HasPrefix(e.Id, ref) {
+				return e.Id, nil, nil
+			}
+		}
+	}
+	found, err := v.control.Resolve(v.ctx, &controlv1.ResolveRequest{Application: ref})
+	switch {
+	case err != nil:
+		return "", nil, err
+	case len(found.Matches) == 0:
+		return "", nil, status.Error(codes.NotFound, "There is no application "+v.r.PathValue("ref"))
+	case len(found.Matches) > 1:
+		return "", found.Matches, nil
+	}
+	return found.Matches[0].Id, nil, nil
+}
+
+// showApplication shows an application, or the choice between several of a name.
+func showApplication(v *visit) (*screen, error) {
+	id, several, err := v.findApplication()
+	if err != nil {
+		return nil, err
+	}
+	if several != nil {
+		return &screen{title: "Which application?", nav: "Applications", code: http.StatusMultipleChoices, body: chooseApplication(v.r.PathValue("ref"), several)}, nil
+	}
+	view, err := v.readApplication(id)
+	if err != nil {
+		return nil, err
+	}
+	live := withQuery("/applications/"+url.PathEscape(id)+"/live", view.query)
+	return &screen{title: view.app.GetName(), nav: "Applications", body: applicationPage(v, view), live: live, parts: view.parts(v)}, nil
+}
+
+// readApplication reads an application with the tab that the address names.
+func (v *visit) readApplication(id string) (*applicationView, error) {
+	resp, err := v.control.GetApplicationSummary(v.ctx, &controlv1.GetApplicationSummaryRequest{ApplicationId: id})
+	if err != nil {
+		return nil, err
+	}
+	view := &applicationView{id: id, app: resp.GetSummary().GetApplication(), summary: resp.GetSummary(), query: v.query()}
+	view.query.Del("from")
+	tab := applicationTabs()[0]
+	for _, t := range applicationTabs() {
+		if t.name == view.query.Get("tab") {
+			tab = t
+		}
+	}
+	view.tab = tab.name
+	view.body, view.key, err = tab.read(v, view)
+	if err != nil && status.Code(err) != codes.Unauthenticated {
+		view.body, view.key, err = tabFailed(v.failureOf(err)), keyOf(err), nil // the rest of the view stays usable
+	}
+	return view, err
+}
+
+func (a *applicationView) parts(v *visit) []part {
+	return []part{{"summary", keyOf(a.summary), summaryOf(v, a)}, {"tab", a.key, tabBody(a.body)}}
+}
+
+// tabs returns the links to the tabs.
+func (a *applicationView) tabs() []tab {
+	var out []tab
+	for _, t := range applicationTabs() {
+		link := tab{label: t.label, path: withQuery(applicationPath(a.id, a.app.GetName()), url.Values{"tab": {t.name}}), current: t.name == a.tab}
+		if n := a.summary.GetDrift().GetFields(); t.name == "drift" && n > 0 {
+			link.count = plural(n, "field", "fields")
+		}
+		out = append(out, link)
+	}
+	return out
+}
+
+// applicationSource is the stream of one application.
+type applicationSource struct{ id string }
+
+func liveApplication(v *visit) (source, error) {
+	id, several, err := v.findApplication()
+	if several != nil {
+		err = status.Error(codes.InvalidArgument, "several applications have this name")
+	}
+	return &applicationSource{id}, err
+}
+
+func (s *applicationSource) watch(v *visit) (receive, error) { return v.watchApplications(s.id) }
+
+func (s *applicationSource) changed(*controlv1.WatchApplicationsResponse) {}
+
+func (s *applicationSource) parts(v *visit) ([]part, error) {
+	view, err := v.readApplication(s.id)
+	if err != nil {
+		return nil, err
+	}
+	strip, err := v.readStrip()
+	if err != nil {
+		return nil, err
+	}
+	return append(view.parts(v), strip.part()), nil
+}
+
+func readObjects(v *visit, a *applicationView) (templ.Component, string, error) {
+	resp, err := v.control.GetLiveState(v.ctx, &controlv1.GetLiveStateRequest{ApplicationId: a.id, Children: true})
+	if err != nil {
+		return nil, "", err
+	}
+	state := resp.GetLiveState()
+	return objectTree(v, state), keyOf(keyOfAll(state.GetObjects()), state.GetIncompleteReason()), nil
+}
+
+func readDrift(v *visit, a *applicationView) (templ.Component, string, error) {
+	resp, err := v.control.GetDriftReport(v.ctx, &controlv1.GetDriftReportRequest{ApplicationId: a.id, Diff: a.query.Has("diff")})
+	if err != nil {
+		return nil, "", err
+	}
+	past, err := v.control.ListDriftReports(v.ctx, &controlv1.ListDriftReportsRequest{ApplicationIds: []string{a.id}, Limit: 20})
+	if err != nil {
+		return nil, "", err
+	}
+	return driftTab(v, a, resp.GetReport(), past.GetReports()), keyOf(keyOfAll(resp.GetReport().GetObjects()), keyOfAll(past.GetReports())), nil
+}
+
+func readDeployments(v *visit, a *applicationView) (templ.Component, string, error) {
+	resp, err := v.listed(&apiservice.ListDeploymentsRequest{ApplicationIds: []string{a.id}, Limit: historyPage, Cursor: a.query.Get("cursor")})
+	if err != nil {
+		return nil, "", err
+	}
+	next := ""
+	if len(resp.Deployments) == historyPage {
+		next = resp.Cursor
+	}
+	return historyTab(v, a, deploymentRows(v, resp.Deployments, false), len(resp.Deployments), next), keyOfAll(resp.Deployments), nil
+}
+
+func readRollouts(v *visit, a *applicationView) (templ.Component, string, error) {
+	resp, err := v.control.ListRollouts(v.ctx, &controlv1.ListRolloutsRequest{ApplicationIds: []string{a.id}, Limit: historyPage, Cursor: a.query.Get("cursor")})
+	if err != nil {
+		return nil, "", err
+	}
+	return historyTab(v, a, rolloutRows(v, resp.Rollouts), len(resp.Rollouts), resp.Cursor), keyOfAll(resp.Rollouts), nil
+}
+
+func readConfig(v *visit, a *applicationView) (templ.Component, string, error) {
+	return configTab(v, a), keyOf(a.app), nil
+}
+
+// rolloutMark returns the mark of how a rollout ended.
+func rolloutMark(o modelv1.RolloutOutcome) mark {
+	switch o {
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING:
+		return mark{icon: "ring", word: "Progressing", role: roleActive, progress: 50}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_HELD:
+		return mark{icon: "pause", word: "Held", role: roleAttention}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE:
+		return mark{icon: "check", word: "Complete", role: roleOK}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_NO_ROLLOUT:
+		return mark{icon: "check", word: "Nothing to do", role: roleOK}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_FAILED:
+		return mark{icon: "cross", word: "Failed", role: roleBad}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_TIMED_OUT:
+		return mark{icon: "clock", word: "Timed out", role: roleBad}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_SUPERSEDED:
+		return mark{icon: "skip", word: "Superseded", role: roleMuted}
+	case modelv1.RolloutOutcome_ROLLOUT_OUTCOME_GONE:
+		return mark{icon: "stop", word: "Gone", role: roleMuted}
+	}
+	return mark{icon: "cloud-off", word: "Unknown", role: roleMuted}
+}
+
+// driftEnd returns how a period of drift ended.
+func driftEnd(e modelv1.DriftEnd) string {
+	switch e {
+	case modelv1.DriftEnd_DRIFT_END_DEPLOYED:
+		return "a deployment brought it back to Git"
+	case modelv1.DriftEnd_DRIFT_END_REVERTED:
+		return "it was changed back in the cluster"
+	case modelv1.DriftEnd_DRIFT_END_ACCEPTED:
+		return "Git or the ignore rules allow it now"
+	case modelv1.DriftEnd_DRIFT_END_ABANDONED:
+		return "the application was disabled or deleted"
+	}
+	return "it lasts"
+}
+
+// orNothing returns a value of a field, or a word for none.
+func orNothing(value string) string {
+	if value == "" {
+		return "not set"
+	}
+	return value
+}
+
+// page returns the address of the next page of a tab.
+func (a *applicationView) page(cursor string) string {
+	return withQuery(applicationPath(a.id, a.app.GetName()), url.Values{"tab": {a.tab}, "cursor": {cursor}})
+}
+
+// measured returns a duration, if it was measured.
+func measured(ms *int64) string {
+	if ms == nil {
+		return ""
+	}
+	return millis(*ms)
+}
+
+// diffClass returns the class of a line of a unified diff.
+func diffClass(line string) string {
+	switch {
+	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "@@"):
+		return "muted"
+	case strings.HasPrefix(line, "+"):
+		return "added"
+	case strings.HasPrefix(line, "-"):
+		return "removed"
+	}
+	return "same"
+}
+
+// current returns the ID of the deployment that has not ended; "" if there is none.
+func (a *applicationView) current() string {
+	for _, d := range a.summary.GetDeployments() {
+		if d.CompletedAtMs == 0 {
+			return d.DeploymentId
+		}
+	}
+	return ""
+}

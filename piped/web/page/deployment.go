@@ -1,0 +1,308 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/a-h/templ"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// deploymentView is one deployment: the pipeline, and the content of a tab.
+type deploymentView struct {
+	d     *modelv1.Deployment
+	stage *modelv1.PipelineStage // that is selected; nil without stages
+	tab   string
+	query url.Values
+	body  templ.Component
+	key   string // of the body
+}
+
+// deploymentTab is a part of the view.
+type deploymentTab struct {
+	name, label string
+	read        func(*visit, *deploymentView) (templ.Component, string, error)
+}
+
+// deploymentTabs are the tabs in their order; the first is shown by default.
+func deploymentTabs() []deploymentTab {
+	return []deploymentTab{
+		{"log", "Log", readLogTab}, {"plan", "Plan", readPlan}, {"rollouts", "Rollouts", readDeploymentRollouts}, {"timeline", "Timeline", readTimeline},
+	}
+}
+
+// showDeployment shows a deployment.
+func showDeployment(v *visit) (*screen, error) {
+	view, err := v.readDeployment(v.r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return &screen{
+		title: view.d.ApplicationName + " at " + short(view.d.GetTrigger().GetCommit().GetHash()), nav: "Applications", body: deploymentPage(v, view),
+		live: withQuery(deploymentPath(view.d.Id)+"/live", view.query), parts: view.parts(v),
+	}, nil
+}
+
+// readDeployment reads a deployment with the stage and the tab that the address names.
+func (v *visit) readDeployment(id string) (*deploymentView, error) {
+	d, err := v.deployment(url.Values{"deployment": {id}})
+	if err != nil {
+		return nil, err
+	}
+	view := &deploymentView{d: d, query: v.query()}
+	view.query.Del("from")
+	view.stage = selected(d, view.query.Get("stage"))
+	tab := deploymentTabs()[0]
+	for _, t := range deploymentTabs() {
+		if t.name == view.query.Get("tab") {
+			tab = t
+		}
+	}
+	view.tab = tab.name
+	view.body, view.key, err = tab.read(v, view)
+	if err != nil && status.Code(err) != codes.Unauthenticated {
+		view.body, view.key, err = tabFailed(v.failureOf(err)), keyOf(err), nil // the rest of the view stays usable
+	}
+	return view, err
+}
+
+// selected returns the stage with an ID, else the one that failed, runs or ended last.
+func selected(d *modelv1.Deployment, id string) *modelv1.PipelineStage {
+	var last *modelv1.PipelineStage
+	for _, s := range lane(d) {
+		switch {
+		case s.Id == id:
+			return s
+		case last == nil, s.StartedAtMs > 0 && last.Status != modelv1.StageStatus_STAGE_FAILURE:
+			last = s
+		}
+	}
+	return last
+}
+
+// lane returns the stages to show: those of the rollback only once it runs.
+func lane(d *modelv1.Deployment) []*modelv1.PipelineStage {
+	return slices.DeleteFunc(slices.Clone(d.GetStages()), func(s *modelv1.PipelineStage) bool { return s.Rollback && s.StartedAtMs == 0 })
+}
+
+// parts returns the live parts. The log is none: a stream of its own appends to it.
+func (d *deploymentView) parts(v *visit) []part {
+	parts := []part{{"summary", keyOf(d.d), deploymentSummary(v, d)}}
+	if d.tab != "log" {
+		parts = append(parts, part{"tab", d.key, tabBody(d.body)})
+	}
+	return parts
+}
+
+// deploymentSource is the stream of one deployment.
+type deploymentSource struct{ id string }
+
+func liveDeployment(v *visit) (source, error) { return &deploymentSource{v.r.PathValue("id")}, nil }
+
+func (s *deploymentSource) watch(v *visit) (receive, error) { return v.watchDeployment(s.id) }
+
+func (s *deploymentSource) changed(*controlv1.WatchApplicationsResponse) {}
+
+func (s *deploymentSource) parts(v *visit) ([]part, error) {
+	view, err := v.readDeployment(s.id)
+	if err != nil {
+		return nil, err
+	}
+	strip, err := v.readStrip()
+	if err != nil {
+		return nil, err
+	}
+	return append(view.parts(v), strip.part()), nil
+}
+
+// path returns the address of the view with a parameter set.
+func (d *deploymentView) path(name, value string) string {
+	q := url.Values{}
+	for n, values := range d.query {
+		q[n] = values
+	}
+	q.Set(name, value)
+	return withQuery(deploymentPath(d.d.Id), q)
+}
+
+// tabs returns the links to the tabs.
+func (d *deploymentView) tabs() []tab {
+	var out []tab
+	for _, t := range deploymentTabs() {
+		out = append(out, tab{label: t.label, path: d.path("tab", t.name), current: t.name == d.tab})
+	}
+	return out
+}
+
+// headline answers what the deployment does or did.
+func (d *deploymentView) headline() string {
+	text := what(d.d)
+	switch d.d.Status {
+	case modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS:
+		return text + " is deployed: it took " + millis(took(d.d)) + "."
+	case modelv1.DeploymentStatus_DEPLOYMENT_FAILURE:
+		return text + " is not deployed: " + cmp.Or(d.d.StatusReason, "it failed") + "."
+	case modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED:
+		return text + " was cancelled: " + cmp.Or(d.d.StatusReason, "no reason is known") + "."
+	case modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK:
+		return text + " is rolled back: " + cmp.Or(d.d.StatusReason, "a stage failed") + "."
+	}
+	if w := d.d.GetWait().GetWaitsFor(); w != "" {
+		return text + " waits for " + w + "."
+	}
+	return text + " is being deployed."
+}
+
+// mark returns the mark of the deployment, which may wait for an approval.
+func (d *deploymentView) mark() mark {
+	if d.d.GetWait().GetApproval() {
+		return stateMark("WAITING_FOR_APPROVAL")
+	}
+	return deploymentMark(d.d.Status)
+}
+
+// brings says what the deployment brings where, in place of what.
+func (d *deploymentView) brings() string {
+	text := ", to " + d.d.PlatformProvider
+	if list := versions(d.d.Versions); list != "" {
+		text += ": " + list
+	}
+	if d.d.RunningCommitHash != "" {
+		text += ", in place of " + short(d.d.RunningCommitHash)
+	}
+	return text + "."
+}
+
+// trigger says what caused the deployment.
+func (d *deploymentView) trigger() string {
+	switch d.d.TriggerKind {
+	case modelv1.TriggerKind_TRIGGER_KIND_ON_COMMAND:
+		return "asked for by " + cmp.Or(d.d.GetTrigger().GetCommander(), "a user")
+	case modelv1.TriggerKind_TRIGGER_KIND_ON_OUT_OF_SYNC:
+		return "because the cluster differed from Git"
+	case modelv1.TriggerKind_TRIGGER_KIND_ON_CHAIN:
+		return "as part of a chain"
+	}
+	return "by a commit of " + cmp.Or(d.d.GetTrigger().GetCommit().GetAuthor(), "an unknown author")
+}
+
+// lasted returns how long a stage ran, in milliseconds; 0 unless it has ended.
+func lasted(s *modelv1.PipelineStage) int64 {
+	if s.StartedAtMs == 0 || s.CompletedAtMs == 0 {
+		return 0
+	}
+	return s.CompletedAtMs - s.StartedAtMs
+}
+
+func readPlan(v *visit, d *deploymentView) (templ.Component, string, error) {
+	resp, err := v.control.GetPlan(v.ctx, &controlv1.GetPlanRequest{DeploymentId: d.d.Id, Diff: true})
+	if err != nil {
+		return nil, "", err
+	}
+	return planTab(resp.GetPlan()), keyOf(resp), nil
+}
+
+func readDeploymentRollouts(v *visit, d *deploymentView) (templ.Component, string, error) {
+	resp, err := v.control.ListRollouts(v.ctx, &controlv1.ListRolloutsRequest{DeploymentId: d.d.Id, Limit: historyPage})
+	if err != nil {
+		return nil, "", err
+	}
+	if len(resp.Rollouts) == 0 {
+		return empty("No rollouts", "This deployment has replaced no pods so far."), "none", nil
+	}
+	return rolloutRows(v, resp.Rollouts), keyOfAll(resp.Rollouts), nil
+}
+
+func readTimeline(v *visit, d *deploymentView) (templ.Component, string, error) {
+	return timelineTab(v, d), keyOfAll(d.d.GetTransitions()), nil
+}
+
+// changes returns the transitions without those that only create a stage.
+func changes(d *modelv1.Deployment) []*modelv1.Transition {
+	return slices.DeleteFunc(slices.Clone(d.GetTransitions()), func(t *modelv1.Transition) bool {
+		return t.To == modelv1.StageStatus_STAGE_NOT_STARTED_YET.String()
+	})
+}
+
+// stageName returns the name of a stage of a transition; "" for the deployment itself.
+func stageName(d *modelv1.Deployment, id string) string {
+	for _, s := range d.GetStages() {
+		if s.Id == id {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+// statusWord returns the name of a status in words, such as `rolling back`.
+func statusWord(name string) string {
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "DEPLOYMENT_"), "STAGE_")
+	return strings.ToLower(strings.ReplaceAll(name, "_", " "))
+}
+
+// actionWord returns what a plan does to an object.
+func actionWord(a controlv1.PlannedAction) string {
+	switch a {
+	case controlv1.PlannedAction_PLANNED_ACTION_CREATE:
+		return "is created"
+	case controlv1.PlannedAction_PLANNED_ACTION_UPDATE:
+		return "is changed"
+	case controlv1.PlannedAction_PLANNED_ACTION_DELETE:
+		return "is deleted"
+	case controlv1.PlannedAction_PLANNED_ACTION_LEAVE:
+		return "is gone from Git and stays, because pruning is off"
+	}
+	return ""
+}
+
+// planned says in numbers what a plan does.
+func planned(p *controlv1.Plan) string {
+	counts := map[controlv1.PlannedAction]int{}
+	for _, c := range p.GetChanges() {
+		counts[c.Action]++
+	}
+	var parts []string
+	for _, a := range []struct {
+		action controlv1.PlannedAction
+		word   string
+	}{
+		{controlv1.PlannedAction_PLANNED_ACTION_CREATE, "created"}, {controlv1.PlannedAction_PLANNED_ACTION_UPDATE, "changed"},
+		{controlv1.PlannedAction_PLANNED_ACTION_DELETE, "deleted"}, {controlv1.PlannedAction_PLANNED_ACTION_LEAVE, "left"},
+	} {
+		if n := counts[a.action]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", plural(n, "object", "objects"), a.word))
+		}
+	}
+	if len(parts) == 0 {
+		return "No object changes."
+	}
+	return sentence(strings.Join(parts, ", "))
+}
+
+// orDeployment names what a transition is about.
+func orDeployment(stage string) string { return cmp.Or(stage, "The deployment") }
+
+// verdict returns a decision in words.
+func verdict(d *modelv1.StageDecision) string {
+	text := "decided"
+	switch d.Verdict {
+	case modelv1.StageDecision_VERDICT_APPROVED:
+		text = "approved"
+	case modelv1.StageDecision_VERDICT_REJECTED:
+		text = "rejected"
+	case modelv1.StageDecision_VERDICT_SKIPPED:
+		text = "skipped"
+	}
+	text += " by " + d.Subject
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return text
+}
