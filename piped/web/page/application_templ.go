@@ -1051,7 +1051,7 @@ func driftTab(v *visit, a *applicationView, report *modelv1.DriftReport, past []
 				}
 			}
 			if len(o.Fields) > 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">Field</th><th scope=\"col\">Git</th><th scope=\"col\">Live</th><th scope=\"col\">Changed by</th><th scope=\"col\" class=\"num\">When</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Fields that differ\"><table class=\"table\"><thead><tr><th scope=\"col\">Field</th><th scope=\"col\">Git</th><th scope=\"col\">Live</th><th scope=\"col\">Changed by</th><th scope=\"col\" class=\"num\">When</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

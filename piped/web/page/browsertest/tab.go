@@ -59,6 +59,9 @@ func (b *Browser) Tab(tb TB, address string) *Tab {
 	t.check("open a page", chromedp.Listen(ctx, t.observe))
 	_, err := chromedp.Call(ctx, audits.Enable, cdp.Empty{})
 	t.check("ask for the issues of the page", err)
+	// A page in the background pauses its stream of changes.
+	_, err = chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	t.check("bring the page to the front", err)
 	t.Show(1280, false)
 	return t
 }

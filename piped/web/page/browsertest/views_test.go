@@ -25,6 +25,11 @@ func at(path string) func(*testing.T, *env) string {
 	return func(*testing.T, *env) string { return path }
 }
 
+// deploymentOf is a tab of the last deployment of an application.
+func deploymentOf(name, tab string) func(*testing.T, *env) string {
+	return func(t *testing.T, e *env) string { return "/deployments/" + e.last(t, name).Id + "?tab=" + tab }
+}
+
 // views are all views. To add one, add a line.
 func views() []view {
 	return []view{
@@ -32,6 +37,16 @@ func views() []view {
 		{"applications", at("/applications"), []string{"10 applications", "web", "Synced", "Waiting for approval", "Drifted", "Invalid config"}},
 		{"applications-filtered", at("/applications?state=DRIFTED&sort=name"), []string{"1 of 10 applications", "drifting"}},
 		{"applications-none", at("/applications?q=nothing+has+this+name"), []string{"Nothing matches"}},
+		{"application-objects", at("/applications/web"), []string{"web is live at", "Deployment", "ConfigMap"}},
+		{"application-drift", at("/applications/drifting?tab=drift"), []string{"data.greeting", "kubectl-edit"}},
+		{"application-deployments", at("/applications/web?tab=deployments"), []string{"First versions"}},
+		{"application-rollouts", at("/applications/web?tab=rollouts"), []string{"Deployment"}},
+		{"application-config", at("/applications/web?tab=config"), []string{"main"}},
+		{"application-invalid", at("/applications/invalid"), []string{"Invalid config"}},
+		{"application-unknown", at("/applications/nothing"), []string{"This does not exist"}},
+		{"deployment-log", deploymentOf("broken", ""), []string{"broken", "K8S_SYNC", "ImagePull"}},
+		{"deployment-plan", deploymentOf("ledger", "plan"), []string{"ledger", "Approve"}},
+		{"deployment-timeline", deploymentOf("ledger", "timeline"), []string{"ledger"}},
 		{"dialog", func(t *testing.T, e *env) string {
 			return "/actions/approve?stage=gate&deployment=" + e.last(t, "ledger").Id
 		}, []string{"Approve ledger?", "Reason", "pipectl deployment approve"}},
@@ -46,6 +61,7 @@ func showEveryView(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	tab := e.signIn(t, e.ownerKey(t), "/")
+	tab.Permit("status of 404")
 	for _, v := range views() {
 		tab.Show(1280, false)
 		tab.Open(v.path(t, e))
@@ -127,8 +143,8 @@ func searchAsYouType(t *testing.T, e *env) {
 	tab.Open(tab.Path())
 	tab.AwaitText("#total", "1 of 10 applications")
 	tab.Click(rowOf("app", "mail")+" .name a", "mail")
-	tab.Permit("status of 404")
-	tab.Await("the address of the application", fmt.Sprintf(`location.pathname.startsWith("/applications/") && (location.href.includes(%q) || location.pathname.endsWith("/mail"))`, idOf("mail")))
+	tab.Await("the address of the application", `location.pathname.startsWith("/applications/mail")`)
+	tab.AwaitText("main h1", "mail is live at")
 }
 
 // useKeyboardOnly: without a mouse, a person goes to the list and back, through the rows, and
