@@ -33,7 +33,7 @@ func TestGroups(t *testing.T) {
 		e.wantEnd(deploy.StageSuccess, "")
 		e.wantMetadata("ApprovedBy", "cleo, ana, dan")
 		e.wantMetadata(deploy.MetaApprovalRecord,
-			`{"approvals":[{"by":"cleo","command":"member"},{"by":"ana","command":"person"},{"by":"dan","command":"second member"}]}`)
+			`{"approvals":[{"by":"cleo","command":"member","at":"2000-01-01T00:00:05Z"},{"by":"ana","command":"person","at":"2000-01-01T00:00:07Z"},{"by":"dan","command":"second member","at":"2000-01-01T00:00:08Z"}]}`)
 		want := "Waiting for 3 approvals of ana, group payments, until " + e.start.Add(6*time.Hour).UTC().Format(time.RFC3339)
 		if diff := cmp.Diff(want, e.log.Lines()[0]); diff != "" {
 			t.Errorf("first line of the log (-want +got):\n%s", diff)

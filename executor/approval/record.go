@@ -56,7 +56,7 @@ func (r record) with(c deploy.Command, o options, excluded []party) (record, err
 	if !o.Permits(c.Commander, c.CommanderGroups) {
 		return r, deploy.Errorf(deploy.Invalid, "%s is not an approver of this stage; the approvers are: %s", c.Commander, o.ApproverList())
 	}
-	v := vote{By: c.Commander, Command: c.ID, Reason: c.Reason}
+	v := vote{By: c.Commander, Command: c.ID, Reason: c.Reason, At: c.CreatedAt}
 	if c.Type == deploy.CommandRejectStage {
 		r.Rejection = &v
 		return r, nil

@@ -143,6 +143,7 @@ func stage(s deploy.Stage) *modelv1.PipelineStage {
 	}
 	if s.Name == deploy.StageWaitApproval {
 		m.AuthorizedOperators, m.RequiredApprovals = approvals(s)
+		m.Decisions = decisions(s)
 	}
 	return m
 }
@@ -168,6 +169,26 @@ func approvals(s deploy.Stage) (approvers []string, required int32) {
 		return nil, 1
 	}
 	return textList(o.Approvers), int32(o.MinApproverNum)
+}
+
+// decisions returns the votes on a WAIT_APPROVAL, oldest first: a rejection ends the stage. A
+// record that cannot be read fails the stage itself.
+func decisions(s deploy.Stage) (out []*modelv1.StageDecision) {
+	record, err := s.ApprovalRecord()
+	if err != nil {
+		return nil
+	}
+	for _, v := range record.Approvals {
+		out = append(out, vote(v, modelv1.StageDecision_VERDICT_APPROVED))
+	}
+	if record.Rejection != nil {
+		out = append(out, vote(*record.Rejection, modelv1.StageDecision_VERDICT_REJECTED))
+	}
+	return out
+}
+
+func vote(v deploy.ApprovalVote, verdict modelv1.StageDecision_Verdict) *modelv1.StageDecision {
+	return &modelv1.StageDecision{Verdict: verdict, Subject: text(v.By), Reason: text(v.Reason), AtMs: millis(v.At)}
 }
 
 // transition converts a transition; that of a creation has no previous status.

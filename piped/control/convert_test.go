@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/c785c783/piped/piped/deploy"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -28,6 +29,7 @@ func filledApplication() deploy.Application {
 func waitingDeployment() deploy.Deployment {
 	d := filled[deploy.Deployment]()
 	d.Stages[0].Name, d.Stages[0].Status = deploy.StageWaitApproval, deploy.StageRunning
+	d.Stages[0].Metadata[deploy.MetaApprovalRecord] = `{"approvals": [{"by": "ann", "command": "c", "reason": "tested", "at": "2026-01-02T03:04:05Z"}]}`
 	return d
 }
 
@@ -99,7 +101,6 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				"deployment.retry_of":             noSource,
 				"deployment.stages.predefined":    noSource,
 				"deployment.stages.retried_count": "stages are not retried",
-				"deployment.stages.decisions":     noSource,
 				"deployment.transitions.stage_id": "this transition is the deployment's own",
 			}),
 		},
@@ -438,5 +439,22 @@ func TestTransitionsAndTimes(t *testing.T) {
 	}
 	if got.StartedAtMs != 1700 || got.CreatedAt != 1 || got.CreatedAtMs != 1500 || got.CompletedAt != 0 || got.CompletedAtMs != 0 {
 		t.Errorf("times: started %d, created %d s %d ms, completed %d s %d ms", got.StartedAtMs, got.CreatedAt, got.CreatedAtMs, got.CompletedAt, got.CompletedAtMs)
+	}
+}
+
+// TestDecisionsOfAnApproval: approvals and the rejection are the decisions of a stage, in their
+// order; one of an older agent has no time.
+func TestDecisionsOfAnApproval(t *testing.T) {
+	s := deploy.Stage{Name: deploy.StageWaitApproval, Metadata: map[string]string{deploy.MetaApprovalRecord: `{
+		"approvals": [{"by": "ann", "command": "a"}, {"by": "ben", "command": "b", "reason": "tested", "at": "1970-01-01T00:00:01Z"}],
+		"rejection": {"by": "cleo", "command": "c", "reason": "not on a Friday", "at": "1970-01-01T00:00:02Z"}
+	}`}}
+	want := []*modelv1.StageDecision{
+		{Verdict: modelv1.StageDecision_VERDICT_APPROVED, Subject: "ann"},
+		{Verdict: modelv1.StageDecision_VERDICT_APPROVED, Subject: "ben", Reason: "tested", AtMs: 1000},
+		{Verdict: modelv1.StageDecision_VERDICT_REJECTED, Subject: "cleo", Reason: "not on a Friday", AtMs: 2000},
+	}
+	if diff := cmp.Diff(want, stage(s).Decisions, protocmp.Transform()); diff != "" {
+		t.Errorf("decisions (-want +got):\n%s", diff)
 	}
 }

@@ -72,6 +72,8 @@ type ApprovalVote struct {
 	By      string `json:"by"`
 	Command string `json:"command"`
 	Reason  string `json:"reason,omitempty"`
+
+	At time.Time `json:"at,omitzero"` // of the command
 }
 
 // ApprovalRecord decodes the votes on the stage; a stage without a record has none.

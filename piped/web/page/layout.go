@@ -97,6 +97,12 @@ func (f frame) findText() string {
 	return "Search or command"
 }
 
+// scrolling returns the attributes of an element that is scrolled sideways on narrow screens, with
+// the keyboard, too.
+func scrolling(label string) templ.Attributes {
+	return templ.Attributes{"class": "scroll", "tabindex": "0", "role": "region", "aria-label": label}
+}
+
 // initials returns what stands for a user in the bar.
 func initials(subject string) string {
 	name, _, _ := strings.Cut(subject, "@")

@@ -182,6 +182,7 @@ const log = {
 function connection(lost) {
   const line = document.getElementById("lost");
   if (line) line.hidden = !lost;
+  document.documentElement.toggleAttribute("data-live", !lost);
 }
 
 document.addEventListener("DOMContentLoaded", () => {
