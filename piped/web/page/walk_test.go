@@ -34,6 +34,9 @@ const (
 // walkers are the callers, in the order of the columns of walkTable.
 var walkers = []string{"nobody", "viewer of search", "viewer", "deployer", "approver", "admin"}
 
+// signedOut are further callers who get what nobody gets.
+var signedOut = []string{"expired session", "ended session", "unknown session"}
+
 // walkTable is what each route answers to each of the walkers.
 var walkTable = map[string][]string{
 	"GET /{$}":                {signIn, without, shown, shown, shown, shown},
@@ -79,6 +82,11 @@ func TestEveryRouteForEveryCaller(t *testing.T) {
 				t.Errorf("%s by %s: %s, want %s", pattern, walker, got, want[i])
 			}
 		}
+		for _, walker := range signedOut {
+			if got := w.walk(pattern, walker); got != want[0] {
+				t.Errorf("%s by %s: %s, want %s", pattern, walker, got, want[0])
+			}
+		}
 	}
 	for pattern := range walkTable {
 		if !slices.Contains(w.patterns(), pattern) {
@@ -103,6 +111,15 @@ func newWorld(t *testing.T) *world {
 	w.agent = controltest.Start(t, t.TempDir(), func(c *control.Config) {
 		c.Policy, c.Figures, c.Live = access.NewPolicy(nil), figures.NewReader(c.Store.(*store.Store), c.Now), noCluster{}
 	})
+	admin := w.agent.LimitedKey("admin", nil)
+	w.tokens["expired session"] = w.agent.SignInWithKey(admin)
+	w.agent.Tick(controltest.SessionLife + time.Second)
+	ended := w.agent.LimitedKey("admin", nil)
+	w.tokens["ended session"] = w.agent.SignInWithKey(ended)
+	id, _ := access.IDOf(ended)
+	if err := w.agent.Store.EndSessionsOfKey(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
 	w.app = w.agent.Application("walked", map[string]string{"team": "payments"})
 	w.agent.Deployment("d-before", w.app, "")
 	w.agent.Move("d-before", deploy.Success, "for the figures")
@@ -117,7 +134,13 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.command = command.ID
-	w.tokens["admin"] = w.agent.SignInWithKey(w.agent.LimitedKey("admin", nil))
+	w.tokens["admin"] = w.agent.SignInWithKey(admin)
+	w.tokens["unknown session"] = strings.Map(func(r rune) rune {
+		if r == 'a' {
+			return 'b'
+		}
+		return r
+	}, w.tokens["admin"]+"a")
 	w.tokens["viewer of search"] = w.agent.SignInWithKey(w.agent.LimitedKey("viewer", &deploy.Selector{Labels: map[string]string{"team": "search"}}))
 	for _, role := range []string{"viewer", "deployer", "approver"} {
 		w.tokens[role] = w.agent.SignInWithKey(w.agent.LimitedKey(role, &deploy.Selector{Labels: map[string]string{"team": "payments"}}))
