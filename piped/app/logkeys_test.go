@@ -21,7 +21,7 @@ var logKeys = strings.Fields(`
 
 	accepted address again api applications at attempt auditRecords branch by bytes chain changed channel check client code command commands dataDir deleted
 	deployments description dir duration endedBy event eventID file from handler heals health holds isolation issuer key kind left lines method missed
-	movedTo object objects ownerKey page panic path phase pullRequest reason receiver records ref reference rejected remote report resource result revision
+	movedTo object objects ownerKey page panic path phase pullRequest pullRequests reason receiver records ref reference rejected remote report resource result revision
 	session sessions spans stack status strategy subject summary target tls to took version wait waiting warning web webhook what window workload
 `)
 
@@ -112,8 +112,12 @@ func keysOfCall(n ast.Node) (keys []string) {
 	if !ok {
 		return nil
 	}
-	if on, ok := method.X.(*ast.Ident); ok && on.Name == "slog" && len(call.Args) > 1 {
+	switch on, _ := method.X.(*ast.Ident); {
+	case on == nil:
+	case on.Name == "slog" && len(call.Args) > 1:
 		return literalText(call.Args[0])
+	case on.Name == "http": // http.Error answers a request
+		return nil
 	}
 	before, ok := logCalls[method.Sel.Name]
 	if !ok || len(call.Args) < before+2 || (len(call.Args)-before)%2 != 0 {
