@@ -35,7 +35,7 @@ var launcher sandbox.Launcher
 // pods.
 func TestMain(m *testing.M) {
 	launcher = sandbox.Main()
-	if err := flag.Set("test.parallel", "10"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is the timeout of tests for an expected event.
-const patience = 6 * time.Minute
+const patience = 12 * time.Minute
 
 // settings configure a test's agent.
 type settings struct {

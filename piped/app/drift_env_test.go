@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -109,14 +111,19 @@ func (w *driftEnv) objects(app string) (out []*modelv1.ObjectRef) {
 	return out
 }
 
-// compare makes the agent compare an application with its cluster now.
+// compare makes the agent compare an application with its cluster now. A busy API server may
+// answer too late for the agent, which then says that it cannot be reached.
 func (w *driftEnv) compare(app string) *modelv1.DriftReport {
 	w.t.Helper()
-	resp, err := w.control.GetDriftReport(w.ctx, &controlv1.GetDriftReportRequest{ApplicationId: app, Refresh: true})
-	if err != nil {
-		w.t.Fatal(err)
+	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
+		resp, err := w.control.GetDriftReport(w.ctx, &controlv1.GetDriftReportRequest{ApplicationId: app, Refresh: true})
+		if err == nil {
+			return resp.GetReport()
+		}
+		if status.Code(err) != codes.Unavailable || time.Now().After(end) {
+			w.t.Fatal(err)
+		}
 	}
-	return resp.GetReport()
 }
 
 // reports returns all periods of drift.
