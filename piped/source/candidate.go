@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"time"
 	"unicode/utf8"
 
 	"github.com/c785c783/piped/piped/config"
@@ -31,11 +30,11 @@ type Candidate struct {
 // Path returns the configuration file's path from the root of the tree.
 func (c Candidate) Path() string { return path.Join(c.Dir, c.ConfigFile) }
 
-// Bounds of the application configurations of one tree.
+// Bounds of the application configurations of one tree. They bound the time, too: no duration
+// does, because a head that takes longer than it on a busy machine would be refused for good.
 const (
 	maxCandidates     = 10_000
 	maxCandidateBytes = 32 << 20 // of all of them
-	maxCandidateTime  = time.Minute
 )
 
 // finder is a tree that finds files in bounded time and memory, even if it contains the same
@@ -50,9 +49,6 @@ type finder interface {
 // It opens no other files. It skips directories whose name is not UTF-8, because no
 // application path can refer to them.
 func Candidates(ctx context.Context, fsys fs.FS, kinds config.Kinds) ([]Candidate, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxCandidateTime, deploy.Errorf(deploy.Invalid,
-		"reading them takes longer than %s; remove application configurations, or split the repository", maxCandidateTime))
-	defer cancel()
 	names, err := FindFiles(ctx, fsys, ".", func(dir string) bool { return dir != ".git" && utf8.ValidString(dir) }, config.IsApplicationConfig, maxCandidates)
 	if err != nil {
 		return nil, fmt.Errorf("find application configurations: %w", err)
