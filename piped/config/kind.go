@@ -3,8 +3,6 @@ package config
 import (
 	"slices"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/c785c783/piped/piped/config/platform"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
@@ -80,13 +78,11 @@ func (ks Kinds) Find(name string) (Kind, bool) {
 // FileKind returns the kind that a file, which may be invalid, names. It is the kind of
 // files of the first kind if it names none, or is in the form of kind Application.
 func (ks Kinds) FileKind(data []byte) string {
-	var file struct {
-		Kind string `yaml:"kind"`
-	}
-	if err := yaml.Unmarshal(data, &file); err != nil || file.Kind == "" || file.Kind == KindApplication {
+	_, kind := strict.Header(data)
+	if kind.Value == "" || kind.Value == KindApplication {
 		return ks[0].File
 	}
-	return file.Kind
+	return kind.Value
 }
 
 func (ks Kinds) find(match func(Kind) bool) (Kind, bool) {
@@ -150,12 +146,9 @@ func CheckSharedKind(name string, data []byte) error {
 func CheckAgentKind(name string, data []byte) error { return checkWrittenKind(name, data, KindPiped) }
 
 func checkWrittenKind(name string, data []byte, known ...string) error {
-	var file struct {
-		APIVersion string    `yaml:"apiVersion"`
-		Kind       yaml.Node `yaml:"kind"`
-	}
-	if yaml.Unmarshal(data, &file) != nil || file.APIVersion != APIVersion {
+	apiVersion, kind := strict.Header(data)
+	if apiVersion.Value != APIVersion {
 		return nil // a file of another program
 	}
-	return checkKind(name, file.Kind.Line, file.Kind.Value, known...)
+	return checkKind(name, kind.Line, kind.Value, known...)
 }

@@ -124,6 +124,31 @@ func Parse(name string, data []byte, apiVersion string) (*Document, error) {
 	return d, nil
 }
 
+// Header returns the nodes of apiVersion and kind in the first document of a file, which may
+// be invalid otherwise; a node that is not there, or no scalar, is the zero value. It takes
+// time proportional to the size of the file: yaml.Unmarshal compares each key of a mapping
+// with each other one.
+func Header(data []byte) (apiVersion, kind yaml.Node) {
+	var doc yaml.Node
+	if yaml.Unmarshal(data, &doc) != nil || len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+		return apiVersion, kind
+	}
+	for pair := range slices.Chunk(doc.Content[0].Content, 2) {
+		value := pair[1]
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		switch {
+		case value.Kind != yaml.ScalarNode || isNull(value):
+		case pair[0].Value == "apiVersion":
+			apiVersion = *value
+		case pair[0].Value == "kind":
+			kind = *value
+		}
+	}
+	return apiVersion, kind
+}
+
 var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
 // single returns the only mapping in data.
