@@ -320,8 +320,13 @@ func (c *client) answer(id string) *modelv1.Command {
 	return nil
 }
 
-// webApp returns the files of an application in the directory "web".
+// webApp returns the files of an application in the directory "web". With the image
+// "does-not-exist" its rollout fails after 5 s.
 func webApp(namespace, image string, podAnnotations string) map[string]string {
+	progressDeadline := int(patience.Seconds())
+	if image == "does-not-exist" {
+		progressDeadline = 5
+	}
 	return map[string]string{
 		"web/app.pipecd.yaml": fmt.Sprintf(`apiVersion: pipecd.dev/v1beta1
 kind: KubernetesApp
@@ -339,13 +344,13 @@ kind: Deployment
 metadata: {name: web}
 spec:
   replicas: 2
-  progressDeadlineSeconds: 5
+  progressDeadlineSeconds: %d
   selector: {matchLabels: {app: web}}
   template:
     metadata: {labels: {app: web}, annotations: {%s}}
     spec:
       containers: [{name: web, image: "registry.example/web:%s"}]
-`, podAnnotations, image),
+`, progressDeadline, podAnnotations, image),
 	}
 }
 

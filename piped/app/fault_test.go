@@ -47,7 +47,7 @@ func appFiles(dir, namespace, image, podAnnotations string) map[string]string {
 	for path, text := range webApp(namespace, image, podAnnotations) {
 		text = strings.ReplaceAll(text, "name: web", "name: "+dir)
 		text = strings.ReplaceAll(text, "app: web", "app: "+dir)
-		out[strings.Replace(path, "web/", dir+"/", 1)] = strings.ReplaceAll(text, "progressDeadlineSeconds: 5", "progressDeadlineSeconds: 120")
+		out[strings.Replace(path, "web/", dir+"/", 1)] = text
 	}
 	return out
 }

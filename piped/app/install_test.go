@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -187,9 +188,13 @@ func (i *installation) readObjects(app string) {
 	read = func(objects []*modelv1.LiveObject) {
 		for _, o := range objects {
 			ref := o.GetObject()
-			detail, err := i.control.GetLiveObject(i.ctx, &controlv1.GetLiveObjectRequest{ApplicationId: id, Diff: true, Object: &controlv1.ObjectSelector{
-				Group: &ref.Group, Kind: ref.GetKind(), Namespace: &ref.Namespace, Name: ref.GetName(),
-			}})
+			var detail *controlv1.GetLiveObjectResponse
+			err := whenNotBusy(func() (err error) {
+				detail, err = i.control.GetLiveObject(i.ctx, &controlv1.GetLiveObjectRequest{ApplicationId: id, Diff: true, Object: &controlv1.ObjectSelector{
+					Group: &ref.Group, Kind: ref.GetKind(), Namespace: &ref.Namespace, Name: ref.GetName(),
+				}})
+				return err
+			})
 			if err != nil && status.Code(err) != codes.NotFound || err == nil && o.GetDeclared() && !detail.GetCompared() {
 				i.t.Errorf("%s of %s: %q, %v", ref, app, detail.GetNote(), err)
 			}
@@ -202,13 +207,25 @@ func (i *installation) readObjects(app string) {
 	read(resp.GetLiveState().GetObjects())
 }
 
+// whenNotBusy repeats a read that did not end within the agent's time limit, on a busy machine.
+func whenNotBusy(read func() error) error {
+	err := read()
+	for end := time.Now().Add(patience); status.Code(err) == codes.Unavailable && time.Now().Before(end); time.Sleep(pollInterval) {
+		err = read()
+	}
+	return err
+}
+
 // readLog reads the log of a pod, which may be gone, or have several containers.
 func (i *installation) readLog(app string, pod *modelv1.ObjectRef) {
 	i.t.Helper()
-	stream, err := i.control.FollowPodLogs(i.ctx, &controlv1.FollowPodLogsRequest{ApplicationId: app, Pod: pod.GetName(), TailLines: 1})
-	for err == nil {
-		_, err = stream.Recv()
-	}
+	err := whenNotBusy(func() error {
+		stream, err := i.control.FollowPodLogs(i.ctx, &controlv1.FollowPodLogsRequest{ApplicationId: app, Pod: pod.GetName(), TailLines: 1})
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	})
 	switch {
 	case errors.Is(err, io.EOF), status.Code(err) == codes.NotFound, strings.Contains(err.Error(), "has several containers"):
 	default:

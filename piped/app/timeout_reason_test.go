@@ -24,7 +24,7 @@ func TestTimeoutKeepsTheReason(t *testing.T) {
 		out := webApp(ns, image, "")
 		out["web/app.pipecd.yaml"] += timeouts
 		out["web/app.yaml"] = strings.NewReplacer(
-			"progressDeadlineSeconds: 5", "progressDeadlineSeconds: 600\n  strategy: {type: Recreate}",
+			"  replicas: 2\n", "  replicas: 2\n  strategy: {type: Recreate}\n",
 			"metadata: {labels: {app: web},", "metadata: {finalizers: [example.test/hold], labels: {app: web},",
 			"    spec:\n", "    spec:\n      terminationGracePeriodSeconds: 1\n",
 		).Replace(out["web/app.yaml"])

@@ -286,6 +286,9 @@ func (c *call) answer(ctx context.Context, err error) error {
 	if code := codeOf(deploy.KindOf(err)); code != codes.Internal {
 		return status.Error(code, text(err.Error()))
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return status.Errorf(codes.Unavailable, "%s did not end within its time limit; the agent or a cluster is busy, so try again", path.Base(c.method))
+	}
 	c.log.ErrorContext(ctx, "control API call failed", "method", c.method, "error", err)
 	return status.Errorf(codes.Internal, "%s failed with an internal error; see the agent's log", path.Base(c.method))
 }

@@ -83,7 +83,9 @@ func TestErrorsOfTheDomainBecomeCodes(t *testing.T) {
 		"internal":    {deploy.Errorf(deploy.Internal, "read: %w", inside), codes.Internal, "GetCommand failed with an internal error; see the agent's log", true},
 		"any other":   {inside, codes.Internal, "GetCommand failed with an internal error; see the agent's log", true},
 		"wrapped":     {fmt.Errorf("read: %w", deploy.Errorf(deploy.Conflict, "it changed")), codes.Aborted, "read: it changed", false},
-		"not UTF-8":   {deploy.Errorf(deploy.Invalid, "name \xff"), codes.InvalidArgument, "name \uFFFD", false},
+		"inner limit": {fmt.Errorf("read: %w", context.DeadlineExceeded), codes.Unavailable,
+			"GetCommand did not end within its time limit; the agent or a cluster is busy, so try again", false},
+		"not UTF-8": {deploy.Errorf(deploy.Invalid, "name \xff"), codes.InvalidArgument, "name \uFFFD", false},
 		"wraps a status": {deploy.Errorf(deploy.Unavailable, "peer: %w", status.Error(codes.NotFound, "x")), codes.Unavailable,
 			"peer: rpc error: code = NotFound desc = x", false},
 	}

@@ -82,7 +82,7 @@ func exampleRollouts(ago func(time.Duration) int64) *controlv1.ListRolloutsRespo
 			Id: "r1", Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT, ApplicationId: "app-1", ApplicationName: "web", DeploymentId: "d1", StageId: "s1",
 			Workload: object("Deployment"), Revision: 7, RevisionName: "web-7d9f", Commit: "0123456789abcdef", Images: []string{"web:2", "log:1"},
 			Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE, Reason: "web: 3 of 3 pods available",
-			StartedAtMs: ago(90 * time.Second), CompletedAtMs: ago(90*time.Second) + 1500, MarkedAtMs: ago(90*time.Second) + 1520,
+			StartedAtMs: ago(90 * time.Minute), CompletedAtMs: ago(90*time.Minute) + 1500, MarkedAtMs: ago(90*time.Minute) + 1520,
 			ScheduleMs: proto.Int64(0), PullMs: proto.Int64(1000), FromReplicas: 2, ToReplicas: 3,
 		},
 		{
@@ -92,7 +92,7 @@ func exampleRollouts(ago func(time.Duration) int64) *controlv1.ListRolloutsRespo
 		},
 		{
 			Id: "r3", Kind: modelv1.RolloutKind_ROLLOUT_KIND_SCALING, ApplicationName: "web", Workload: object("StatefulSet"),
-			Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING, CausedBy: "kube-controller-manager", StartedAtMs: ago(time.Minute), FromReplicas: 2, ToReplicas: 5,
+			Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING, CausedBy: "kube-controller-manager", StartedAtMs: ago(5 * time.Minute), FromReplicas: 2, ToReplicas: 5,
 		},
 	}}
 }
