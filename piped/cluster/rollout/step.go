@@ -27,7 +27,9 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 		switch {
 		case v.NeedPods && !askedPods:
 			askedPods = true
-			w.readPods(ctx, t, &s, v)
+			if w.readPods(ctx, t, &s, v); ctx.Err() != nil {
+				return context.Cause(ctx) // a verdict without the pods would hide the reason known so far
+			}
 		case v.NeedConfirm:
 			cached = v
 			if s, err = w.confirm(ctx, t, s); err != nil {

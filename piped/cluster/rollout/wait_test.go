@@ -28,6 +28,7 @@ type stand struct {
 	podReads int
 	lease    func() Lease  // nil if there is no lease
 	slow     time.Duration // how long Confirm takes
+	slowPods time.Duration // how long Pods takes
 	wakes    map[string]func()
 	lines    []string
 
@@ -59,9 +60,14 @@ func (s *stand) Confirm(ctx context.Context, rec deploy.Rollout) (Snapshot, erro
 	return s.live[rec.Workload.Name], s.down
 }
 
-func (s *stand) Pods(context.Context, deploy.Rollout, Snapshot) ([]corev1.Pod, []corev1.Event, error) {
+func (s *stand) Pods(ctx context.Context, _ deploy.Rollout, _ Snapshot) ([]corev1.Pod, []corev1.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	select {
+	case <-time.After(s.slowPods):
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
 	s.podReads++
 	return s.pods, nil, s.down
 }
@@ -372,6 +378,28 @@ func TestWaitStopped(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWaitStoppedWhileItReadsPods: the reason known from the last read of the pods remains.
+func TestWaitStoppedWhileItReadsPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand()
+		rec := s.applied("web")
+		s.pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "web-b-1"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "app", Image: "web:2", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such tag"}},
+		}}}}}
+		s.show("web", 0, 3)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		result := startWait(ctx, s.request(rec))
+		time.Sleep(20 * time.Second)
+		s.set(func() { s.slowPods = time.Hour })
+		time.Sleep(20 * time.Second)
+		cancel(deploy.StopTimedOut)
+		ended, err := result()
+		if !errors.Is(err, deploy.StopTimedOut) || !strings.Contains(err.Error(), "no such tag") || !strings.Contains(ended[0].Reason, "no such tag") {
+			t.Errorf("error %v, reason %q: want both to contain why the pods were not ready", err, ended[0].Reason)
+		}
+	})
 }
 
 func TestWaitYieldsToAnotherEvaluator(t *testing.T) {
