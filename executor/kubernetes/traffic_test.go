@@ -176,6 +176,7 @@ func TestUnreadyCanary(t *testing.T) {
 		t.Errorf("the log does not say what is waited for:\n%s", l.said())
 	}
 
+	l.spec = strings.Replace(l.spec, "timeout: 15s", "timeout: 10m", 1)
 	healed := false
 	l.ends(t, "traffic", deploy.StageSuccess, "", func(line string) {
 		if strings.HasPrefix(line, "Waiting: Deployment") && !healed {

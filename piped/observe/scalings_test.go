@@ -31,10 +31,15 @@ func (l *env) watchScalings(t *testing.T, policy rollout.ScalePolicy) (stop func
 		Observer: workloads.NewObserver(l.Cluster, controller), Store: l.store, Policy: policy, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	stop = clustertest.Run(t, controller.Run, scalings.Run)
-	clustertest.Eventually(t, "the Deployments are known", func() bool {
+	clustertest.Eventually(t, "the workloads of the test are known", func() bool {
 		scalings.mu.Lock()
 		defer scalings.mu.Unlock()
-		return len(scalings.known) > 0
+		for key := range scalings.known { // those of other tests, too
+			if key.Namespace == l.Namespace {
+				return true
+			}
+		}
+		return false
 	})
 	return stop
 }
