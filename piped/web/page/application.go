@@ -26,6 +26,8 @@ type applicationView struct {
 	query   url.Values
 	body    templ.Component
 	key     string // of the body
+	live    []part // of the body; nil: it is replaced as a whole
+	object  *objectView
 }
 
 // applicationTab is a part of the view. read returns its content and the key of that.
@@ -38,7 +40,7 @@ type applicationTab struct {
 func applicationTabs() []applicationTab {
 	return []applicationTab{
 		{"objects", "Objects", readObjects}, {"drift", "Drift", readDrift}, {"deployments", "Deployments", readDeployments},
-		{"rollouts", "Rollouts", readRollouts}, {"config", "Config", readConfig},
+		{"rollouts", "Rollouts", readRollouts}, {"events", "Events", readEvents}, {"config", "Config", readConfig},
 	}
 }
 
@@ -84,8 +86,13 @@ func showApplication(v *visit) (*screen, error) {
 	if err != nil {
 		return nil, err
 	}
-	live := withQuery("/applications/"+url.PathEscape(id)+"/live", view.query)
-	return &screen{title: view.app.GetName(), nav: "Applications", body: applicationPage(v, view), live: live, parts: view.parts(v)}, nil
+	s := &screen{title: view.app.GetName(), nav: "Applications", body: applicationPage(v, view), parts: view.parts(v)}
+	if view.object != nil {
+		s.part = drawer(v, view.object)
+	}
+	view.query.Del("object") // it has a stream of its own
+	s.live = withQuery("/applications/"+url.PathEscape(id)+"/live", view.query)
+	return s, nil
 }
 
 // readApplication reads an application with the tab that the address names.
@@ -111,7 +118,11 @@ func (v *visit) readApplication(id string) (*applicationView, error) {
 }
 
 func (a *applicationView) parts(v *visit) []part {
-	return []part{{"summary", keyOf(a.summary), summaryOf(v, a)}, {"tab", a.key, tabBody(a.body)}}
+	parts := []part{{"summary", keyOf(a.summary), summaryOf(v, a)}}
+	if a.live != nil {
+		return append(parts, a.live...)
+	}
+	return append(parts, part{"tab", a.key, tabBody(a.body)})
 }
 
 // tabs returns the links to the tabs.
@@ -133,7 +144,7 @@ type applicationSource struct{ id string }
 func liveApplication(v *visit) (source, error) {
 	id, several, err := v.findApplication()
 	if several != nil {
-		err = status.Error(codes.InvalidArgument, "several applications have this name")
+		err = errSeveral
 	}
 	return &applicationSource{id}, err
 }
@@ -160,7 +171,14 @@ func readObjects(v *visit, a *applicationView) (templ.Component, string, error) 
 		return nil, "", err
 	}
 	state := resp.GetLiveState()
-	return objectTree(v, state), keyOf(keyOfAll(state.GetObjects()), state.GetIncompleteReason()), nil
+	key, tree := keyOf(keyOfAll(state.GetObjects()), state.GetIncompleteReason()), objectTree(v, a, state)
+	if a.query.Has("object") {
+		if a.object, err = v.readObject(a, a.query); err != nil {
+			return nil, "", err
+		}
+	}
+	a.live = []part{{"tree", key, tree}}
+	return objectsTab(v, a, tree), key, nil
 }
 
 func readDrift(v *visit, a *applicationView) (templ.Component, string, error) {

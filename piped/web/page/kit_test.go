@@ -1,6 +1,7 @@
 package page
 
 import (
+	stdcmp "cmp"
 	"context"
 	"flag"
 	"io"
@@ -36,13 +37,14 @@ func minutesAgo(n int) int64 { return noon.Add(-time.Duration(n) * time.Minute).
 // fakeAPI is a connection to an API that answers from a table. A call that is not in it fails.
 type fakeAPI struct {
 	t       *testing.T
-	answers map[string]func(proto.Message) (proto.Message, error) // by method
+	answers map[string]func(proto.Message) (proto.Message, error)   // by method
+	streams map[string]func(proto.Message) ([]proto.Message, error) // by method: what comes, and how it ends; nil is EOF
 	calls   []string
 }
 
 // newFake returns an API with a caller who has some permissions everywhere.
 func newFake(t *testing.T, permissions ...string) *fakeAPI {
-	f := &fakeAPI{t: t, answers: map[string]func(proto.Message) (proto.Message, error){}}
+	f := &fakeAPI{t: t, answers: map[string]func(proto.Message) (proto.Message, error){}, streams: map[string]func(proto.Message) ([]proto.Message, error){}}
 	caller := &controlv1.GetCallerResponse{Subject: "ana@example.com", Issuer: "corp"}
 	for _, p := range permissions {
 		caller.Permissions = append(caller.Permissions, &controlv1.CallerPermission{Permission: p, Extent: controlv1.PermissionExtent_PERMISSION_EXTENT_EVERYWHERE})
@@ -82,8 +84,39 @@ func (f *fakeAPI) Invoke(ctx context.Context, method string, args, reply any, _ 
 }
 
 // NewStream implements grpc.ClientConnInterface.
-func (f *fakeAPI) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, status.Error(codes.Unavailable, "the test has no streams")
+func (f *fakeAPI) NewStream(_ context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	open, ok := f.streams[filepath.Base(method)]
+	if !ok {
+		return nil, status.Error(codes.Unavailable, "the test has no such stream")
+	}
+	return &fakeStream{open: open}, nil
+}
+
+// fakeStream is a stream of prepared messages.
+type fakeStream struct {
+	grpc.ClientStream
+	open func(proto.Message) ([]proto.Message, error)
+	rest []proto.Message
+	end  error
+}
+
+// SendMsg implements grpc.ClientStream.
+func (s *fakeStream) SendMsg(m any) error {
+	s.rest, s.end = s.open(m.(proto.Message))
+	return nil
+}
+
+// CloseSend implements grpc.ClientStream.
+func (s *fakeStream) CloseSend() error { return nil }
+
+// RecvMsg implements grpc.ClientStream.
+func (s *fakeStream) RecvMsg(m any) error {
+	if len(s.rest) == 0 {
+		return stdcmp.Or(s.end, io.EOF)
+	}
+	proto.Merge(m.(proto.Message), s.rest[0])
+	s.rest = s.rest[1:]
+	return nil
 }
 
 // page returns the handler in front of the API.

@@ -30,6 +30,7 @@ type navLink struct {
 type tab struct {
 	label, path, count string
 	current            bool
+	more               templ.Attributes // of the link
 }
 
 // frameOf returns the frame of a screen.

@@ -26,7 +26,7 @@ var escapes = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07
 // logLine is one line of a stage's log.
 type logLine struct {
 	severity modelv1.LogSeverity
-	at       int64 // milliseconds since the stage began
+	at       string // time since the stage began, or of day
 	text     string
 }
 
@@ -96,7 +96,7 @@ func (v *visit) followLog(deployment, stage string, after int64, once bool, each
 func linesOf(b *modelv1.LogBlock, s *modelv1.PipelineStage) []logLine {
 	var out []logLine
 	for line := range strings.Lines(b.Log) {
-		out = append(out, logLine{b.Severity, max(0, b.CreatedAtMs-s.StartedAtMs), withoutEscapes(strings.TrimRight(line, "\r\n"))})
+		out = append(out, logLine{b.Severity, elapsed(max(0, b.CreatedAtMs-s.StartedAtMs)), withoutEscapes(strings.TrimRight(line, "\r\n"))})
 	}
 	return out
 }
@@ -150,11 +150,10 @@ func (v *visit) downloadLog(d *modelv1.Deployment, s *modelv1.PipelineStage) err
 	err := v.followLog(d.Id, s.Id, -1, true, func(m *controlv1.FollowStageLogsResponse) error {
 		if !began {
 			began = true
-			v.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			v.w.Header().Set("Content-Disposition", fmt.Sprintf("inline; filename=%q", short(d.Id)+"-"+s.Name+".log"))
+			v.startText(short(d.Id) + "-" + s.Name + ".log")
 		}
 		for _, b := range m.Blocks {
-			stamp := time.UnixMilli(b.CreatedAtMs).UTC().Format("2006-01-02T15:04:05.000Z")
+			stamp := time.UnixMilli(b.CreatedAtMs).UTC().Format(stampLayout)
 			for line := range strings.Lines(b.Log) {
 				if _, err := fmt.Fprintf(v.w, "%s %s\n", stamp, strings.TrimRight(line, "\r\n")); err != nil {
 					return err
@@ -167,6 +166,15 @@ func (v *visit) downloadLog(d *modelv1.Deployment, s *modelv1.PipelineStage) err
 		return errWritten
 	}
 	return err
+}
+
+// stampLayout is the time of a line in a log that is read as text.
+const stampLayout = "2006-01-02T15:04:05.000Z"
+
+// startText begins an answer that the browser shows as text.
+func (v *visit) startText(file string) {
+	v.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	v.w.Header().Set("Content-Disposition", fmt.Sprintf("inline; filename=%q", file))
 }
 
 // streamLog appends to the log that the browser shows. The ID of an event is the index of the
@@ -187,19 +195,29 @@ func (v *visit) streamLog(d *modelv1.Deployment, s *modelv1.PipelineStage) error
 			lines = append(lines, linesOf(b, s)...)
 			after = b.Index
 		}
-		if len(lines) == 0 {
-			return nil
-		}
-		text, err := html(v.r.Context(), logLines(lines))
-		if err != nil {
-			return err
-		}
-		return out.send(strconv.FormatInt(after, 10), `<hx-partial hx-target="#log-lines" hx-swap="beforeend">`+text+`</hx-partial>`)
+		return out.appendLog(strconv.FormatInt(after, 10), lines)
 	})
+	return out.endLog(err)
+}
+
+// appendLog sends lines to the log that the browser shows. The ID names the last of them.
+func (e *events) appendLog(id string, lines []logLine) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	text, err := html(e.v.r.Context(), logLines(lines))
 	if err != nil {
-		out.end(err)
+		return err
+	}
+	return e.send(id, `<hx-partial hx-target="#log-lines" hx-swap="beforeend">`+text+`</hx-partial>`)
+}
+
+// endLog ends the stream of a log. Without an error the log is complete.
+func (e *events) endLog(err error) error {
+	if err != nil {
+		e.end(err)
 	} else {
-		_ = out.write("event: end\ndata:\n\n") // fails if the client is gone
+		_ = e.write("event: end\ndata:\n\n") // fails if the client is gone
 	}
 	return errWritten
 }
@@ -213,4 +231,12 @@ func logClass(l logLine) string {
 		return "is-error"
 	}
 	return ""
+}
+
+// logStream returns the address of the stream that continues a log; "" if the stage has ended.
+func logStream(d *deploymentView, log *stageLog) string {
+	if !log.more {
+		return ""
+	}
+	return logPath(d.d, d.stage) + "?after=" + strconv.FormatInt(log.last, 10)
 }

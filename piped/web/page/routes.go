@@ -22,6 +22,8 @@ func routes() []route {
 		{pattern: "GET /applications/live", live: liveApplications},
 		{pattern: "GET /applications/{ref}", serve: showApplication},
 		{pattern: "GET /applications/{ref}/live", live: liveApplication},
+		{pattern: "GET /applications/{ref}/object/live", live: liveObject},
+		{pattern: "GET /applications/{ref}/object/log", serve: showPodLog},
 		{pattern: "GET /deployments/{id}", serve: showDeployment},
 		{pattern: "GET /deployments/{id}/live", live: liveDeployment},
 		{pattern: "GET /deployments/{id}/stages/{stage}/log", serve: showLog},

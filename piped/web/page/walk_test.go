@@ -45,7 +45,10 @@ var walkTable = map[string][]string{
 	"GET /applications/live":  {signIn, without, shown, shown, shown, shown},
 	"GET /commands/{id}":      {signIn, missing, shown, shown, shown, shown},
 	"GET /applications/{ref}": {signIn, missing, shown, shown, shown, shown}, "GET /applications/{ref}/live": {signIn, missing, shown, shown, shown, shown},
-	"GET /deployments/{id}": {signIn, missing, shown, shown, shown, shown}, "GET /deployments/{id}/live": {signIn, missing, shown, shown, shown, shown},
+	"GET /applications/{ref}/object/live": {signIn, missing, shown, shown, shown, shown},
+	// The log of a pod needs a permission of its own.
+	"GET /applications/{ref}/object/log": {signIn, missing, shown, shown, shown, shown},
+	"GET /deployments/{id}":              {signIn, missing, shown, shown, shown, shown}, "GET /deployments/{id}/live": {signIn, missing, shown, shown, shown, shown},
 	"GET /deployments/{id}/stages/{stage}/log": {signIn, missing, shown, shown, shown, shown},
 	// The state of the agent and the list of events name all applications; a search names those
 	// that the caller may view.
@@ -109,7 +112,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, tokens: map[string]string{}}
 	w.agent = controltest.Start(t, t.TempDir(), func(c *control.Config) {
-		c.Policy, c.Figures, c.Live = access.NewPolicy(nil), figures.NewReader(c.Store.(*store.Store), c.Now), noCluster{}
+		c.Policy, c.Figures, c.Live, c.Objects = access.NewPolicy(nil), figures.NewReader(c.Store.(*store.Store), c.Now), noCluster{}, oneObject{}
 	})
 	admin := w.agent.LimitedKey("admin", nil)
 	w.tokens["expired session"] = w.agent.SignInWithKey(admin)
@@ -184,6 +187,17 @@ func (noCluster) LiveState(_ context.Context, app deploy.Application, _ bool) (d
 	return deploy.LiveState{ApplicationID: app.ID}, nil
 }
 
+// oneObject answers for an application with one object, which has a log.
+type oneObject struct{ control.Objects }
+
+func (oneObject) LiveObject(_ context.Context, _ deploy.Application, q deploy.ObjectQuery) (deploy.ObjectDetail, error) {
+	return deploy.ObjectDetail{Object: deploy.LiveObject{Cluster: "dev", Object: deploy.ObjectRef{Group: *q.Group, Kind: q.Kind, Namespace: *q.Namespace, Name: q.Name}}, Live: "kind: Deployment\n"}, nil
+}
+
+func (oneObject) PodLog(_ context.Context, _ deploy.Application, q deploy.PodLogQuery, send func(deploy.PodLog) error) error {
+	return send(deploy.PodLog{Container: "app", Lines: []deploy.PodLogLine{{Text: "a line of " + q.Pod.Name}}})
+}
+
 // patterns returns the routes, but that of the assets.
 func (w *world) patterns() []string {
 	return slices.DeleteFunc(w.page.Patterns(), func(p string) bool { return p == "GET /assets/" })
@@ -220,6 +234,8 @@ func (w *world) walk(pattern, walker string) string {
 	switch path {
 	case "/search":
 		path += "?q=walke"
+	case "/applications/walked/object/live", "/applications/walked/object/log":
+		path += "?object=apps/Deployment/shop/walked"
 	case "/trace", "/trace/live":
 		path += "?deployment=d-web"
 	}

@@ -12,6 +12,7 @@ func TestPage(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *env){
 			"sign in with the owner key":      signInWithOwnerKey,
 			"views":                           showEveryView,
+			"objects and the log of a pod":    openObjects,
 			"search":                          searchAsYouType,
 			"bulk sync":                       syncSelected,
 			"approve with a reason":           approveWithReason,

@@ -30,6 +30,14 @@ func deploymentOf(name, tab string) func(*testing.T, *env) string {
 	return func(t *testing.T, e *env) string { return "/deployments/" + e.last(t, name).Id + "?tab=" + tab }
 }
 
+// objectOf returns the address of a part of the first object of an application.
+func objectOf(name, show string) func(*testing.T, *env) string {
+	return func(t *testing.T, e *env) string {
+		object := map[string]string{"web": "apps/Deployment", "drifting": "/ConfigMap"}[name]
+		return "/applications/" + name + "?tab=objects&show=" + show + "&object=" + object + "/" + e.namespace + "/" + name
+	}
+}
+
 // views are all views. To add one, add a line.
 func views() []view {
 	return []view{
@@ -38,6 +46,9 @@ func views() []view {
 		{"applications-filtered", at("/applications?state=DRIFTED&sort=name"), []string{"1 of 10 applications", "drifting"}},
 		{"applications-none", at("/applications?q=nothing+has+this+name"), []string{"Nothing matches"}},
 		{"application-objects", at("/applications/web"), []string{"web is live at", "Deployment", "ConfigMap"}},
+		{"application-object", objectOf("web", "live"), []string{"Deployment", "replicas: 1"}},
+		{"application-object-diff", objectOf("drifting", "diff"), []string{"data.greeting", "kubectl-edit"}},
+		{"application-events", at("/applications/web?tab=events"), []string{"ScalingReplicaSet"}},
 		{"application-drift", at("/applications/drifting?tab=drift"), []string{"data.greeting", "kubectl-edit"}},
 		{"application-deployments", at("/applications/web?tab=deployments"), []string{"First versions"}},
 		{"application-rollouts", at("/applications/web?tab=rollouts"), []string{"Deployment"}},
