@@ -90,3 +90,19 @@ func TestLogoutWithoutAgent(t *testing.T) {
 		t.Errorf("again: code %d: %s", code, stderr)
 	}
 }
+
+// TestLoginLink prints the link alone to the standard output.
+func TestLoginLink(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	web := signintest.Start(t, func() string { return "" })
+	code, stdout, stderr := run(t.Context(), "login-link", "--api-key=good", "--web-address="+web.URL)
+	if want := web.URL + "/sign-in/link/use?ticket=" + strings.Repeat("a", 43) + "\n"; code != 0 || stdout != want || !strings.Contains(stderr, "until 2099-01-02T03:04:05Z") {
+		t.Errorf("code %d, %q, %s; want %q", code, stdout, stderr, want)
+	}
+	if code, stdout, stderr := run(t.Context(), "login-link", "--api-key=wrong", "--web-address="+web.URL); code != 1 || stdout != "" || !strings.Contains(stderr, "check that the API key") {
+		t.Errorf("a wrong key: code %d, %q, %s", code, stdout, stderr)
+	}
+	if code, _, stderr := run(t.Context(), "login-link", "--api-key=good", "--web-address=http://piped.example.com"); code != 1 || !strings.Contains(stderr, "unencrypted") {
+		t.Errorf("without TLS: code %d, %s", code, stderr)
+	}
+}

@@ -84,6 +84,7 @@ func newRoot(b build.Info) *cobra.Command {
 		newPiped(t),
 		newAPIKey(t),
 		newLogin(t),
+		newLoginLink(t),
 		newLogout(t),
 		newWhoami(t),
 		newAccess(t),

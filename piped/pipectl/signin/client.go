@@ -161,6 +161,25 @@ func (c *Client) grant(ctx context.Context, path string, body any) (Grant, error
 	return g, nil
 }
 
+// linkForm is that of the path of a sign-in link.
+var linkForm = regexp.MustCompile(`^/sign-in/link/use\?ticket=[0-9A-Za-z_-]{43}$`)
+
+// Link returns an address that signs a browser in once, as the holder of an API key, and until
+// when it does. The browser is then sent to a path of the web server; "" is the start page.
+func (c *Client) Link(ctx context.Context, key, path string) (address string, expires time.Time, err error) {
+	var link struct {
+		Path      string    `json:"path"`
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	if err := c.post(ctx, "/sign-in/link/new", map[string]string{"key": key, "next": path}, &link); err != nil {
+		return "", time.Time{}, err
+	}
+	if !linkForm.MatchString(link.Path) {
+		return "", time.Time{}, fmt.Errorf("%s sent no link", c.web)
+	}
+	return c.web.String() + link.Path, link.ExpiresAt, nil
+}
+
 // newSecret returns 256 bits in base64url.
 func newSecret() string {
 	secret := make([]byte, sha256.Size)

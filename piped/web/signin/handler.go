@@ -101,6 +101,9 @@ func (h *Handler) mux() http.Handler {
 	mux.HandleFunc("GET /sign-in/{issuer}", h.limited(h.begin))
 	mux.HandleFunc("GET /sign-in/{issuer}/callback", h.limited(h.callback))
 	mux.HandleFunc("POST /sign-in/key", h.limited(h.key))
+	mux.HandleFunc("POST /sign-in/link/new", h.limited(asJSON(h.makeLink)))
+	mux.HandleFunc("GET /sign-in/link/use", h.showLink)
+	mux.HandleFunc("POST /sign-in/link/use", h.limited(h.useLink))
 	mux.HandleFunc("POST /sign-in/confirm", h.limited(h.confirm))
 	mux.HandleFunc("POST /sign-in/token", h.limited(asJSON(h.token)))
 	mux.HandleFunc("POST /sign-in/device", h.limited(asJSON(h.device)))
@@ -186,6 +189,7 @@ func (h *Handler) open(r *http.Request, user who, client string) (token string, 
 const (
 	methodSignIn  = "SignIn"
 	methodSignOut = "SignOut"
+	methodLink    = "CreateSignInLink"
 )
 
 // record completes an audit record and records it.

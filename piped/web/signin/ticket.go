@@ -17,6 +17,7 @@ const (
 	ticketConfirm = "confirm" // a user who must confirm that pipectl signs in
 	ticketCode    = "code"    // what pipectl exchanges for a token
 	ticketDevice  = "device"  // a device flow
+	ticketLink    = "link"    // a link that signs in
 )
 
 // tickets are values that are stored until they are taken once.

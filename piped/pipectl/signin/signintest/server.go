@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -54,6 +55,7 @@ func New(token func() string) *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /sign-in", s.page)
 	mux.HandleFunc("POST /sign-in/token", s.token)
+	mux.HandleFunc("POST /sign-in/link/new", s.link)
 	mux.HandleFunc("POST /sign-in/device", s.device)
 	mux.HandleFunc("POST /sign-in/device/token", s.deviceToken)
 	s.Server = httptest.NewServer(mux)
@@ -64,6 +66,18 @@ var (
 	challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 	stateForm     = regexp.MustCompile(`^[A-Za-z0-9_-]{16,128}$`)
 )
+
+// link returns a link for the key "good".
+func (s *Server) link(w http.ResponseWriter, r *http.Request) {
+	var in struct{ Key, Next string }
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Key != "good" {
+		w.WriteHeader(http.StatusForbidden)
+		json.NewEncoder(w).Encode(map[string]string{"error": "access_denied"})
+		return
+	}
+	json.NewEncoder(w).Encode(map[string]string{"path": "/sign-in/link/use?ticket=" + strings.Repeat("a", 43), "expires_at": "2099-01-02T03:04:05Z"})
+}
 
 // page sends the browser back with a code.
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
