@@ -86,6 +86,7 @@ func (d *demo) compare(all []*modelv1.Deployment) {
 // handOver prints where everything is and what can be tried.
 func (d *demo) handOver() {
 	d.out.heading("Where it is")
+	d.out.fact("page", d.page())
 	d.out.fact("control API", d.agent.Address)
 	d.out.fact("health", "http://"+d.agent.WebAddress+"/healthz")
 	d.out.fact("owner key", d.agent.KeyFile)
@@ -103,7 +104,7 @@ func (d *demo) handOver() {
 		"pipectl application sync $flags --app-id " + d.subjectID,
 		fmt.Sprintf("git clone -c user.name=me -c user.email=me@example.com %s %s", d.repo.Dir, clone),
 		fmt.Sprintf("sed -i 's/%s/v2.0.0/' %s", fixedTag, filepath.Join(clone, workload(subject))),
-		fmt.Sprintf("git -C %s commit -am 'Deploy v2.0.0' && git -C %[1]s push", clone),
+		fmt.Sprintf("git -C %s commit -am 'Deploy v2.0.0' && git -C %[1]s pull --rebase && git -C %[1]s push", clone),
 	} {
 		d.out.command(command)
 	}

@@ -14,6 +14,7 @@ import (
 // says of an image that is not there.
 const (
 	subject   = "simple"
+	worked    = "secret"   // is deployed again and again after the script
 	gated     = "approval" // has a pipeline that waits for a person
 	imageName = "registry.example/web"
 	firstTag  = "v1.0.0"

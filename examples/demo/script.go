@@ -73,6 +73,7 @@ func (d *demo) play(ctx context.Context) error {
 		{"A Kubernetes control plane on this machine", d.startCluster},
 		{"A Git repository with the applications", d.makeRepository},
 		{"The agent, watching both", d.startAgent},
+		{"The page, with a link that signs in once", d.openPage},
 		{"It finds the applications and deploys them", d.firstDeployments},
 		{"A secret that Git has encrypted", d.showSecret},
 		{"A commit changes a setting of a kustomization", d.changeSetting},
@@ -260,22 +261,6 @@ func (d *demo) commitImage(app, tag, message string) error {
 func (d *demo) reportCommit(message string) {
 	d.watch.since(d.repo.Head(), time.Now())
 	d.out.fact("commit", shortHash(d.repo.Head())+"  "+message)
-}
-
-// stayUp says how to go on by hand, and prints what the agent does until the
-// person ends the demo.
-func (d *demo) stayUp(ctx context.Context) error {
-	d.handOver()
-	d.out.note("The agent keeps running, and its actions are printed here. Ctrl-C ends everything.")
-	d.out.gap()
-	err := d.agent.Await(ctx, "Ctrl-C", 365*24*time.Hour, func(ctx context.Context) (bool, error) {
-		_, err := d.watch.poll(ctx)
-		return false, err
-	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // close ends the programs, last started first, checks that they left nothing, and
