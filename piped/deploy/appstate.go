@@ -68,7 +68,7 @@ func StateOf(s Situation) AppStatus {
 	reason := firstLine(cmp.Or(sync.ShortReason, sync.Reason))
 	switch {
 	case sync.Status == SyncInvalidConfig:
-		return AppStatus{State: StateInvalidConfig, Reason: reason, Since: sync.At}
+		return AppStatus{State: StateInvalidConfig, Reason: firstLine(cmp.Or(sync.Reason, sync.ShortReason)), Since: sync.At}
 	case !s.AdoptionSince.IsZero():
 		return AppStatus{State: StateHeld, Reason: "live objects await the decision whether the application takes them over", Since: s.AdoptionSince}
 	case s.Last != nil && s.Last.Status == Failure:

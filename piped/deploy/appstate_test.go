@@ -132,6 +132,10 @@ func TestStateAndHeadline(t *testing.T) {
 			Situation{App: inState(SyncInvalidConfig, "unknown field specc"), Last: toNew(Failure, "x")}, StateInvalidConfig, "Invalid config",
 			"web is live at 84e16d9 since 14:02, by Ana; its configuration is invalid: unknown field specc.",
 		},
+		"invalid, with the place": {
+			Situation{App: Application{Name: "web", Sync: SyncState{Status: SyncInvalidConfig, ShortReason: "The application configuration is invalid", Reason: "web/app.pipecd.yaml:3: unknown field specc\nmore"}}}, StateInvalidConfig, "Invalid config",
+			"web has no successful deployment; its configuration is invalid: web/app.pipecd.yaml:3: unknown field specc.",
+		},
 		"not known": {
 			Situation{App: inState(SyncUnknown, "cluster eu-2 does not answer")}, StateUnknown, "Unknown since 14:10",
 			"It is not known since 14:10 whether web is live: cluster eu-2 does not answer; 84e16d9 was deployed last.",
