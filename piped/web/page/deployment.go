@@ -34,7 +34,7 @@ type deploymentTab struct {
 // deploymentTabs are the tabs in their order; the first is shown by default.
 func deploymentTabs() []deploymentTab {
 	return []deploymentTab{
-		{"log", "Log", readLogTab}, {"plan", "Plan", readPlan}, {"rollouts", "Rollouts", readDeploymentRollouts}, {"timeline", "Timeline", readTimeline},
+		{"log", "Log", readLogTab}, {"plan", "Plan", readPlan}, {analysisName, "Analysis", readAnalysis}, {"rollouts", "Rollouts", readDeploymentRollouts}, {"timeline", "Timeline", readTimeline},
 	}
 }
 
@@ -136,6 +136,9 @@ func (d *deploymentView) path(name, value string) string {
 func (d *deploymentView) tabs() []tab {
 	var out []tab
 	for _, t := range deploymentTabs() {
+		if t.name == analysisName && !analysed(d.d) {
+			continue
+		}
 		out = append(out, tab{label: t.label, path: d.path("tab", t.name), current: t.name == d.tab})
 	}
 	return out

@@ -83,9 +83,10 @@ func TestLinesOfLogs(t *testing.T) {
 	s := &modelv1.PipelineStage{StartedAtMs: 1000}
 	got := linesOf(&modelv1.LogBlock{Log: "\x1b[32mgreen\x1b[0m\r\n\x1b]0;title\x07plain\n\ttab \x00 \u202eevil\n", Severity: modelv1.LogSeverity_ERROR, CreatedAtMs: 62_550}, s)
 	want := []logLine{
-		{modelv1.LogSeverity_ERROR, "01:01.5", "green"}, {modelv1.LogSeverity_ERROR, "01:01.5", "plain"}, {modelv1.LogSeverity_ERROR, "01:01.5", "\ttab \uFFFD \uFFFDevil"},
+		{severity: modelv1.LogSeverity_ERROR, at: "01:01.5", text: "green", coloured: []coloured{{"ansi-green", "green"}}},
+		{severity: modelv1.LogSeverity_ERROR, at: "01:01.5", text: "plain"}, {severity: modelv1.LogSeverity_ERROR, at: "01:01.5", text: "\ttab \uFFFD \uFFFDevil"},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(logLine{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(logLine{}, coloured{})); diff != "" {
 		t.Error("lines differ (-want +got):\n" + diff)
 	}
 }

@@ -28,6 +28,8 @@ type logLine struct {
 	severity modelv1.LogSeverity
 	at       string // time since the stage began, or of day
 	text     string
+	coloured []coloured // the text in parts; nil without colours
+	times    int        // how often it follows itself, beyond the first time
 }
 
 // stageLog is the end of a log.
@@ -96,7 +98,9 @@ func (v *visit) followLog(deployment, stage string, after int64, once bool, each
 func linesOf(b *modelv1.LogBlock, s *modelv1.PipelineStage) []logLine {
 	var out []logLine
 	for line := range strings.Lines(b.Log) {
-		out = append(out, logLine{b.Severity, elapsed(max(0, b.CreatedAtMs-s.StartedAtMs)), withoutEscapes(strings.TrimRight(line, "\r\n"))})
+		l := logLine{severity: b.Severity, at: elapsed(max(0, b.CreatedAtMs-s.StartedAtMs))}
+		l.text, l.coloured = colours(strings.TrimRight(line, "\r\n"))
+		out = append(out, l)
 	}
 	return out
 }

@@ -272,16 +272,21 @@ func (v *visit) followPodLog(req *controlv1.FollowPodLogsRequest, each func(*con
 	return err
 }
 
+// longer follows a line that is not shown whole.
+const longer = " … (the line is longer)"
+
 // podLines returns the lines of a container with their time of day.
 func podLines(lines []*controlv1.PodLogLine) []logLine {
 	var out []logLine
 	for _, l := range lines {
-		line := logLine{text: withoutEscapes(l.Text)}
+		var line logLine
+		line.text, line.coloured = colours(l.Text)
 		if l.AtMs > 0 {
 			line.at = time.UnixMilli(l.AtMs).UTC().Format("15:04:05")
 		}
 		if l.Truncated {
-			line.text += " … (the line is longer)"
+			line.text += longer
+			line.coloured = append(line.coloured, coloured{text: longer})
 		}
 		out = append(out, line)
 	}

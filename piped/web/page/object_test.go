@@ -152,7 +152,7 @@ const openPod = "/applications/search?tab=objects&object=%2FPod%2Fshop%2Fsearch-
 func TestPodLog(t *testing.T) {
 	var requests []*controlv1.FollowPodLogsRequest
 	body := bodyOf(t, podLogOf(opened(t, "view-logs"), &requests).get(openPod))
-	for _, want := range []string{"starting &lt;b&gt;", ">cannot connect … (the line is longer)<", "11:58:00", ">init<", ">proxy<", "after=c2", "Before its restart"} {
+	for _, want := range []string{"starting &lt;b&gt;", `<span class="ansi-red">cannot connect</span> … (the line is longer)<`, "11:58:00", ">init<", ">proxy<", "after=c2", "Before its restart"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the view lacks %q", want)
 		}

@@ -73,7 +73,8 @@ func views() []view {
 }
 
 // showEveryView opens each view at two widths, light and dark: it shows what it should, has
-// nothing that axe finds, is no wider than the window, and its pictures are written.
+// nothing that axe finds, and is no wider than the window. Its pictures are written into the
+// folder in PIPED_SCREENSHOTS, and the one that docs/page shows into that in PIPED_PICTURES.
 func showEveryView(t *testing.T, e *env) {
 	axe, err := os.ReadFile(filepath.Join("testdata", "axe-core", "axe.min.js"))
 	if err != nil {
@@ -99,7 +100,10 @@ func showEveryView(t *testing.T, e *env) {
 				if got := browsertest.Eval[int64](tab, `document.documentElement.scrollWidth`); got > width {
 					t.Errorf("%s: the page scrolls to the side, it is %d pixels wide", shown, got)
 				}
-				writePicture(t, tab, v.name, width, dark)
+				writePicture(t, tab, os.Getenv("PIPED_SCREENSHOTS"), fmt.Sprintf("%s-%d-%s", v.name, width, map[bool]string{false: "light", true: "dark"}[dark]))
+				if name := pictures[v.name]; name != "" && width == 1280 && !dark {
+					writePicture(t, tab, os.Getenv("PIPED_PICTURES"), name)
+				}
 			}
 		}
 	}
@@ -130,19 +134,22 @@ func inaccessible(tab *browsertest.Tab) (out []string) {
 	return out
 }
 
-// writePicture writes a picture into the folder in the environment variable PIPED_SCREENSHOTS;
-// without it, nothing is written.
-func writePicture(t *testing.T, tab *browsertest.Tab, name string, width int64, dark bool) {
+// pictures are the views that docs/page shows, with the names of their pictures.
+var pictures = map[string]string{
+	"now": "now", "applications": "applications", "application-object": "application", "application-drift": "drift", "deployment-log": "deployment",
+	"rollouts": "rollouts", "delivery": "delivery", "events": "events", "agent": "agent", "search": "palette",
+}
+
+// writePicture writes a picture into a folder; "" writes nothing.
+func writePicture(t *testing.T, tab *browsertest.Tab, dir, name string) {
 	t.Helper()
-	dir := os.Getenv("PIPED_SCREENSHOTS")
 	if dir == "" {
 		return
 	}
-	colours := map[bool]string{false: "light", true: "dark"}[dark]
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", name, width, colours)), tab.Picture(), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), tab.Picture(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
