@@ -79,10 +79,19 @@ func (h *Holder) ClientCerts() bool {
 }
 
 // Config returns the configuration of a server that uses the current identity for each
-// connection. Set must be called before the first one.
-func (h *Holder) Config() *tls.Config {
+// connection, and speaks some protocols (RFC 7301), the preferred first; none leaves the choice
+// to the server. Set must be called before the first connection.
+func (h *Holder) Config(protocols ...string) *tls.Config {
 	return &tls.Config{
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return h.current.Load().config, nil },
-		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			config := h.current.Load().config
+			if len(protocols) > 0 {
+				config = config.Clone()
+				config.NextProtos = protocols
+			}
+			return config, nil
+		},
+		MinVersion: tls.VersionTLS12,
+		NextProtos: protocols,
 	}
 }

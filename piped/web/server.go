@@ -29,6 +29,7 @@ type limits struct {
 	write       time.Duration // from the end of the header to the end of the response
 	idle        time.Duration // between two requests on a connection
 	headerBytes int
+	streams     int   // concurrent requests of an HTTP/2 connection
 	body        int64 // bytes of a webhook delivery
 	deliveries  int   // webhook deliveries read concurrently
 	perAddress  int   // of these, from one address
@@ -44,7 +45,7 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		header: 5 * time.Second, read: 30 * time.Second, write: 40 * time.Second, idle: time.Minute,
-		headerBytes: 64 << 10, body: 25 << 20, deliveries: 8, perAddress: 4, small: 64 << 10, rate: 16 << 10, slack: 3 * time.Second,
+		headerBytes: 64 << 10, streams: 100, body: 25 << 20, deliveries: 8, perAddress: 4, small: 64 << 10, rate: 16 << 10, slack: 3 * time.Second,
 	}
 }
 
@@ -139,12 +140,13 @@ func newServer(cfg Config, l limits) (*Server, error) {
 			Handler:           routes(cfg, l, hooks),
 			ReadHeaderTimeout: l.header, ReadTimeout: l.read, WriteTimeout: l.write, IdleTimeout: l.idle,
 			MaxHeaderBytes: l.headerBytes,
+			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: l.streams, SendPingTimeout: l.idle, PingTimeout: l.header, WriteByteTimeout: l.write},
 			ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 		},
 	}
-	if s.secure { // no HTTP/2, so that the limits on connections apply to requests
+	if s.secure {
 		s.identity.Set(identity)
-		s.listener = tls.NewListener(listener, s.identity.Config())
+		s.listener = tls.NewListener(listener, s.identity.Config("h2", "http/1.1"))
 	}
 	return s, nil
 }

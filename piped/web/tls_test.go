@@ -77,6 +77,26 @@ func mustAsk(t *testing.T, what string, s *Server, config *tls.Config, answered 
 	}
 }
 
+// TestHTTP2: browsers get HTTP/2, so that the streams of their tabs share a connection, and others
+// still HTTP/1.1.
+func TestHTTP2(t *testing.T) {
+	server := files(t)
+	s := startTLS(t, server)
+	for protocols, want := range map[string]string{"h2 http/1.1": "HTTP/2.0", "http/1.1": "HTTP/1.1", "": "HTTP/1.1"} {
+		config := trusting(t, server)
+		config.NextProtos = strings.Fields(protocols)
+		transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: strings.HasPrefix(protocols, "h2")}
+		resp, err := (&http.Client{Transport: transport}).Get("https://" + s.Addr() + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.Proto != want || resp.StatusCode != http.StatusOK {
+			t.Errorf("with the protocols %q: %s %s, want %s", protocols, resp.Proto, resp.Status, want)
+		}
+		transport.CloseIdleConnections()
+	}
+}
+
 func TestPlainHTTPIsNotAnsweredWithTLS(t *testing.T) {
 	s := startTLS(t, files(t))
 	if code, body := get(t, "GET", "http://"+s.Addr()+"/healthz"); code == http.StatusOK {
