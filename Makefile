@@ -16,7 +16,7 @@ export CGO_ENABLED := 0
 # this one has compiled.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build devcluster prerequisites demo test check lint devcluster-test chaos bench generate release-contract clean help
+.PHONY: build devcluster prerequisites demo test check lint devcluster-test chaos bench pictures generate release-contract clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -74,6 +74,9 @@ chaos: prerequisites devcluster ## kill the agent at random moments and take awa
 bench: PROGRAMS += ./examples/bench
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
 	@exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'
+
+pictures: prerequisites devcluster ## renew the pictures of docs/page, in Chromium
+	PIPED_PICTURES=$(CURDIR)/docs/page/images go test -count=1 -timeout 20m -run '^TestPage$$/^together$$/^views$$' ./piped/web/page/browsertest
 
 generate: ## regenerate the wire types from the .proto files, the page from its templates, and the generated texts of docs/
 	proto/generate.sh
