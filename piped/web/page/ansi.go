@@ -70,8 +70,9 @@ func (s style) class() string {
 
 // apply applies a sequence; one that is no SGR changes nothing.
 func (s *style) apply(sequence string) {
-	inner, ok := strings.CutPrefix(sequence, "\x1b[")
-	if inner, ok = strings.CutSuffix(inner, "m"); !ok || strings.ContainsFunc(inner, func(r rune) bool { return (r < '0' || r > '9') && r != ';' }) {
+	inner, csi := strings.CutPrefix(sequence, "\x1b[")
+	inner, sgr := strings.CutSuffix(inner, "m")
+	if !csi || !sgr || strings.ContainsFunc(inner, func(r rune) bool { return (r < '0' || r > '9') && r != ';' }) {
 		return
 	}
 	codes := strings.Split(inner, ";")
