@@ -98,6 +98,17 @@ func deployments(ctx context.Context, q querier, query string, args ...any) ([]d
 	return ds, loadStages(ctx, q, ds)
 }
 
+// deployments is deployments in a read transaction, so that the stages have the statuses of
+// the same moment.
+func (s *Store) deployments(ctx context.Context, query string, args ...any) ([]deploy.Deployment, error) {
+	var ds []deploy.Deployment
+	err := s.readTogether(ctx, func(q querier) (err error) {
+		ds, err = deployments(ctx, q, query, args...)
+		return err
+	})
+	return ds, err
+}
+
 func deployment(ctx context.Context, q querier, id string) (deploy.Deployment, error) {
 	ds, err := deployments(ctx, q, selectDeployment+" WHERE id = ?", id)
 	if err != nil {
@@ -111,7 +122,11 @@ func deployment(ctx context.Context, q querier, id string) (deploy.Deployment, e
 
 // Deployment returns a deployment with its stages. NotFound if there is none.
 func (s *Store) Deployment(ctx context.Context, id string) (deploy.Deployment, error) {
-	d, err := deployment(ctx, s, id)
+	var d deploy.Deployment
+	err := s.readTogether(ctx, func(q querier) (err error) {
+		d, err = deployment(ctx, q, id)
+		return err
+	})
 	return d, s.fail(err, "read deployment "+id)
 }
 
@@ -120,7 +135,7 @@ func (s *Store) DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Dep
 	const perQuery = 500
 	var out []deploy.Deployment
 	for chunk := range slices.Chunk(ids, perQuery) {
-		ds, err := deployments(ctx, s, selectDeployment+" WHERE id IN ("+placeholders(len(chunk))+")", anys(chunk)...)
+		ds, err := s.deployments(ctx, selectDeployment+" WHERE id IN ("+placeholders(len(chunk))+")", anys(chunk)...)
 		if err != nil {
 			return nil, s.fail(err, "read deployments")
 		}
@@ -134,7 +149,7 @@ func (s *Store) DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Dep
 func (s *Store) DeploymentsByPrefix(ctx context.Context, prefix string, limit int) ([]deploy.Deployment, error) {
 	var f filter
 	f.add("substr(id, 1, ?) = ?", utf8.RuneCountInString(prefix), prefix)
-	ds, err := deployments(ctx, s, f.limit(selectDeployment+f.where()+" ORDER BY triggered_at DESC, id", limit), f.args...)
+	ds, err := s.deployments(ctx, f.limit(selectDeployment+f.where()+" ORDER BY triggered_at DESC, id", limit), f.args...)
 	return ds, s.fail(err, "find deployments by the beginning of their ID")
 }
 
@@ -143,7 +158,7 @@ func (s *Store) DeploymentsByPrefix(ctx context.Context, prefix string, limit in
 func (s *Store) DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([]deploy.Deployment, error) {
 	var f filter
 	in(&f, "status", statuses)
-	ds, err := deployments(ctx, s, selectDeployment+f.where()+" ORDER BY triggered_at, id", f.args...)
+	ds, err := s.deployments(ctx, selectDeployment+f.where()+" ORDER BY triggered_at, id", f.args...)
 	return ds, s.fail(err, "list deployments by status")
 }
 

@@ -70,7 +70,7 @@ func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deplo
 		f = f.newestOf(q.Statuses, q.Limit)
 	}
 	query := f.limit(selectDeployment+f.where()+byUpdate, q.Limit)
-	ds, err := deployments(ctx, s, query, f.args...)
+	ds, err := s.deployments(ctx, query, f.args...)
 	if err != nil || len(ds) == 0 {
 		return nil, "", s.fail(err, "list deployments")
 	}

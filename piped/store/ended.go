@@ -58,6 +58,6 @@ func (s *Store) EndedDeployments(ctx context.Context, since time.Time, limit int
 	f.add("completed_at > 0") // the condition of its index
 	f.add("completed_at >= ?", toMilli(since))
 	query := f.limit(selectDeployment+f.where()+" ORDER BY completed_at, id", limit)
-	ds, err := deployments(ctx, s, query, f.args...)
+	ds, err := s.deployments(ctx, query, f.args...)
 	return ds, s.fail(err, "list the deployments that have ended")
 }

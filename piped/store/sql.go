@@ -61,6 +61,43 @@ func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows
 	return s.reader.QueryContext(ctx, query, args...)
 }
 
+// readTx is a read transaction: all of its queries see the same state of the database.
+type readTx struct {
+	store  *Store
+	sql    *sql.Tx
+	missed []string // statements to prepare after the transaction
+}
+
+// readTogether runs fn in one read transaction, for values that several queries make up:
+// without it, a concurrent write could change one part after the other was read.
+func (s *Store) readTogether(ctx context.Context, fn func(querier) error) error {
+	sqlTx, err := s.reader.BeginTx(ctx, s.dialect.snapshot())
+	if err != nil {
+		return err
+	}
+	t := &readTx{store: s, sql: sqlTx}
+	err = fn(t)
+	_ = sqlTx.Rollback() // nothing was written
+	for _, query := range t.missed {
+		s.stmts.prepared(ctx, s.reader, query)
+	}
+	return err
+}
+
+// query runs a query in the transaction. It prepares no statement: that takes another
+// connection, and others may wait for one in the same way.
+func (t *readTx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	query = t.store.dialect.rewrite(query)
+	cleanAll(args)
+	if t.store.cached(args) {
+		if st := t.store.stmts.get(t.store.reader, query); st != nil {
+			return t.sql.StmtContext(ctx, st).QueryContext(ctx, args...)
+		}
+		t.missed = append(t.missed, query)
+	}
+	return t.sql.QueryContext(ctx, query, args...)
+}
+
 // tx is a write transaction. At the commit its events are numbered and its changes are
 // published.
 type tx struct {

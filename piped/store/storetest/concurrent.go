@@ -71,6 +71,54 @@ func testCompareAndSwap(t *testing.T, e *env) {
 	}
 }
 
+// testReadAtOneMoment: a deployment is read together with the stages of the same revision
+// while others write both.
+func testReadAtOneMoment(t *testing.T, e *env) {
+	ctx := t.Context()
+	e.create(t, "d1", e.putApp(t, "web"))
+	e.run(t, "d1")
+	reads := map[string]func() ([]deploy.Deployment, error){
+		"Deployment": func() ([]deploy.Deployment, error) {
+			d, err := e.store.Deployment(ctx, "d1")
+			return []deploy.Deployment{d}, err
+		},
+		"DeploymentsByID":     func() ([]deploy.Deployment, error) { return e.store.DeploymentsByID(ctx, []string{"d1"}) },
+		"DeploymentsByPrefix": func() ([]deploy.Deployment, error) { return e.store.DeploymentsByPrefix(ctx, "d", 10) },
+		"DeploymentsIn":       func() ([]deploy.Deployment, error) { return e.store.DeploymentsIn(ctx, deploy.Running) },
+	}
+	over := make(chan struct{})
+	var readers errgroup.Group
+	for name, read := range reads {
+		readers.Go(func() error {
+			for {
+				select {
+				case <-over:
+					return nil
+				default:
+				}
+				ds, err := read()
+				if err != nil || len(ds) != 1 {
+					return fmt.Errorf("%s: %d deployments, %w", name, len(ds), err)
+				}
+				if whole, part := ds[0].Metadata["n"], ds[0].Stage("sync").StatusReason; whole != part {
+					return fmt.Errorf("%s: the deployment is of write %s, its stage of write %s", name, whole, part)
+				}
+			}
+		})
+	}
+	for range 300 {
+		e.update(t, "d1", func(d *deploy.Deployment) error {
+			err := increment(d)
+			d.Stage("sync").StatusReason = d.Metadata["n"]
+			return err
+		})
+	}
+	close(over)
+	if err := readers.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // increment adds one to a number in the deployment's metadata.
 func increment(d *deploy.Deployment) error {
 	n, _ := strconv.Atoi(d.Metadata["n"]) // missing: 0

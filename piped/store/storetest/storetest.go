@@ -135,6 +135,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Batches", testBatches},
 		{"OneActive", testOneActive},
 		{"CompareAndSwap", testCompareAndSwap},
+		{"ReadAtOneMoment", testReadAtOneMoment},
 		{"UpdateFrom", testUpdateFrom},
 		{"ConcurrentSupersede", testConcurrentSupersede},
 		{"Commands", testCommands},
