@@ -230,12 +230,12 @@ func reportProblems(t *testing.T, e *env) {
 	r := &recorder{T: t}
 	tab := e.browser.Tab(r, e.address)
 	tab.Open("/sign-in")
-	browsertest.Eval[browsertest.Nothing](tab, `(() => {
+	browsertest.Eval[browsertest.Nothing](tab, `new Promise((done) => {
 		const s = document.createElement("script"); s.textContent = "1"; document.body.append(s);
 		console.error("it complains");
-		setTimeout(() => { throw new Error("it throws"); });
+		setTimeout(() => { setTimeout(done); throw new Error("it throws"); });
 		alert("it stops");
-	})()`)
+	})`)
 	tab.Open("/no-such-view")
 	r.end()
 	for _, want := range []string{"Content-Security-Policy", "it complains", "it throws", "it stops", "status of 404"} {
