@@ -72,7 +72,7 @@ chaos: prerequisites devcluster ## kill the agent at random moments and take awa
 	  go test -count=1 -v -timeout 80m -run '^Test($(ONLY))' ./piped/app
 
 bench: PROGRAMS += ./examples/bench
-bench: build devcluster ## print the figures; BENCH=<regexp> selects
+bench: prerequisites build devcluster ## print the figures; BENCH=<regexp> selects
 	@exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'
 
 pictures: prerequisites devcluster ## renew the pictures of docs/page, in Chromium

@@ -43,6 +43,7 @@ func benchmarks() []benchmark {
 		{"api", measureAPI},
 		{"drift", measureDrift},
 		{"search", measureSearch},
+		{"page", measurePage},
 	}
 }
 

@@ -52,25 +52,55 @@ func readLogTab(v *visit, d *deploymentView) (templ.Component, string, error) {
 	return logTab(v, d, log), "log", nil
 }
 
-// readLog reads what a stage has logged so far.
+// readLog reads what a stage has logged so far. Only the lines of the window are converted, and
+// only their blocks are kept in memory.
 func (v *visit) readLog(d *modelv1.Deployment, s *modelv1.PipelineStage) (*stageLog, error) {
 	log := &stageLog{last: -1, more: s.CompletedAtMs == 0}
+	var kept blockWindow
 	err := v.followLog(d.Id, s.Id, -1, true, func(m *controlv1.FollowStageLogsResponse) error {
 		for _, b := range m.Blocks {
-			log.lines = append(log.lines, linesOf(b, s)...)
+			kept.add(b)
 			log.last = b.Index
-		}
-		if n := len(log.lines) - logWindow; n > logWindow { // keep the memory bounded
-			log.omitted += n
-			log.lines = append([]logLine(nil), log.lines[n:]...)
 		}
 		return nil
 	})
+	for _, b := range kept.blocks {
+		log.lines = append(log.lines, linesOf(b, s)...)
+	}
+	log.omitted = kept.omitted
 	if n := len(log.lines) - logWindow; n > 0 {
 		log.omitted += n
 		log.lines = log.lines[n:]
 	}
 	return log, err
+}
+
+// blockWindow holds the last blocks of a log that have at least logWindow lines together.
+type blockWindow struct {
+	blocks  []*modelv1.LogBlock
+	lines   int // of the blocks
+	omitted int // lines of earlier blocks
+}
+
+func (w *blockWindow) add(b *modelv1.LogBlock) {
+	w.blocks, w.lines = append(w.blocks, b), w.lines+countLines(b.Log)
+	for {
+		n := countLines(w.blocks[0].Log)
+		if w.lines-n < logWindow {
+			return
+		}
+		w.blocks[0] = nil
+		w.blocks, w.lines, w.omitted = w.blocks[1:], w.lines-n, w.omitted+n
+	}
+}
+
+// countLines returns the number of lines that strings.Lines splits a text into.
+func countLines(text string) int {
+	n := strings.Count(text, "\n")
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		n++
+	}
+	return n
 }
 
 // followLog passes the blocks of a log after an index to a function.

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -174,6 +175,13 @@ func (t *Tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 func (t *Tab) Open(path string) {
 	t.tb.Helper()
 	t.do("open "+path, chromedp.Navigate(t.address+path))
+}
+
+// EmptyCache removes what the browser stores of responses. Cookies remain.
+func (t *Tab) EmptyCache() {
+	t.tb.Helper()
+	_, err := chromedp.Call(t.ctx, network.ClearBrowserCache, cdp.Empty{})
+	t.check("empty the cache", err)
 }
 
 // Show sets the width of the page, and whether the user prefers dark colours.
