@@ -103,13 +103,17 @@ func approvalAction(name string, w waiting) string {
 	return stageAction(name, w.deployment.GetId(), w.stage.GetId())
 }
 
-// shortcut returns the key of an action, "" for none.
+// shortcut returns the key of an action or a tab, "" for none.
 func shortcut(label string) string {
 	switch label {
 	case "Sync":
 		return "s"
 	case "Approve":
 		return "a"
+	case "Drift", "Plan", "Diff":
+		return "d"
+	case "Log":
+		return "l"
 	}
 	return ""
 }

@@ -406,7 +406,7 @@ func helpDialog(nav []navLink) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = shortcutRow("Logs, diff, sync and approve, where offered", "l", "d", "s", "a").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = shortcutRow("Log, diff (or drift, or plan), sync and approve, where offered", "l", "d", "s", "a").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -20,18 +20,15 @@ function buckets() {
   }).reverse();
 }
 
-/** @param {string} name @param {number} value */
-function axisWord(name, value) {
+function axisWord(/** @type {string} */ name, /** @type {number} */ value) {
   if (name === "failures") return `${Math.round(value * 100)} %`;
   if (name === "frequency") return String(value);
-  // @ts-ignore: duration is in page.js
   return value === 0 ? "0" : duration(value);
 }
 
 /** Distances of labels on an axis of times, in milliseconds. */
 const steps = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2419200, 9676800].map((s) => s * 1000);
-/** @param {string} name */
-const inTime = (name) => name === "lead" || name === "restore";
+const inTime = (/** @type {string} */ name) => name === "lead" || name === "restore";
 
 /** @param {HTMLElement} figure @param {Bucket[]} list */
 function draw(figure, list) {
@@ -70,21 +67,18 @@ function draw(figure, list) {
   };
   // @ts-ignore: uPlot is a vendored script
   const plot = new uPlot(options, [list.map((b) => b.at), list.map((b) => b.values[name])], canvas);
-  plot.over.addEventListener("click", () => {
-    const b = list[plot.cursor.idx];
-    if (b?.path) location.assign(b.path);
-  });
+  plot.over.addEventListener("click", () => { if (list[plot.cursor.idx]?.path) location.assign(list[plot.cursor.idx].path); });
 }
 
 (() => {
-  const list = buckets(), figures = [...document.querySelectorAll("figure[data-plot]")].filter((f) => f instanceof HTMLElement);
-  const all = () => { for (const f of figures) draw(f, list); };
-  all();
+  const list = buckets();
+  const drawAll = () => { for (const f of all("figure[data-plot]")) draw(f, list); };
+  drawAll();
   let width = innerWidth;
   addEventListener("resize", () => {
-    if (width !== innerWidth) all();
+    if (width !== innerWidth) drawAll();
     width = innerWidth;
   });
-  new MutationObserver(all).observe(document.documentElement, { attributeFilter: ["data-theme"] });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
+  new MutationObserver(drawAll).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
 })();

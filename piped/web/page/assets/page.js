@@ -6,12 +6,12 @@
 /** @type {HTMLElement} */
 const root = document.documentElement;
 
+/** The elements of the page that match. @param {string} selector */
+const all = (selector) => [...document.querySelectorAll(selector)].filter((e) => e instanceof HTMLElement);
+
 /** The chosen theme, kept in this browser. */
 const theme = {
-  /** @returns {string|null} */
-  read() {
-    try { return localStorage.getItem("piped-theme"); } catch { return null; }
-  },
+  read() { try { return localStorage.getItem("piped-theme"); } catch { return null; } },
   apply() {
     const chosen = this.read();
     if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
@@ -24,10 +24,7 @@ const theme = {
 };
 theme.apply();
 
-/**
- * The same words as ago and duration of the server.
- * @param {number} ms
- */
+/** The same words as ago and duration of the server. @param {number} ms */
 function duration(ms) {
   const s = Math.max(0, ms) / 1000;
   if (s < 1) return `${Math.floor(s * 1000)} ms`;
@@ -39,7 +36,7 @@ function duration(ms) {
 
 /** Counts relative times on. */
 function countOn() {
-  for (const time of document.querySelectorAll("time[data-ago], time[data-since]")) {
+  for (const time of all("time[data-ago], time[data-since]")) {
     if (!(time instanceof HTMLTimeElement)) continue;
     const passed = Date.now() - Date.parse(time.dateTime);
     const text = time.dataset.since !== undefined ? duration(passed) : passed < 1000 ? "just now" : `${duration(passed)} ago`;
@@ -65,7 +62,7 @@ function openPalette() {
 
 /** The arrows go through the results, and Enter in the field opens the first of what is typed. @param {KeyboardEvent} event */
 function onPaletteKey(event) {
-  const links = [...document.querySelectorAll("#palette-results a")].filter((a) => a instanceof HTMLElement);
+  const links = all("#palette-results a");
   const at = links.findIndex((a) => a === document.activeElement);
   const field = dialog("palette")?.querySelector("input");
   if (event.key === "ArrowDown") links[Math.min(at + 1, links.length - 1)]?.focus();
@@ -82,16 +79,13 @@ function within(event, selector) {
   return found instanceof HTMLElement ? found : null;
 }
 
-/** The rows that the keys j and k go through. @returns {HTMLElement[]} */
-function rows() { return [...document.querySelectorAll("main [data-row]")].filter((r) => r instanceof HTMLElement); }
-
-/** @param {number} step */
+/** Goes through the rows, as the keys j and k do. @param {number} step */
 function move(step) {
-  const all = rows();
-  const at = all.findIndex((r) => r.dataset.current !== undefined);
-  const next = all[Math.min(Math.max(at + step, 0), all.length - 1)];
+  const rows = all("main [data-row]");
+  const at = rows.findIndex((r) => r.dataset.current !== undefined);
+  const next = rows[Math.min(Math.max(at + step, 0), rows.length - 1)];
   if (!next) return;
-  for (const r of all) delete r.dataset.current;
+  for (const r of rows) delete r.dataset.current;
   next.dataset.current = "";
   next.scrollIntoView({ block: "nearest" });
   next.querySelector("a")?.focus({ preventScroll: true });
@@ -99,14 +93,11 @@ function move(step) {
 
 /** Shows how many rows are selected. */
 function countPicked() {
-  const n = document.querySelectorAll("#bulk tbody input:checked").length;
-  const label = document.querySelector("[data-picked]");
-  if (label) label.textContent = `${n} selected`;
+  for (const label of all("[data-picked]")) label.textContent = `${all("#bulk tbody input:checked").length} selected`;
 }
 
 let prefix = "";
-/** @param {KeyboardEvent} event */
-function onKey(event) {
+function onKey(/** @type {KeyboardEvent} */ event) {
   if ((event.ctrlKey || event.metaKey) && event.key === "k") {
     event.preventDefault();
     openPalette();
@@ -117,7 +108,7 @@ function onKey(event) {
   const chord = prefix + event.key;
   prefix = event.key === "g" ? "g" : "";
   const link = chord.length === 2 && chord[0] === "g" ? document.querySelector(`.nav a[data-key="${CSS.escape(chord[1])}"]`) : null;
-  const act = document.querySelector(`main [data-current] [data-act="${CSS.escape(event.key)}"], main .summary [data-act="${CSS.escape(event.key)}"]`);
+  const act = document.querySelector(`main [data-current] [data-act="${CSS.escape(event.key)}"], main :is(.summary, .tabs) [data-act="${CSS.escape(event.key)}"]`);
   const find = document.querySelector("[data-find]");
   if (link instanceof HTMLElement) link.click();
   else if (event.key === "/") openPalette();
@@ -132,7 +123,6 @@ function onKey(event) {
 
 // Nothing moves under the pointer: while it moves over a row, changes wait until it rests.
 let moved = 0;
-/** @returns {Promise<void>} */
 async function rest() {
   const begin = Date.now();
   while (Date.now() - moved < 400 && Date.now() - begin < 2000 && document.querySelector("main .row:hover, main tr:hover")) {
@@ -142,18 +132,15 @@ async function rest() {
 
 /** The log of a stage: it follows its end only as long as the user is there. */
 const log = {
-  /** @returns {HTMLElement|null} */
-  lines() { return document.querySelector("[data-log]"); },
+  lines() { return all("[data-log]")[0]; },
   follows: true,
-  /** @param {boolean} on */
-  follow(on) {
+  follow(/** @type {boolean} */ on) {
     this.follows = on;
-    document.querySelector("[data-log-follow]")?.setAttribute("aria-pressed", String(on));
+    for (const button of all("[data-log-follow]")) button.ariaPressed = String(on);
     const lines = this.lines();
     if (on && lines) lines.scrollTop = lines.scrollHeight;
   },
-  /** @param {string} text */
-  find(text) {
+  find(/** @type {string} */ text) {
     const wanted = text.toLowerCase();
     for (const line of this.lines()?.children ?? []) {
       if (line instanceof HTMLElement) line.hidden = wanted !== "" && !(line.textContent ?? "").toLowerCase().includes(wanted);
@@ -162,7 +149,7 @@ const log = {
   start() {
     const lines = this.lines();
     if (!lines) return;
-    for (const hidden of document.querySelectorAll(".log [hidden]")) if (!hidden.hasAttribute("hx-sse:connect")) hidden.removeAttribute("hidden");
+    for (const e of all(".log [hidden]:not([hx-sse\\:connect])")) e.hidden = false;
     const find = document.querySelector("[data-log-find]");
     find?.addEventListener("input", () => this.find(/** @type {HTMLInputElement} */ (find).value));
     document.querySelector("[data-log-wrap]")?.addEventListener("change", (event) => {
@@ -178,8 +165,7 @@ const log = {
   },
 };
 
-/** @param {boolean} lost */
-function connection(lost) {
+function connection(/** @type {boolean} */ lost) {
   const line = document.getElementById("lost");
   if (line) line.hidden = !lost;
   document.documentElement.toggleAttribute("data-live", !lost);
@@ -187,15 +173,13 @@ function connection(lost) {
 
 document.addEventListener("DOMContentLoaded", () => {
   log.start();
-  for (const hidden of document.querySelectorAll("[data-theme-toggle], [data-pick-all], [data-help]")) hidden.removeAttribute("hidden");
+  for (const e of all("[data-theme-toggle], [data-pick-all], [data-help]")) e.hidden = false;
   setInterval(countOn, 1000);
   document.addEventListener("keydown", onKey);
   document.addEventListener("pointermove", () => { moved = Date.now(); }, { passive: true });
   document.addEventListener("change", (event) => {
-    const all = within(event, "[data-pick-all]");
-    if (all instanceof HTMLInputElement) {
-      for (const box of document.querySelectorAll("#bulk tbody input[type=checkbox]")) if (box instanceof HTMLInputElement) box.checked = all.checked;
-    }
+    const pick = within(event, "[data-pick-all]");
+    for (const box of all("#bulk tbody input")) if (pick instanceof HTMLInputElement && box instanceof HTMLInputElement) box.checked = pick.checked;
     countPicked();
   });
   document.addEventListener("click", (event) => {
@@ -207,20 +191,24 @@ document.addEventListener("DOMContentLoaded", () => {
     if (within(event, "[data-palette]")) openPalette();
     if (within(event, "[data-help]")) dialog("help")?.showModal();
     if (within(event, "#palette a")) dialog("palette")?.close();
-    for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(/** @type {Node} */ (event.target))) menu.removeAttribute("open");
+    for (const menu of all("details.menu[open]")) if (!menu.contains(/** @type {Node} */ (event.target))) menu.removeAttribute("open");
   });
+  let wanted = false; // a dialog, by the request before the swap
+  document.addEventListener("htmx:before:request", (event) => { wanted ||= within(event, "[data-dialog]") !== null; });
   document.addEventListener("htmx:after:swap", () => {
-    const d = dialog();
-    if (d && !d.open && d.dataset.wanted === "yes") d.showModal();
-    if (d) delete d.dataset.wanted;
-  });
-  document.addEventListener("htmx:before:request", (event) => {
-    const d = dialog();
-    if (d && within(event, "[data-dialog]")) d.dataset.wanted = "yes";
+    if (wanted && !dialog()?.open) dialog()?.showModal();
+    wanted = false;
   });
   document.addEventListener("htmx:sse:before:message", (event) => {
     if (event instanceof CustomEvent) event.detail.waitUntil(rest());
   });
   document.addEventListener("htmx:sse:error", () => connection(true));
+  // htmx retries a stream that broke, but not one whose first connection failed.
+  for (const failed of ["htmx:error", "htmx:response:error"]) document.addEventListener(failed, (event) => {
+    const stream = within(event, "[hx-sse\\:connect]"), status = /** @type {CustomEvent} */ (event).detail.ctx?.response?.status ?? 0;
+    if (!stream || status >= 400 && status < 500) return;
+    connection(true);
+    setTimeout(() => stream.dispatchEvent(new Event("retry")), 2000);
+  });
   document.addEventListener("htmx:sse:after:connection", () => connection(false));
 });

@@ -17,6 +17,8 @@ func TestPage(t *testing.T) {
 			"bulk sync":                       syncSelected,
 			"approve with a reason":           approveWithReason,
 			"keyboard alone":                  useKeyboardOnly,
+			"keys of tabs":                    openTabsByKey,
+			"first connection fails":          retryFirstConnection,
 			"two people approve at once":      approveAtOnce,
 			"session ends during an action":   endSessionDuringAction,
 			"viewer":                          seeAsViewer,

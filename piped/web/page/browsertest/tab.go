@@ -184,6 +184,13 @@ func (t *Tab) EmptyCache() {
 	t.check("empty the cache", err)
 }
 
+// Before runs a script in the pages that the tab opens from now on, before their own.
+func (t *Tab) Before(script string) {
+	t.tb.Helper()
+	_, err := chromedp.Call(t.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+	t.check("add a script to every page", err)
+}
+
 // Show sets the width of the page, and whether the user prefers dark colours.
 func (t *Tab) Show(width int64, dark bool) {
 	t.tb.Helper()

@@ -265,6 +265,38 @@ func (r *recorder) end() {
 	}
 }
 
+// openTabsByKey: the letters of the help open the tabs of a view.
+func openTabsByKey(t *testing.T, e *env) {
+	tab := e.signIn(t, e.ownerKey(t), "/applications/web")
+	tab.Keys("d")
+	tab.Await("the drift", `location.search === "?tab=drift"`)
+	tab.Open("/deployments/" + e.last(t, "web").Id)
+	tab.Keys("d")
+	tab.Await("the plan", `location.search === "?tab=plan"`)
+	tab.AwaitReady()
+	tab.Keys("l")
+	tab.Await("the log", `location.search === "?tab=log"`)
+}
+
+// retryFirstConnection: a page whose stream of changes cannot be reached at first says so and
+// tries again.
+func retryFirstConnection(t *testing.T, e *env) {
+	tab := e.signIn(t, e.ownerKey(t), "/")
+	tab.Permit("the first one fails")
+	tab.Before(`
+		const real = window.fetch;
+		window.streams = 0;
+		window.fetch = (url, ...rest) => !String(url).includes("/live") || ++window.streams > 1 ? real(url, ...rest)
+			: Promise.reject(new TypeError("the first one fails"));
+		document.addEventListener("htmx:error", () => setTimeout(() => { window.lost = document.getElementById("lost").checkVisibility(); }));`)
+	tab.Open("/applications")
+	tab.Await("the stream of changes", `window.streams > 1 && document.documentElement.hasAttribute("data-live")`)
+	tab.AwaitGone("#lost")
+	if !browsertest.Eval[bool](tab, `window.lost === true`) {
+		t.Error("the page did not say that the connection is lost")
+	}
+}
+
 // reconnectAfterRestart: the page says that it lost the agent, reconnects when the agent is
 // back, and shows what happened meanwhile, without being loaded again.
 func reconnectAfterRestart(t *testing.T, e *env) {
