@@ -77,15 +77,15 @@ func (s *faultScene) push(t *testing.T) string {
 	return s.repo.Push(t, "calm v2", appFiles("calm", s.namespace, "v2", ""))
 }
 
-// mustHang checks that the fault has an effect: a deployment has not ended.
+// mustHang checks that the fault has an effect: a deployment begins, and has not ended.
 func (s *faultScene) mustHang(t *testing.T, dir, commit string) {
 	t.Helper()
-	for _, d := range s.agent.deployments(appID(dir)) {
-		if d.GetTrigger().GetCommit().GetHash() == commit && d.GetCompletedAtMs() == 0 {
-			return
-		}
+	d := s.agent.await(appID(dir), "begins during the fault", func(d *modelv1.Deployment) bool {
+		return d.GetTrigger().GetCommit().GetHash() == commit
+	})
+	if d.GetCompletedAtMs() != 0 {
+		t.Errorf("the deployment of %s ended in spite of the fault: %s, %s", dir, d.GetStatus(), d.GetStatusReason())
 	}
-	t.Errorf("the deployment of %s ended in spite of the fault", dir)
 }
 
 // mustHaveLostNothing: the deployments before and during the fault end as without the

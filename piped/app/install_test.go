@@ -177,6 +177,9 @@ func (i *installation) readObjects(app string) {
 	i.t.Helper()
 	id := appID(app)
 	resp, err := i.control.GetLiveState(i.ctx, &controlv1.GetLiveStateRequest{ApplicationId: id, Children: true})
+	for end := time.Now().Add(patience); strings.Contains(resp.GetLiveState().GetIncompleteReason(), "cannot be reached") && time.Now().Before(end); { // a busy API server
+		resp, err = i.control.GetLiveState(i.ctx, &controlv1.GetLiveStateRequest{ApplicationId: id, Children: true})
+	}
 	if err != nil || resp.GetLiveState().GetIncompleteReason() != "" {
 		i.t.Errorf("the live state of %s: %v, %v", app, resp.GetLiveState().GetIncompleteReason(), err)
 	}
