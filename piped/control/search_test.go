@@ -353,9 +353,11 @@ func TestWatchApplications(t *testing.T) {
 	byLabel := watch(agent.ReadOnly, &controlv1.WatchApplicationsRequest{Labels: map[string]string{"team": "money"}})
 	byID := watch(agent.ReadOnly, &controlv1.WatchApplicationsRequest{ApplicationIds: []string{"app-db", "none"}})
 	visible := watch(limited, &controlv1.WatchApplicationsRequest{})
+	changes := watch(limited, &controlv1.WatchApplicationsRequest{ChangesOnly: true})
 	expect(byLabel, "job Synced", "caught up")
 	expect(byID, "db Synced", "caught up")
 	expect(visible, "api Deploying", "web Failed", "caught up")
+	expect(changes, "caught up")
 
 	// An application gets another label: it leaves one watch and is new in two.
 	db, err := agent.Store.Application(t.Context(), "app-db")
@@ -374,6 +376,7 @@ func TestWatchApplications(t *testing.T) {
 	}
 	expect(byLabel, "removed app-db")
 	expect(visible, "db Synced")
+	expect(changes, "db Synced")
 
 	// The change of a hidden application is not sent, a deletion is sent as removed.
 	if err := agent.Store.SetDisabled(t.Context(), "app-job", false); err != nil {
@@ -385,4 +388,12 @@ func TestWatchApplications(t *testing.T) {
 	}
 	expect(byID, "removed app-db")
 	expect(visible, "removed app-db")
+	expect(changes, "removed app-db")
+
+	// One that matched at the start is removed, too.
+	if err := agent.Store.DeleteApplication(t.Context(), "app-web"); err != nil {
+		t.Fatal(err)
+	}
+	expect(visible, "removed app-web")
+	expect(changes, "removed app-web")
 }

@@ -49,7 +49,8 @@ func (f *entryFilter) shows(e *entry, view deploy.Scope) bool {
 	return !e.gone && f.matches(&e) && deploy.Selector{Labels: f.labels}.Matches(e.app) && view.Contains(e.app)
 }
 
-// WatchApplications streams the matching applications, then each changed one.
+// WatchApplications streams the matching applications, unless only changes are wanted, then each
+// changed one.
 func (s *controlService) WatchApplications(req *controlv1.WatchApplicationsRequest, stream grpc.ServerStreamingServer[controlv1.WatchApplicationsResponse]) error {
 	ctx := stream.Context()
 	f, view := &entryFilter{nonEmpty(req.ApplicationIds), req.Labels}, viewOf(ctx)
@@ -59,26 +60,29 @@ func (s *controlService) WatchApplications(req *controlv1.WatchApplicationsReque
 	if err != nil {
 		return err
 	}
-	sent := map[string]int64{} // by ID: revision of the shown applications
+	known := map[string]int64{} // by ID: revision of the shown applications
 	for _, e := range all {
 		if !f.shows(e, view) {
+			continue
+		}
+		known[e.app.ID] = e.revision
+		if req.ChangesOnly {
 			continue
 		}
 		if err := stream.Send(&controlv1.WatchApplicationsResponse{Application: s.convert.entry(e, s.now())}); err != nil {
 			return err
 		}
-		sent[e.app.ID] = e.revision
 	}
 	all = nil // free the memory: the call may last for days
 	if err := stream.Send(&controlv1.WatchApplicationsResponse{CaughtUp: true}); err != nil {
 		return err
 	}
-	return followEntries(ctx, sub, sent, func(e *entry) bool { return f.shows(e, view) }, stream.Send)
+	return followEntries(ctx, sub, known, func(e *entry) bool { return f.shows(e, view) }, stream.Send)
 }
 
 // followEntries sends changed applications, and as removed those that are shown no longer,
-// until the call or the subscription ends. sent contains the revisions of the shown ones.
-func followEntries(ctx context.Context, sub *entrySubscription, sent map[string]int64,
+// until the call or the subscription ends. known contains the revisions of the shown ones.
+func followEntries(ctx context.Context, sub *entrySubscription, known map[string]int64,
 	shows func(*entry) bool, send func(*controlv1.WatchApplicationsResponse) error,
 ) error {
 	for {
@@ -90,14 +94,14 @@ func followEntries(ctx context.Context, sub *entrySubscription, sent map[string]
 			return err
 		}
 		for _, v := range changed {
-			was, shown := sent[v.id]
+			was, shown := known[v.id]
 			switch {
 			case shown && v.revision <= was:
 			case shows(*v.state):
-				sent[v.id] = v.revision
+				known[v.id] = v.revision
 				err = send(v.message())
 			case shown:
-				delete(sent, v.id)
+				delete(known, v.id)
 				err = send(&controlv1.WatchApplicationsResponse{RemovedId: text(v.id)})
 			}
 			if err != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
@@ -16,8 +15,6 @@ const (
 	listPage     = 100
 	facetsShown  = 8  // values of a facet before the rest is folded
 	labelsFacets = 12 // labels that become facets
-
-	listRest = 500 * time.Millisecond // after a search, before its stream watches
 )
 
 // listOrders are the orders of the list, by their name in the address.
@@ -314,58 +311,7 @@ func liveApplications(v *visit) (source, error) {
 	return s, err
 }
 
-// watch watches all applications, because others change the order. A watch begins with all of
-// them, and each key of a search replaces the stream: it begins once the user has stopped typing.
-// What happened to the shown rows until then is received, too.
-func (s *listSource) watch(v *visit) (receive, error) {
-	w := &listWatch{left: map[string]bool{}}
-	for _, e := range s.shown {
-		w.left[e.Id] = true
-	}
-	var next receive
-	return func() (_ *controlv1.WatchApplicationsResponse, caughtUp bool, err error) {
-		if next == nil {
-			select {
-			case <-time.After(listRest):
-			case <-v.ctx.Done():
-				return nil, false, v.ctx.Err()
-			}
-			if next, err = v.watchApplications(); err != nil {
-				return nil, false, err
-			}
-		}
-		m, err := w.receive(next)
-		return m, true, err
-	}, nil
-}
-
-// listWatch leaves out what a watch begins with, but the shown rows.
-type listWatch struct {
-	left  map[string]bool // shown rows that the watch has not sent
-	began bool            // the watch has sent the present state
-}
-
-// receive returns the next change. A row that the watch did not begin with is removed.
-func (w *listWatch) receive(next receive) (*controlv1.WatchApplicationsResponse, error) {
-	for {
-		if w.began {
-			for id := range w.left {
-				delete(w.left, id)
-				return &controlv1.WatchApplicationsResponse{RemovedId: id}, nil
-			}
-		}
-		m, caughtUp, err := next()
-		if err != nil || w.began {
-			return m, err
-		}
-		id := m.GetApplication().GetId()
-		shown := w.left[id]
-		delete(w.left, id)
-		if w.began = caughtUp; caughtUp || shown {
-			return m, nil
-		}
-	}
-}
+func (s *listSource) watch(v *visit) (receive, error) { return v.watchApplications() } // others change the order
 
 func (s *listSource) changed(m *controlv1.WatchApplicationsResponse) {
 	for i, e := range s.shown {

@@ -1,9 +1,7 @@
 package page
 
 import (
-	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -103,34 +101,5 @@ func TestRowsStayInPlace(t *testing.T) {
 		if got := moved(shown, now); got != c.want {
 			t.Errorf("%s: %d rows have moved, want %d", name, got, c.want)
 		}
-	}
-}
-
-// TestChangesBeforeTheWatch: of what a watch begins with, the list receives the shown rows, and
-// those that are gone; then every change.
-func TestChangesBeforeTheWatch(t *testing.T) {
-	application := func(id string) *controlv1.WatchApplicationsResponse {
-		return &controlv1.WatchApplicationsResponse{Application: &controlv1.ApplicationEntry{Id: id}}
-	}
-	sent := []*controlv1.WatchApplicationsResponse{application("x"), application("a"), application("y"), {CaughtUp: true}, application("x"), application("a")}
-	next := func() (*controlv1.WatchApplicationsResponse, bool, error) {
-		if len(sent) == 0 {
-			return nil, false, io.EOF
-		}
-		m := sent[0]
-		sent = sent[1:]
-		return m, m.CaughtUp, nil
-	}
-	w := &listWatch{left: map[string]bool{"a": true, "b": true}}
-	var got []string
-	for {
-		m, err := w.receive(next)
-		if err != nil {
-			break
-		}
-		got = append(got, m.GetApplication().GetId()+"-"+m.RemovedId)
-	}
-	if want := []string{"a-", "-", "-b", "x-", "a-"}; !slices.Equal(got, want) {
-		t.Errorf("received %q, want %q", got, want)
 	}
 }

@@ -124,9 +124,9 @@ func (v *visit) stream(open func(*visit) (source, error)) {
 // nil if it is about no application.
 type receive func() (changed *controlv1.WatchApplicationsResponse, caughtUp bool, err error)
 
-// watchApplications watches some applications, all without IDs.
+// watchApplications watches for changes of some applications, of all without IDs.
 func (v *visit) watchApplications(ids ...string) (receive, error) {
-	stream, err := v.control.WatchApplications(v.ctx, &controlv1.WatchApplicationsRequest{ApplicationIds: ids})
+	stream, err := v.control.WatchApplications(v.ctx, &controlv1.WatchApplicationsRequest{ApplicationIds: ids, ChangesOnly: true})
 	return func() (*controlv1.WatchApplicationsResponse, bool, error) {
 		m, err := stream.Recv()
 		return m, m.GetCaughtUp(), err
@@ -174,7 +174,9 @@ func (e *events) run(src source, changes <-chan *controlv1.WatchApplicationsResp
 	defer tick.Stop()
 	defer beat.Stop()
 	var due <-chan time.Time // set while a refresh is due
-	last := time.Time{}
+	// The view was read a moment ago. A search as one types replaces its stream before the first
+	// refresh.
+	last := time.Now()
 	for {
 		select {
 		case m, ok := <-changes:

@@ -1233,7 +1233,10 @@ type WatchApplicationsRequest struct {
 	// Applications, up to 1000; one must match.
 	ApplicationIds []string `protobuf:"bytes,1,rep,name=application_ids,json=applicationIds,proto3" json:"application_ids,omitempty"`
 	// Labels; all must match.
-	Labels        map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Omit the applications that match at the start: caught_up is sent at once,
+	// then the changes, removals of those included.
+	ChangesOnly   bool `protobuf:"varint,3,opt,name=changes_only,json=changesOnly,proto3" json:"changes_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1282,15 +1285,23 @@ func (x *WatchApplicationsRequest) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *WatchApplicationsRequest) GetChangesOnly() bool {
+	if x != nil {
+		return x.ChangesOnly
+	}
+	return false
+}
+
 // Response of WatchApplications. One field is set.
 type WatchApplicationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An application as it is now.
 	Application *ApplicationEntry `protobuf:"bytes,1,opt,name=application,proto3" json:"application,omitempty"`
-	// An application that was sent before and does not match any more, or is
+	// An application that matched before and does not match any more, or is
 	// deleted.
 	RemovedId string `protobuf:"bytes,2,opt,name=removed_id,json=removedId,proto3" json:"removed_id,omitempty"`
-	// Everything that matched at the start has been sent. Sent once.
+	// Everything that matched at the start has been sent, or was to be omitted.
+	// Later changes are sent. Sent once.
 	CaughtUp      bool `protobuf:"varint,3,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1438,10 +1449,11 @@ const file_piped_control_v1_search_proto_rawDesc = "" +
 	"\aobjects\x18\x02 \x01(\x05R\aobjects\x12\x16\n" +
 	"\x06fields\x18\x03 \x01(\x05R\x06fields\x12\x1a\n" +
 	"\bmanagers\x18\x04 \x03(\tR\bmanagers\x12\x19\n" +
-	"\bsince_ms\x18\x05 \x01(\x03R\asinceMs\"\xce\x01\n" +
+	"\bsince_ms\x18\x05 \x01(\x03R\asinceMs\"\xf1\x01\n" +
 	"\x18WatchApplicationsRequest\x12'\n" +
 	"\x0fapplication_ids\x18\x01 \x03(\tR\x0eapplicationIds\x12N\n" +
-	"\x06labels\x18\x02 \x03(\v26.piped.control.v1.WatchApplicationsRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x02 \x03(\v26.piped.control.v1.WatchApplicationsRequest.LabelsEntryR\x06labels\x12!\n" +
+	"\fchanges_only\x18\x03 \x01(\bR\vchangesOnly\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9d\x01\n" +
