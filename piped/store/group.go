@@ -153,7 +153,8 @@ func (s *Store) commitTogether(ctx context.Context, members []*member) (committe
 	defer shared.Rollback() //nolint:errcheck // does nothing after a commit
 	var writers []*tx
 	for _, m := range members {
-		m.tx = &tx{store: s, sql: shared, shared: true}
+		m.tx = s.writeTx(shared)
+		m.tx.shared = true
 		if !m.runIn(ctx, shared) {
 			return false, nil
 		}

@@ -101,7 +101,7 @@ func (s *Store) fill(ctx context.Context, schema int64, tables []Table, load fun
 		return err
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // does nothing after a commit
-	t := &tx{store: s, sql: sqlTx}
+	t := s.writeTx(sqlTx)
 	if err := s.dialect.lockSchema(ctx, sqlTx); err != nil {
 		return err
 	}

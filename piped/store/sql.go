@@ -61,11 +61,12 @@ func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows
 	return s.reader.QueryContext(ctx, query, args...)
 }
 
-// readTx is a read transaction: all of its queries see the same state of the database.
+// readTx runs queries in one transaction: all of them see the same state of the database.
 type readTx struct {
 	store  *Store
+	db     *sql.DB // of the transaction
 	sql    *sql.Tx
-	missed []string // statements to prepare after the transaction
+	missed []string // statements to prepare once the connection is free
 }
 
 // readTogether runs fn in one read transaction, for values that several queries make up:
@@ -75,39 +76,52 @@ func (s *Store) readTogether(ctx context.Context, fn func(querier) error) error 
 	if err != nil {
 		return err
 	}
-	t := &readTx{store: s, sql: sqlTx}
+	t := &readTx{store: s, db: s.reader, sql: sqlTx}
 	err = fn(t)
 	_ = sqlTx.Rollback() // nothing was written
-	for _, query := range t.missed {
-		s.stmts.prepared(ctx, s.reader, query)
-	}
+	t.prepareMissed(ctx)
 	return err
 }
 
-// query runs a query in the transaction. It prepares no statement: that takes another
-// connection, and others may wait for one in the same way.
 func (t *readTx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	query = t.store.dialect.rewrite(query)
 	cleanAll(args)
-	if t.store.cached(args) {
-		if st := t.store.stmts.get(t.store.reader, query); st != nil {
-			return t.sql.StmtContext(ctx, st).QueryContext(ctx, args...)
-		}
-		t.missed = append(t.missed, query)
+	if st := t.stmt(query, args); st != nil {
+		return t.sql.StmtContext(ctx, st).QueryContext(ctx, args...)
 	}
 	return t.sql.QueryContext(ctx, query, args...)
+}
+
+// stmt returns the cached prepared statement of a query. If there is none it returns nil and
+// records the query for prepareMissed: preparing takes another connection, and SQLite has only
+// one writer connection, which this transaction may use.
+func (t *readTx) stmt(query string, args []any) *sql.Stmt {
+	if !t.store.cached(args) {
+		return nil
+	}
+	st := t.store.stmts.get(t.db, query)
+	if st == nil {
+		t.missed = append(t.missed, query)
+	}
+	return st
+}
+
+// prepareMissed prepares the statements that t had to run unprepared. It is called after the
+// end of the transaction.
+func (t *readTx) prepareMissed(ctx context.Context) {
+	for _, query := range t.missed {
+		t.store.stmts.prepared(ctx, t.db, query)
+	}
 }
 
 // tx is a write transaction. At the commit its events are numbered and its changes are
 // published.
 type tx struct {
-	store   *Store
-	sql     *sql.Tx
+	readTx
 	changes []deploy.Change
 	events  []deploy.Event
-	token   string   // fencing token of the agent when the transaction began; "" means no check
-	missed  []string // statements to prepare once the connection is free
-	shared  bool     // with other writers, so that a cancelled context must not end it
+	token   string // fencing token of the agent when the transaction began; "" means no check
+	shared  bool   // with other writers, so that a cancelled context must not end it
 }
 
 // maxAttempts bounds the attempts of a transaction that the database aborts because of others
@@ -146,7 +160,8 @@ func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
 		return err
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // does nothing after a commit
-	t := &tx{store: s, sql: sqlTx, token: token}
+	t := s.writeTx(sqlTx)
+	t.token = token
 	if err := fn(t); err != nil {
 		return err
 	}
@@ -165,12 +180,9 @@ func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
 	return nil
 }
 
-// prepareMissed prepares the statements that t had to run unprepared. It is called after the
-// end of the transaction.
-func (t *tx) prepareMissed(ctx context.Context) {
-	for _, query := range t.missed {
-		t.store.stmts.prepared(ctx, t.store.writer, query)
-	}
+// writeTx returns the write transaction that sqlTx is.
+func (s *Store) writeTx(sqlTx *sql.Tx) *tx {
+	return &tx{readTx: readTx{store: s, db: s.writer, sql: sqlTx}}
 }
 
 // during returns the context for a statement of t. That of a shared transaction is not
@@ -188,13 +200,7 @@ func (t *tx) changed(topic deploy.Topic, id, applicationID string) {
 }
 
 func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	ctx = t.during(ctx)
-	query = t.store.dialect.rewrite(query)
-	cleanAll(args)
-	if st := t.stmt(query, args); st != nil {
-		return t.sql.StmtContext(ctx, st).QueryContext(ctx, args...)
-	}
-	return t.sql.QueryContext(ctx, query, args...)
+	return t.readTx.query(t.during(ctx), query, args...)
 }
 
 // exec runs a statement and returns how many rows it changed.
@@ -213,20 +219,6 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 		return 0, err
 	}
 	return res.RowsAffected()
-}
-
-// stmt returns the cached prepared statement of a query. If there is none it returns nil and
-// records the query for prepareMissed: it cannot be prepared now, because this transaction
-// uses SQLite's only writer connection.
-func (t *tx) stmt(query string, args []any) *sql.Stmt {
-	if !t.store.cached(args) {
-		return nil
-	}
-	st := t.store.stmts.get(t.store.writer, query)
-	if st == nil {
-		t.missed = append(t.missed, query)
-	}
-	return st
 }
 
 // rowsPerInsert bounds the rows of one statement: few enough for the engines' limits on
