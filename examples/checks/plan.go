@@ -79,6 +79,7 @@ func (p plan) all() ([]*step, error) {
 	own.needs = []*step{devcluster}
 	tests, endToEnd := p.goTest("tests", 3, light), p.goTest("end-to-end tests", 2, cluster)
 	tests.args, endToEnd.args = append(tests.args, "-count=1"), append(endToEnd.args, "-count=1")
+	tests.args = append([]string{"nice", "-n", "5"}, tests.args...) // the end-to-end tests, which take longest, get the processors first
 	endToEnd.needs = []*step{devcluster, build}
 	own.after = []*step{tests} // next to the end of the end-to-end tests, which mostly waits
 	return []*step{devcluster, build, lint, own, tests, endToEnd}, nil
@@ -112,7 +113,7 @@ func (p plan) make(target string) *step {
 // goTest returns a step that tests packages, a number of them at a time: more than there
 // are cores, for tests wait more than they compute.
 func (p plan) goTest(name string, atOnce int, packages []string) *step {
-	args := append([]string{"go", "test", "-json", "-timeout=40m", "-vet=off", noDebugInfo, fmt.Sprintf("-p=%d", atOnce), "-exec=" + testExec}, raceFlags()...)
+	args := append([]string{"go", "test", "-json", "-timeout=80m", "-vet=off", noDebugInfo, fmt.Sprintf("-p=%d", atOnce), "-exec=" + testExec}, raceFlags()...)
 	return &step{
 		name: name, args: append(args, packages...), env: append(p.env, "CGO_ENABLED=1", noRaceSleep, lessCollection), log: logFile(p.logs, name),
 		tests: &tests{dir: filepath.Join(p.logs, "failed")},

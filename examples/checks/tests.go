@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,7 +107,9 @@ func (t *tests) output(id testID, text string) error {
 func (t *tests) end(id testID, e event) error {
 	text := t.outputs[id]
 	delete(t.outputs, id)
-	if id.Test != "" {
+	if id.Test == "" {
+		text = t.unended(id.Package, text)
+	} else {
 		t.ended = append(t.ended, duration{id, time.Duration(e.Elapsed * float64(time.Second))})
 	}
 	switch {
@@ -116,6 +121,22 @@ func (t *tests) end(id testID, e event) error {
 		return t.fail(id, text)
 	}
 	return nil
+}
+
+// unended adds to the output of a package, which has ended, that of its tests that have not: what a
+// crash or the end of the time has interrupted.
+func (t *tests) unended(pkg string, own *bytes.Buffer) *bytes.Buffer {
+	var all bytes.Buffer
+	for _, id := range slices.SortedFunc(maps.Keys(t.outputs), func(a, b testID) int { return cmp.Compare(a.Test, b.Test) }) {
+		if id.Package == pkg {
+			all.Write(t.outputs[id].Bytes())
+			delete(t.outputs, id)
+		}
+	}
+	if own != nil {
+		all.Write(own.Bytes())
+	}
+	return &all
 }
 
 // fail records a failure, unless it only repeats that of a subtest or of a test of the
@@ -158,6 +179,8 @@ func reasons(output, dir string) []string {
 	for i, line := range lines {
 		text := strings.TrimSpace(line)
 		switch {
+		case strings.HasPrefix(text, "panic: test timed out"):
+			crashes = append(crashes, text+"; "+strings.Join(paragraph(lines[i+1:]), " "))
 		case strings.HasPrefix(text, "panic:"), strings.HasPrefix(text, "WARNING: DATA RACE"), strings.HasPrefix(text, "fatal error:"):
 			crashes = append(crashes, text)
 		case text == "", text == "PASS", isFrame(text), strings.HasPrefix(text, "FAIL"), strings.HasPrefix(text, "exit status"):
@@ -173,6 +196,17 @@ func reasons(output, dir string) []string {
 		return found
 	}
 	return append(logged, others[:min(1, len(others))]...)
+}
+
+// paragraph returns the lines before an empty one: after the end of the time, the tests that run.
+func paragraph(lines []string) (out []string) {
+	for _, line := range lines {
+		if line = strings.TrimSpace(line); line == "" {
+			break
+		}
+		out = append(out, line)
+	}
+	return out
 }
 
 // isLog reports whether a message was written by t.Log, which go test does not distinguish from

@@ -10,13 +10,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// events are what `go test -json` prints of two packages, one of which does not build.
+// events are what `go test -json` prints of three packages: one does not build, one takes too long.
 const events = `{"ImportPath":"github.com/c785c783/piped/b [github.com/c785c783/piped/b.test]","Action":"build-output","Output":"# github.com/c785c783/piped/b\n"}
 {"ImportPath":"github.com/c785c783/piped/b [github.com/c785c783/piped/b.test]","Action":"build-output","Output":"b/b.go:3:2: undefined: x\n"}
 {"ImportPath":"github.com/c785c783/piped/b [github.com/c785c783/piped/b.test]","Action":"build-fail"}
 {"Action":"start","Package":"github.com/c785c783/piped/b"}
 {"Action":"output","Package":"github.com/c785c783/piped/b","Output":"FAIL\tgithub.com/c785c783/piped/b [build failed]\n"}
 {"Action":"fail","Package":"github.com/c785c783/piped/b","Elapsed":0}
+{"Action":"start","Package":"github.com/c785c783/piped/c"}
+{"Action":"run","Package":"github.com/c785c783/piped/c","Test":"TestLong"}
+{"Action":"output","Package":"github.com/c785c783/piped/c","Test":"TestLong","Output":"panic: test timed out after 1m0s\n"}
+{"Action":"output","Package":"github.com/c785c783/piped/c","Test":"TestLong","Output":"\trunning tests:\n"}
+{"Action":"output","Package":"github.com/c785c783/piped/c","Test":"TestLong","Output":"\t\tTestLong (59s)\n"}
+{"Action":"output","Package":"github.com/c785c783/piped/c","Test":"TestLong","Output":"\n"}
+{"Action":"output","Package":"github.com/c785c783/piped/c","Test":"TestLong","Output":"goroutine 7 [running]:\n"}
+{"Action":"output","Package":"github.com/c785c783/piped/c","Output":"FAIL\tgithub.com/c785c783/piped/c\t60s\n"}
+{"Action":"fail","Package":"github.com/c785c783/piped/c","Elapsed":60}
 {"Action":"start","Package":"github.com/c785c783/piped/a"}
 {"Action":"run","Package":"github.com/c785c783/piped/a","Test":"TestGood"}
 {"Action":"output","Package":"github.com/c785c783/piped/a","Test":"TestGood","Output":"=== RUN   TestGood\n"}
@@ -48,6 +57,7 @@ func TestFailuresAreNamedOnce(t *testing.T) {
 		}
 		want := []string{
 			"FAILED b: b/b.go:3:2: undefined: x; log: " + filepath.Join(dir, "b.log"),
+			"FAILED c: panic: test timed out after 1m0s; running tests: TestLong (59s); log: " + filepath.Join(dir, "c.log"),
 			"FAILED a TestBad/of two: a_test.go:7: 3, want 4; log: " + filepath.Join(dir, "a.TestBad_of_two.log"),
 		}
 		if diff := cmp.Diff(want, ts.failures()); diff != "" {
@@ -56,7 +66,7 @@ func TestFailuresAreNamedOnce(t *testing.T) {
 		if text, err := os.ReadFile(filepath.Join(dir, "a.TestBad_of_two.log")); err != nil || !strings.Contains(string(text), "3, want 4") {
 			t.Errorf("the log of a failed test: %q, %v", text, err)
 		}
-		if want := "FAIL\tgithub.com/c785c783/piped/b [build failed]\nFAIL\tgithub.com/c785c783/piped/a\t2.7s\n"; out.String() != want {
+		if want := "FAIL\tgithub.com/c785c783/piped/b [build failed]\nFAIL\tgithub.com/c785c783/piped/c\t60s\nFAIL\tgithub.com/c785c783/piped/a\t2.7s\n"; out.String() != want {
 			t.Errorf("shown: %q", out.String())
 		}
 		if ts.passed != 1 {

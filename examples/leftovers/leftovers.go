@@ -75,14 +75,30 @@ func those(belongs func(environ, command []byte) bool) (running []Process) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
-		command, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		environ, command := describe(dir)
 		if len(command) > 0 && belongs(environ, command) {
 			words := bytes.ReplaceAll(bytes.TrimRight(command, "\x00"), []byte{0}, []byte{' '})
 			running = append(running, Process{pid, string(words)})
 		}
 	}
 	return running
+}
+
+// describe reads the environment and the command line of a process. While it replaces its program,
+// both are empty for a moment: they are read again, for the process could be taken for another one.
+func describe(dir string) (environ, command []byte) {
+	for range 20 {
+		environ, _ = os.ReadFile(filepath.Join(dir, "environ"))
+		command, _ = os.ReadFile(filepath.Join(dir, "cmdline"))
+		if len(environ) > 0 && len(command) > 0 {
+			break
+		}
+		if _, err := os.Readlink(filepath.Join(dir, "exe")); err != nil {
+			break // it has no program: it has ended, or is the kernel's
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return environ, command
 }
 
 // has reports whether the entry is one of those in environ.

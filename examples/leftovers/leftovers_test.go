@@ -63,3 +63,15 @@ func TestEndLeavesAloneWhoOnlyNamesTheValue(t *testing.T) {
 	}
 	End("OTHER=LEFTOVERS="+dir, 0)
 }
+
+// TestAProcessThatReplacesItsProgramIsFound: a process is known at every moment, also while it
+// becomes another program.
+func TestAProcessThatReplacesItsProgramIsFound(t *testing.T) {
+	entry := "LEFTOVERS=" + t.TempDir()
+	start(t, entry, 1, `exec /bin/sh -c "$1" sh "$1"`, `exec /bin/sh -c "$1" sh "$1"`) // again and again
+	for range 50 {
+		if len(processes(entry)) != 1 {
+			t.Fatal("the process was not found")
+		}
+	}
+}

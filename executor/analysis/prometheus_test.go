@@ -33,7 +33,7 @@ func prometheus(t *testing.T) (*prometheustest.Exporter, *provider.Set) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		got, err := m.Query(t.Context(), "errors", provider.Window{From: time.Now(), To: time.Now(), Step: time.Second})
 		if err == nil && len(got.Points) > 0 {
 			return exporter, set

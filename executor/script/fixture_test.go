@@ -36,7 +36,7 @@ func (f *lines) printed() []string {
 // await waits until the script has printed a line.
 func (f *lines) await(t *testing.T, line string) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if slices.Contains(f.Lines(), line) {
 			return
 		}

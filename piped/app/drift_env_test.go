@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -100,9 +97,14 @@ func (w *driftEnv) patch(manager string, o *modelv1.ObjectRef, kind types.PatchT
 // objects returns the live objects of an application.
 func (w *driftEnv) objects(app string) (out []*modelv1.ObjectRef) {
 	w.t.Helper()
-	resp := w.reached(func() (proto.Message, error) {
-		return w.control.GetLiveState(w.ctx, &controlv1.GetLiveStateRequest{ApplicationId: app})
-	}).(*controlv1.GetLiveStateResponse)
+	var resp *controlv1.GetLiveStateResponse
+	err := whenNotBusy(func() (err error) {
+		resp, err = w.control.GetLiveState(w.ctx, &controlv1.GetLiveStateRequest{ApplicationId: app})
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	for _, o := range resp.GetLiveState().GetObjects() {
 		if o.GetHealth() != modelv1.Health_HEALTH_MISSING {
 			out = append(out, o.GetObject())
@@ -114,24 +116,15 @@ func (w *driftEnv) objects(app string) (out []*modelv1.ObjectRef) {
 // compare makes the agent compare an application with its cluster now.
 func (w *driftEnv) compare(app string) *modelv1.DriftReport {
 	w.t.Helper()
-	return w.reached(func() (proto.Message, error) {
-		return w.control.GetDriftReport(w.ctx, &controlv1.GetDriftReportRequest{ApplicationId: app, Refresh: true})
-	}).(*controlv1.GetDriftReportResponse).GetReport()
-}
-
-// reached calls the agent until its cluster answers: a busy API server may answer too late for
-// the agent, which then says that the cluster cannot be reached.
-func (w *driftEnv) reached(call func() (proto.Message, error)) proto.Message {
-	w.t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
-		resp, err := call()
-		if err == nil {
-			return resp
-		}
-		if status.Code(err) != codes.Unavailable || time.Now().After(end) {
-			w.t.Fatal(err)
-		}
+	var resp *controlv1.GetDriftReportResponse
+	err := whenNotBusy(func() (err error) {
+		resp, err = w.control.GetDriftReport(w.ctx, &controlv1.GetDriftReportRequest{ApplicationId: app, Refresh: true})
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
 	}
+	return resp.GetReport()
 }
 
 // reports returns all periods of drift.

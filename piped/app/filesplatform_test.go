@@ -397,7 +397,7 @@ func (f shelf) DescribeExtra(_ context.Context, req apply.CompareRequest) (out [
 }
 
 // LiveState reads which files are there.
-func (p *filesPlatform) LiveState(ctx context.Context, app deploy.Application, _ bool) (deploy.LiveState, error) {
+func (p *filesPlatform) LiveState(ctx context.Context, app deploy.Application, _ deploy.LiveChildren) (deploy.LiveState, error) {
 	state := deploy.LiveState{ApplicationID: app.ID, ReadAt: p.options.Now(), Health: deploy.Healthy}
 	items, err := p.store.Inventory(ctx, app.ID)
 	for _, item := range items {

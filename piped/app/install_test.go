@@ -176,16 +176,20 @@ func (i *installation) deployExamples(repo *gittest.Repo, ns string) {
 func (i *installation) readObjects(app string) {
 	i.t.Helper()
 	id := appID(app)
-	resp, err := i.control.GetLiveState(i.ctx, &controlv1.GetLiveStateRequest{ApplicationId: id, Children: true})
-	for end := time.Now().Add(patience); strings.Contains(resp.GetLiveState().GetIncompleteReason(), "cannot be reached") && time.Now().Before(end); { // a busy API server
+	var resp *controlv1.GetLiveStateResponse
+	err := whenNotBusy(func() (err error) {
 		resp, err = i.control.GetLiveState(i.ctx, &controlv1.GetLiveStateRequest{ApplicationId: id, Children: true})
+		return complete(err, resp.GetLiveState().GetIncompleteReason())
+	})
+	if err != nil {
+		i.t.Errorf("the live state of %s: %v", app, err)
 	}
-	if err != nil || resp.GetLiveState().GetIncompleteReason() != "" {
-		i.t.Errorf("the live state of %s: %v, %v", app, resp.GetLiveState().GetIncompleteReason(), err)
-	}
-	events, err := i.control.ListObjectEvents(i.ctx, &controlv1.ListObjectEventsRequest{ApplicationId: id})
-	if err != nil || events.GetIncompleteReason() != "" {
-		i.t.Errorf("the events of %s: %v, %v", app, events.GetIncompleteReason(), err)
+	err = whenNotBusy(func() error {
+		events, err := i.control.ListObjectEvents(i.ctx, &controlv1.ListObjectEventsRequest{ApplicationId: id})
+		return complete(err, events.GetIncompleteReason())
+	})
+	if err != nil {
+		i.t.Errorf("the events of %s: %v", app, err)
 	}
 	var read func([]*modelv1.LiveObject)
 	read = func(objects []*modelv1.LiveObject) {
@@ -208,6 +212,18 @@ func (i *installation) readObjects(app string) {
 		}
 	}
 	read(resp.GetLiveState().GetObjects())
+}
+
+// complete returns the error of a read, also of one that succeeded but has not found everything:
+// then the reason, with the code of a read that could not reach the cluster at all.
+func complete(err error, reason string) error {
+	switch {
+	case err != nil || reason == "":
+		return err
+	case strings.Contains(reason, "cannot be reached"):
+		return status.Error(codes.Unavailable, reason)
+	}
+	return errors.New(reason)
 }
 
 // whenNotBusy repeats a read that did not end within the agent's time limit, on a busy machine.

@@ -156,7 +156,7 @@ func TestNothingIsLeftUndelivered(t *testing.T) {
 // failed one may take.
 func awaitDelivered(t *testing.T, p *agenttest.Agent) {
 	t.Helper()
-	err := p.Await(t.Context(), "all notifications to be delivered", 6*time.Minute, func(ctx context.Context) (bool, error) {
+	err := p.Await(t.Context(), "all notifications to be delivered", 15*time.Minute, func(ctx context.Context) (bool, error) {
 		s, err := p.Control.GetStatus(ctx, &controlv1.GetStatusRequest{})
 		if err != nil {
 			return false, err

@@ -145,7 +145,7 @@ func (m *matrix) begin(t *testing.T) {
 // drive acts as users, gateways and nodes until every application is done.
 func (m *matrix) drive(t *testing.T, what string, done func(*matrixCell) bool) {
 	t.Helper()
-	err := m.agent.Await(t.Context(), what, 6*time.Minute, func(ctx context.Context) (bool, error) {
+	err := m.agent.Await(t.Context(), what, 15*time.Minute, func(ctx context.Context) (bool, error) {
 		if err := m.readDeployments(ctx); err != nil {
 			return false, err
 		}

@@ -111,9 +111,10 @@ func openStore(t *testing.T, dataDir string) *store.Store {
 // they use, and a Service, all named "web".
 type progressiveApp struct {
 	dir, namespace string
-	spec           string // further lines of its configuration
-	objects        string // further manifests
-	podLabels      string // additional labels, in flow style
+	spec           string            // further lines of its configuration
+	objects        string            // further manifests
+	podLabels      string            // additional labels, in flow style
+	limits         map[string]string // timeouts of the deployments of versions
 }
 
 const progressiveConfig = `apiVersion: pipecd.dev/v1beta1
@@ -161,8 +162,12 @@ func (a progressiveApp) files(version string) map[string]string {
 	if a.podLabels != "" {
 		labels = ", " + a.podLabels
 	}
+	spec := a.spec
+	if limit, ok := a.limits[version]; ok {
+		spec = "  timeout: " + limit + "\n" + spec
+	}
 	return map[string]string{
-		a.dir + "/app.pipecd.yaml": fmt.Sprintf(progressiveConfig, a.dir, a.namespace, a.spec),
+		a.dir + "/app.pipecd.yaml": fmt.Sprintf(progressiveConfig, a.dir, a.namespace, spec),
 		a.dir + "/app.yaml":        fmt.Sprintf(progressiveObjects, version, deadline, labels, a.objects),
 	}
 }

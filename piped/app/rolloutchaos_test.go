@@ -217,7 +217,7 @@ func (c *rolloutChaos) kill(t *testing.T) {
 // awaitQuiet runs the agent until no work is open. Watches are still closed and replicas
 // still flap.
 func (c *rolloutChaos) awaitQuiet(t *testing.T) {
-	err := c.agent.Await(t.Context(), "everything to end", 5*time.Minute, func(ctx context.Context) (bool, error) {
+	err := c.agent.Await(t.Context(), "everything to end", 15*time.Minute, func(ctx context.Context) (bool, error) {
 		apps, err := c.agent.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1000})
 		if err != nil {
 			return false, err

@@ -65,7 +65,7 @@ func TestWhatWakes(t *testing.T) {
 	if err := e.store.DeleteApplication(t.Context(), "web"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(3 * time.Minute); !slices.Contains(e.periods(), "period-3 ABANDONED"); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !slices.Contains(e.periods(), "period-3 ABANDONED"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("periods of a deleted application: %v", e.periods())
 		}
@@ -194,7 +194,7 @@ func TestUnchangedWritesNothing(t *testing.T) {
 	}
 	e.cluster().write("a", taken)
 	e.detector.Wake("web")
-	for end := time.Now().Add(3 * time.Minute); len(e.cluster().takeCompared()) == 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); len(e.cluster().takeCompared()) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("an object that was written is not compared")
 		}

@@ -406,7 +406,7 @@ func (e *env) wantState(app, want string) {
 // await waits until this sync state is stored.
 func (e *env) await(app, want string) {
 	e.t.Helper()
-	for end := time.Now().Add(3 * time.Minute); e.state(app) != want; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); e.state(app) != want; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			e.t.Fatalf("the state of %s is %q, want %q", app, e.state(app), want)
 		}

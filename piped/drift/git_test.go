@@ -89,7 +89,7 @@ func TestSlowRenderingHoldsUpNoOther(t *testing.T) {
 		t.Errorf("Git was asked %d times, want once for each application", n)
 	}
 	close(chart)
-	for end := time.Now().Add(3 * time.Minute); len(e.report("web").Undeployed) == 0; {
+	for end := time.Now().Add(10 * time.Minute); len(e.report("web").Undeployed) == 0; {
 		if time.Now().After(end) {
 			t.Fatal("the commits that are not deployed are not reported")
 		}

@@ -58,7 +58,7 @@ func TestTheSameOutageIsStoredOnce(t *testing.T) {
 		asked := e.git.asked
 		e.git.err = fmt.Errorf("connection reset: port %d", i)
 		e.mu.Unlock()
-		for end := time.Now().Add(3 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(10 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			e.mu.Lock()
 			again := e.git.asked > asked
 			e.mu.Unlock()
@@ -92,7 +92,7 @@ func TestDeletedApplicationsAreForgotten(t *testing.T) {
 	e.await("web", "SYNCED")
 	remembered := func(want bool) {
 		t.Helper()
-		for end := time.Now().Add(3 * time.Minute); e.detector.Remembers("web") != want; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(10 * time.Minute); e.detector.Remembers("web") != want; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("it is remembered: %t", !want)
 			}

@@ -108,7 +108,7 @@ func (l *env) run(done func() bool) {
 	ctx, stop := context.WithCancel(l.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- New(l.config).Run(ctx) }()
-	deadline := time.Now().Add(3 * time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	for !done() && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}

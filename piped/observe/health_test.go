@@ -61,7 +61,7 @@ func (l *healthEnv) await(t *testing.T, want deploy.Health) {
 // shown waits until the caches show the application in a health.
 func (l *healthEnv) shown(t *testing.T, want deploy.Health) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); ; {
+	for deadline := time.Now().Add(10 * time.Minute); ; {
 		found := l.Observer.Of(l.App)
 		if len(found) == 1 && worstOf(found).health == want {
 			break

@@ -32,14 +32,19 @@ func (l *env) watchScalings(t *testing.T, policy rollout.ScalePolicy) (stop func
 	})
 	stop = clustertest.Run(t, controller.Run, scalings.Run)
 	clustertest.Eventually(t, "the workloads of the test are known", func() bool {
+		deployed, err := l.store.Rollouts(t.Context(), store.RolloutQuery{Cluster: l.Name(), Kind: deploy.RolloutKindRollout})
+		if err != nil {
+			t.Fatal(err)
+		}
 		scalings.mu.Lock()
 		defer scalings.mu.Unlock()
-		for key := range scalings.known { // those of other tests, too
-			if key.Namespace == l.Namespace {
-				return true
+		for _, rec := range deployed {
+			key := scaledWorkload{rec.Workload.Kind, types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}}
+			if _, known := scalings.known[key]; !known {
+				return false
 			}
 		}
-		return false
+		return true
 	})
 	return stop
 }
@@ -58,7 +63,7 @@ func (l *env) scalings(t *testing.T) []deploy.Rollout {
 func (l *env) awaitScaling(t *testing.T, want string) (rec deploy.Rollout) {
 	t.Helper()
 	said := ""
-	for deadline := time.Now().Add(3 * time.Minute); said != want; time.Sleep(25 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); said != want; time.Sleep(25 * time.Millisecond) {
 		if records := l.scalings(t); len(records) > 0 {
 			rec = records[0]
 			said = fmt.Sprintf("%d to %d by %s: %s", rec.ReplicasBefore, rec.ReplicasAfter, rec.ChangedBy, rec.Phase)

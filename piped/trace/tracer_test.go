@@ -96,7 +96,7 @@ func words(attributes []*common.KeyValue) string {
 // got returns the received spans once there are at least that many.
 func (r *receiver) got(t *testing.T, atLeast int) []*otlp.Span {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		r.mu.Lock()
 		spans := slices.Clone(r.spans)
 		r.mu.Unlock()
@@ -386,7 +386,7 @@ func testRefused(t *testing.T, code codes.Code) {
 	l.start()
 	refused := l.begin()
 	l.succeed(refused)
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if data, err := os.ReadFile(l.cfg.File); err == nil && strings.Contains(string(data), refused) {
 			break
 		}

@@ -28,7 +28,7 @@ func (l *env) compare(t *testing.T, manifests string, change ...func(*CompareReq
 	for _, f := range change {
 		f(&req)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	out, err := l.Compare(ctx, req)
 	if err != nil {

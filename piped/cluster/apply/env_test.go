@@ -130,7 +130,7 @@ func (l *env) tryApply(t *testing.T, manifests string, change ...func(*Request))
 	}
 	l.requests.Take()
 	l.log.take()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	result, err := l.Apply(ctx, req)
 	if err == nil { // what was not written may have another record

@@ -47,7 +47,7 @@ func TestDeleteWithPods(t *testing.T) {
 		}
 		return len(list.Items)
 	}
-	for deadline := time.Now().Add(3 * time.Minute); pods() == 0; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); pods() == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("there are no pods")
 		}

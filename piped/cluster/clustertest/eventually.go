@@ -9,9 +9,9 @@ import (
 // serves many tests at once.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(25 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); !ok(); time.Sleep(25 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 3 min: %s", what)
+			t.Fatalf("not within 10 min: %s", what)
 		}
 	}
 }

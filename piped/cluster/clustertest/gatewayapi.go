@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,9 +72,14 @@ func (c *Cluster) Define(t testing.TB, definitions ...[]byte) {
 	}
 }
 
-// Define is Cluster.Define for programs other than tests. It times out after five
+// defining lets one test define what others wait for.
+var defining sync.Mutex
+
+// Define is Cluster.Define for programs other than tests. It times out after ten
 // minutes: a busy API server publishes new kinds late.
 func Define(ctx context.Context, cfg *rest.Config, definitions ...[]byte) error {
+	defining.Lock()
+	defer defining.Unlock()
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return err
@@ -83,7 +89,7 @@ func Define(ctx context.Context, cfg *rest.Config, definitions ...[]byte) error 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	for _, data := range definitions {
 		crd := &unstructured.Unstructured{}
@@ -99,7 +105,19 @@ func Define(ctx context.Context, cfg *rest.Config, definitions ...[]byte) error 
 
 func define(ctx context.Context, client dynamic.Interface, crd *unstructured.Unstructured) error {
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	if _, err := definitions.Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	// To check a definition takes a busy API server longer than it grants a request; it
+	// compiles the rules again each time, also if there is one of the name.
+	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		_, err := definitions.Get(ctx, crd.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = definitions.Create(ctx, crd, metav1.CreateOptions{})
+		}
+		if apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsAlreadyExists(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
 		return err
 	}
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")

@@ -57,10 +57,10 @@ func TakeLastGood(t testing.TB, kubeconfig, namespace string) *LastGood {
 
 // Assert fails the test unless the namespace has the recorded state: the same objects
 // with the same content, no other object of an application, such as a leftover variant,
-// and as many pods, all ready. Pods get three minutes to terminate.
+// and as many pods, all ready. Pods get ten minutes to terminate.
 func (g *LastGood) Assert(t testing.TB) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		now, err := g.read(context.Background())
 		if err != nil {
 			t.Fatal(err)

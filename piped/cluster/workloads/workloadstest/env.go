@@ -145,7 +145,7 @@ func (l *Env) workload(t *testing.T, u *unstructured.Unstructured) rollout.Workl
 // first progress line has come.
 func (l *Env) Wait(t *testing.T, rec deploy.Rollout, during func()) deploy.Rollout {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	ended, err := rollout.Wait(ctx, rollout.Request{
 		Records: []deploy.Rollout{rec}, Observer: l.Observer, Policy: l.Policy, Save: l.Records.Save,

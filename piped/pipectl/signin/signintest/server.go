@@ -49,9 +49,9 @@ func Start(t testing.TB, token func() string) *Server {
 	return s
 }
 
-// New is Start for callers that close the server.
-func New(token func() string) *Server {
-	s := &Server{Token: token, Interval: 1, challenges: map[string]string{}}
+// New is Start for callers that close the server. It begins with the Answers.
+func New(token func() string, answers ...Answer) *Server {
+	s := &Server{Token: token, Answers: answers, Interval: 1, challenges: map[string]string{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /sign-in", s.page)
 	mux.HandleFunc("POST /sign-in/token", s.token)
