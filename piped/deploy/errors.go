@@ -31,11 +31,15 @@ const (
 	Stopping
 	// Denied means the sender lacks the credentials for the request.
 	Denied
+	// Fenced means that another replica has the work now. Nothing was written. The caller drops
+	// the work without a message.
+	Fenced
 )
 
 var kindNames = map[Kind]string{
 	Internal: "internal", Invalid: "invalid", NotFound: "not found", Exists: "exists", Conflict: "conflict",
 	Illegal: "illegal", Unavailable: "unavailable", Stopping: "stopping", Denied: "denied",
+	Fenced: "fenced",
 }
 
 // String returns the kind in words.

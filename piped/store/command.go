@@ -25,6 +25,7 @@ type commandBody struct {
 	Cascade         bool               `json:"cascade,omitempty"`
 	Accept          bool               `json:"accept,omitempty"`
 	Token           string             `json:"token,omitempty"`
+	SupersededBy    string             `json:"supersededBy,omitempty"`
 
 	PlanPreview *deploy.PlanPreviewRequest `json:"planPreview,omitempty"`
 }
@@ -35,6 +36,7 @@ func bodyOf(c deploy.Command) commandBody {
 		ForceRollback: c.ForceRollback, ForceNoRollback: c.ForceNoRollback, OverrideWindows: c.OverrideWindows, PermitPrune: c.PermitPrune,
 		ChainID: c.ChainID, ChainBlock: c.ChainBlock,
 		Cascade: c.Cascade, Accept: c.Accept, Token: c.Token, PlanPreview: c.PlanPreview, WaitForRunning: c.WaitForRunning,
+		SupersededBy: c.SupersededBy,
 	}
 }
 
@@ -55,7 +57,7 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 	c.Strategy, c.ForceRollback, c.ForceNoRollback = body.Strategy, body.ForceRollback, body.ForceNoRollback
 	c.Commit, c.Reason, c.OverrideWindows, c.WaitForRunning = body.Commit, body.Reason, body.OverrideWindows, body.WaitForRunning
 	c.PermitPrune, c.ChainID, c.ChainBlock = body.PermitPrune, body.ChainID, body.ChainBlock
-	c.Cascade, c.Accept, c.Token, c.PlanPreview = body.Cascade, body.Accept, body.Token, body.PlanPreview
+	c.Cascade, c.Accept, c.Token, c.PlanPreview, c.SupersededBy = body.Cascade, body.Accept, body.Token, body.PlanPreview, body.SupersededBy
 	c.CreatedAt, c.UpdatedAt, c.HandledAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(handledAt)
 	return c, decode(metadata, &c.Metadata)
 }
@@ -93,10 +95,8 @@ func (t *tx) insertCommand(ctx context.Context, c deploy.Command) (deploy.Comman
 	if t.store.dialect.unique(err) {
 		err = deploy.Errorf(deploy.Exists, "command %s exists already", c.ID)
 	}
-	if p := c.PlanPreview; err == nil && p != nil {
-		err = t.linkPullRequest(ctx, deploy.PullRequestCommit{
-			CommitRef: deploy.CommitRef{RepoID: p.RepoID, Hash: p.HeadCommit}, Number: p.PullRequest, Link: deploy.LinkHead,
-		})
+	if c.PlanPreview != nil && err == nil {
+		err = t.insertPlanPreviewRequest(ctx, c)
 	}
 	return c, err
 }

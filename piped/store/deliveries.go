@@ -171,6 +171,44 @@ func (s *Store) GiveUpDelivery(ctx context.Context, d deploy.Delivery, why strin
 	return s.fail(err, "give up event "+d.Event.Key+" for "+d.Receiver)
 }
 
+// ReplayDeadLetters makes all dead letters of a receiver pending again, due now and without
+// attempts, and returns their number. NotFound if the receiver is not registered.
+func (s *Store) ReplayDeadLetters(ctx context.Context, receiver string) (int, error) {
+	return s.changeDeadLetters(ctx, receiver, "replay the dead letters of "+receiver, func(t *tx) (int64, error) {
+		n, err := t.exec(ctx, "UPDATE deliveries SET attempts = 0, given_up_at = 0, error = '', next_at = ? WHERE receiver = ? AND given_up_at > 0", toMilli(s.now()), receiver)
+		if err == nil && n > 0 {
+			t.changed(deploy.TopicReplay, receiver, "")
+		}
+		return n, err
+	})
+}
+
+// DropDeadLetters deletes all dead letters of a receiver and returns their number. NotFound if
+// the receiver is not registered.
+func (s *Store) DropDeadLetters(ctx context.Context, receiver string) (int, error) {
+	return s.changeDeadLetters(ctx, receiver, "drop the dead letters of "+receiver, func(t *tx) (int64, error) {
+		return t.exec(ctx, "DELETE FROM deliveries WHERE receiver = ? AND given_up_at > 0", receiver)
+	})
+}
+
+// changeDeadLetters runs change in a transaction if the receiver is registered, and returns the
+// number of rows that it changed.
+func (s *Store) changeDeadLetters(ctx context.Context, receiver, what string, change func(*tx) (int64, error)) (int, error) {
+	var n int64
+	err := s.write(ctx, func(t *tx) error {
+		known, err := t.receivers(ctx)
+		if err != nil {
+			return err
+		}
+		if _, ok := known[receiver]; !ok {
+			return deploy.Errorf(deploy.NotFound, "there is no receiver %s", receiver)
+		}
+		n, err = change(t)
+		return err
+	})
+	return int(n), s.fail(err, what)
+}
+
 // shortened truncates the error of a delivery.
 func shortened(text string) string {
 	if len(text) > maxErrorText {
@@ -235,6 +273,9 @@ func (s *Store) ReceiverStates(ctx context.Context) (map[string]deploy.ReceiverS
 			f := filter{args: []any{state.Name}}
 			query := f.limit(selectDelivery+" WHERE d.receiver = ? AND d.given_up_at > 0 ORDER BY d.given_up_at DESC, d.seq DESC", shownDead)
 			if state.DeadLetters, err = all(ctx, s, scanDelivery, query, f.args...); err != nil {
+				return nil, s.fail(err, "read what was given up")
+			}
+			if state.OldestDead, _, err = one(ctx, s, scanDelivery, selectDelivery+" WHERE d.receiver = ? AND d.given_up_at > 0 ORDER BY d.given_up_at, d.seq LIMIT 1", state.Name); err != nil {
 				return nil, s.fail(err, "read what was given up")
 			}
 		}

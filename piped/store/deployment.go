@@ -36,6 +36,7 @@ type state struct {
 	Deadline            int64                    `json:"deadline,omitempty"`
 	Outcome             deploy.Status            `json:"outcome,omitempty"`
 	OutcomeReason       string                   `json:"outcomeReason,omitempty"`
+	SupersededBy        string                   `json:"supersededBy,omitempty"`
 }
 
 const selectDeployment = `SELECT id, application_id, application_name, chain_id, origin, status, state, revision,
@@ -60,7 +61,7 @@ func scanDeployment(row scanner) (d deploy.Deployment, err error) {
 	d.StatusReason, d.Strategy, d.Summary, d.Versions, d.Metadata = st.Reason, st.Strategy, st.Summary, st.Versions, st.Metadata
 	d.RunningCommit, d.RunningDir, d.RunningConfigFile, d.RunningDeploymentID = st.RunningCommit, st.RunningDir, st.RunningConfigFile, st.RunningDeploymentID
 	d.Timeout, d.RollbackTimeout, d.Deadline = st.Timeout, st.RollbackTimeout, fromMilli(st.Deadline)
-	d.NoAutoRollback, d.Outcome, d.OutcomeReason = st.NoAutoRollback, st.Outcome, st.OutcomeReason
+	d.NoAutoRollback, d.Outcome, d.OutcomeReason, d.SupersededBy = st.NoAutoRollback, st.Outcome, st.OutcomeReason, st.SupersededBy
 	d.CreatedAt, d.UpdatedAt, d.CompletedAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(completedAt)
 	return d, nil
 }
@@ -71,7 +72,7 @@ func stateTextOf(d *deploy.Deployment) (string, error) {
 		Reason: d.StatusReason, Strategy: d.Strategy, Summary: d.Summary, Versions: d.Versions, Metadata: d.Metadata,
 		RunningCommit: d.RunningCommit, RunningDir: d.RunningDir, RunningConfigFile: d.RunningConfigFile, RunningDeploymentID: d.RunningDeploymentID,
 		Timeout: d.Timeout, RollbackTimeout: d.RollbackTimeout, Deadline: toMilli(d.Deadline),
-		NoAutoRollback: d.NoAutoRollback, Outcome: d.Outcome, OutcomeReason: d.OutcomeReason,
+		NoAutoRollback: d.NoAutoRollback, Outcome: d.Outcome, OutcomeReason: d.OutcomeReason, SupersededBy: d.SupersededBy,
 	})
 }
 
@@ -95,15 +96,38 @@ func deployments(ctx context.Context, q querier, query string, args ...any) ([]d
 	if err != nil {
 		return nil, err
 	}
-	return ds, loadStages(ctx, q, ds)
+	every := make([]*deploy.Deployment, len(ds))
+	for i := range ds {
+		every[i] = &ds[i]
+	}
+	return ds, loadStages(ctx, q, every)
+}
+
+// deploymentsBrief is deployments without the stages of those that have ended.
+func deploymentsBrief(ctx context.Context, q querier, query string, args ...any) ([]deploy.Deployment, error) {
+	ds, err := all(ctx, q, scanDeployment, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	var active []*deploy.Deployment
+	for i := range ds {
+		if !ds[i].Status.Completed() {
+			active = append(active, &ds[i])
+		}
+	}
+	return ds, loadStages(ctx, q, active)
 }
 
 // deployments is deployments in a read transaction, so that the stages have the statuses of
 // the same moment.
 func (s *Store) deployments(ctx context.Context, query string, args ...any) ([]deploy.Deployment, error) {
+	return s.readDeployments(ctx, deployments, query, args...)
+}
+
+func (s *Store) readDeployments(ctx context.Context, read func(context.Context, querier, string, ...any) ([]deploy.Deployment, error), query string, args ...any) ([]deploy.Deployment, error) {
 	var ds []deploy.Deployment
 	err := s.readTogether(ctx, func(q querier) (err error) {
-		ds, err = deployments(ctx, q, query, args...)
+		ds, err = read(ctx, q, query, args...)
 		return err
 	})
 	return ds, err

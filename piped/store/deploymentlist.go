@@ -24,6 +24,7 @@ type DeploymentQuery struct {
 	Scope           *deploy.Scope // must contain the application; nil: no restriction
 	Limit           int           // 0: no limit
 	Cursor          string
+	ActiveStages    bool // load the stages only of deployments that have not ended
 }
 
 // ListDeployments returns deployments, the last updated first, then by ID, and the cursor of
@@ -70,7 +71,11 @@ func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deplo
 		f = f.newestOf(q.Statuses, q.Limit)
 	}
 	query := f.limit(selectDeployment+f.where()+byUpdate, q.Limit)
-	ds, err := s.deployments(ctx, query, f.args...)
+	read := deployments
+	if q.ActiveStages {
+		read = deploymentsBrief
+	}
+	ds, err := s.readDeployments(ctx, read, query, f.args...)
 	if err != nil || len(ds) == 0 {
 		return nil, "", s.fail(err, "list deployments")
 	}

@@ -51,6 +51,13 @@ type dialect interface {
 	// forUpdate returns the end of a SELECT that locks the rows it reads until the transaction
 	// ends.
 	forUpdate() string
+	// forShare is forUpdate for readers, which do not exclude one another.
+	forShare() string
+	// skipLocked is forUpdate for any change; it skips rows that another transaction has locked.
+	skipLocked() string
+	// clock returns the expression for the time of the database's clock in milliseconds. In one
+	// transaction it does not change.
+	clock() string
 	// wildcard returns the condition that a column matches a pattern in which * stands for any
 	// text, and the condition's argument. Upper and lower case differ.
 	wildcard(column, pattern string) (cond, arg string)
@@ -193,6 +200,9 @@ func (sqliteDialect) countTables() string {
 func (sqliteDialect) snapshot() *sql.TxOptions    { return &sql.TxOptions{ReadOnly: true} }
 func (sqliteDialect) rewrite(query string) string { return query }
 func (sqliteDialect) forUpdate() string           { return "" } // the writer is alone
+func (sqliteDialect) forShare() string            { return "" }
+func (sqliteDialect) skipLocked() string          { return "" }
+func (sqliteDialect) clock() string               { return "CAST(unixepoch('subsec') * 1000 AS INTEGER)" }
 func (sqliteDialect) oneWriter() bool             { return true }
 func (sqliteDialect) cacheStatements() bool       { return true }
 func (sqliteDialect) wildcard(column, pattern string) (cond, arg string) {
@@ -228,9 +238,16 @@ func (d sqliteDialect) size(context.Context, *Store) (int64, error) {
 	return total, nil
 }
 
-// seal does nothing. The database cannot be taken over by another agent. Other processes with
-// the same file are short commands; the periodic scans find their changes.
-func (sqliteDialect) seal(context.Context, *tx) error { return nil }
+// seal only proves the fences. Other processes with the same file are short commands; the
+// periodic scans find their changes.
+func (sqliteDialect) seal(ctx context.Context, t *tx) error {
+	for _, f := range t.fences {
+		if err := f.prove(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (sqliteDialect) listen(ctx context.Context, _ *Store) error {
 	<-ctx.Done()
@@ -320,6 +337,9 @@ func (postgresDialect) rewrite(query string) string {
 
 // forUpdate permits concurrent inserts that refer to the locked rows.
 func (postgresDialect) forUpdate() string     { return " FOR NO KEY UPDATE" }
+func (postgresDialect) forShare() string      { return " FOR SHARE" }
+func (postgresDialect) skipLocked() string    { return " FOR UPDATE SKIP LOCKED" }
+func (postgresDialect) clock() string         { return "(extract(epoch FROM now()) * 1000)::bigint" }
 func (postgresDialect) oneWriter() bool       { return false }
 func (postgresDialect) cacheStatements() bool { return false } // pgx caches them per connection
 
@@ -368,21 +388,10 @@ type notification struct {
 	Changes []deploy.Change `json:"c"`
 }
 
-// seal checks the fencing token in the statement that sends the notification, which saves a
-// round trip to the server. It runs last, so that the row of the token is locked only briefly.
+// seal proves the fences of t and sends its notifications. It runs last, so that the rows of
+// the fences are locked only briefly.
 func (d postgresDialect) seal(ctx context.Context, t *tx) error {
-	suffix, token := "", []any(nil)
-	if t.token != "" {
-		suffix, token = fence, []any{t.token}
-	}
-	if t.token != "" && len(t.changes) == 0 {
-		n, err := t.exec(ctx, "SELECT 1"+suffix, token...)
-		if err == nil && n == 0 {
-			err = errFenced(d)
-		}
-		return err
-	}
-	changes := t.changes
+	fences, changes := t.fences, t.changes
 	for len(changes) > 0 {
 		n, size := 1, changeSize(changes[0])
 		for n < len(changes) && size+changeSize(changes[n]) <= maxPayload {
@@ -393,16 +402,34 @@ func (d postgresDialect) seal(ctx context.Context, t *tx) error {
 		if err != nil {
 			return err
 		}
-		sent, err := t.exec(ctx, "SELECT pg_notify('"+postgresChannel+"', ?)"+suffix, append([]any{string(payload)}, token...)...)
-		if err != nil {
-			return err
+		var with fence // one that is proved by the same statement, which saves a round trip
+		if len(fences) > 0 {
+			with, fences = fences[0], fences[1:]
 		}
-		if sent == 0 {
-			return errFenced(d)
+		if err := d.notify(ctx, t, string(payload), with); err != nil {
+			return err
 		}
 		changes = changes[n:]
 	}
+	for _, f := range fences {
+		if err := f.prove(ctx, t); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// notify sends a notification, if the fence with holds. The zero fence always does.
+func (d postgresDialect) notify(ctx context.Context, t *tx, payload string, with fence) error {
+	query := "SELECT pg_notify('" + postgresChannel + "', ?)"
+	if with.from != "" {
+		query += with.from + d.forShare()
+	}
+	sent, err := t.exec(ctx, query, append([]any{payload}, with.args...)...)
+	if err == nil && sent == 0 {
+		err = with.err
+	}
+	return err
 }
 
 // changeSize returns an upper bound for the length of a change in JSON.

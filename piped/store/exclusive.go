@@ -165,15 +165,6 @@ func (h *sessionHold) token() string {
 	return ""
 }
 
-// fence ends a statement of a transaction so that it finds no row unless the agent is still
-// the owner. The lock on the row makes the next owner wait until the transaction has ended.
-const fence = " FROM store_owner WHERE token = ? FOR SHARE"
-
-// errFenced returns the error of a transaction whose token is outdated.
-func errFenced(d dialect) error {
-	return deploy.Errorf(deploy.Unavailable, "write to %s: another agent has taken it over, or this one has connected again since", d.name())
-}
-
 // Owned returns an error unless this agent owns the database now. It returns nil if ownership
 // cannot be lost or the store was not opened exclusively.
 func (s *Store) Owned(ctx context.Context) error {
@@ -187,7 +178,7 @@ func (s *Store) Owned(ctx context.Context) error {
 	defer cancel()
 	_, owned, err := one(ctx, s, scanNumber, "SELECT 1 FROM store_owner WHERE token = ?", s.hold.token())
 	if err == nil && !owned {
-		return errFenced(s.dialect)
+		return outdated(s.dialect)
 	}
 	return s.fail(err, "check that the database is this agent's")
 }

@@ -34,7 +34,7 @@ type Watch struct {
 	topics []deploy.Topic // empty: all
 	signal chan struct{}
 
-	mu      sync.Mutex
+	// Guarded by the mutex of the feed.
 	pending []deploy.Change
 	seen    map[deploy.Change]struct{}
 }
@@ -60,10 +60,11 @@ func (s *Store) Watch(topics ...deploy.Topic) *Watch {
 func (w *Watch) C() <-chan struct{} { return w.signal }
 
 // Take returns the changes since the last Take in the order of their first commit: each row
-// once, a deployment once per status.
+// once, a deployment once per status. All watches of their topics have them by then: who learns
+// of a change from one watch finds it in the others, too.
 func (w *Watch) Take() []deploy.Change {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.feed.mu.Lock()
+	defer w.feed.mu.Unlock()
 	out := w.pending
 	w.pending = nil
 	clear(w.seen)
@@ -78,8 +79,6 @@ func (w *Watch) Close() {
 }
 
 func (w *Watch) add(changes []deploy.Change) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, c := range changes {
 		if _, dup := w.seen[c]; dup || (len(w.topics) > 0 && !slices.Contains(w.topics, c.Topic)) {
 			continue

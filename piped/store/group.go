@@ -154,7 +154,7 @@ func (s *Store) commitTogether(ctx context.Context, members []*member) (committe
 	var writers []*tx
 	for _, m := range members {
 		m.tx = s.writeTx(shared)
-		m.tx.shared = true
+		m.tx.shared, m.tx.fences = true, s.fences(m.ctx)
 		if !m.runIn(ctx, shared) {
 			return false, nil
 		}
@@ -197,5 +197,7 @@ func (m *member) run() {
 	if m.err = m.ctx.Err(); m.err != nil {
 		return
 	}
-	m.err = m.fn(m.tx)
+	if m.err = m.fn(m.tx); m.err == nil {
+		m.err = m.tx.store.dialect.seal(m.ctx, m.tx)
+	}
 }

@@ -93,7 +93,7 @@ func holdEvents(app deploy.Application, hold *deploy.Hold, why string, at time.T
 // d's commit, since d does that.
 func (t *tx) clear(ctx context.Context, d *deploy.Deployment) error {
 	by := fmt.Sprintf("%s, who goes back to commit %s with deployment %s", d.Trigger.Commander, d.Trigger.Commit.Short(), d.ID)
-	if _, err := t.endWaiting(ctx, d.ApplicationID, "", deploy.Cancelled, "Cancelled by "+by, d.UpdatedAt); err != nil {
+	if _, err := t.endWaiting(ctx, d.ApplicationID, "", deploy.Cancelled, "Cancelled by "+by, d.ID, d.UpdatedAt); err != nil {
 		return err
 	}
 	running, err := deployments(ctx, t, selectDeployment+" WHERE application_id = ? AND status = 'RUNNING' ORDER BY id", d.ApplicationID)
@@ -103,7 +103,7 @@ func (t *tx) clear(ctx context.Context, d *deploy.Deployment) error {
 	for _, r := range running {
 		if _, err := t.insertCommand(ctx, deploy.Command{
 			ID: uuid.NewString(), Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: r.ID,
-			Commander: by, ForceNoRollback: r.RollsBackOnlyTo(d.Trigger.Commit.Hash),
+			Commander: by, ForceNoRollback: r.RollsBackOnlyTo(d.Trigger.Commit.Hash), SupersededBy: d.ID,
 		}); err != nil {
 			return err
 		}

@@ -133,13 +133,14 @@ func (t *tx) createDeployment(ctx context.Context, n NewDeployment) (deploy.Depl
 // supersede cancels the waiting deployments that d supersedes.
 func (t *tx) supersede(ctx context.Context, d *deploy.Deployment) error {
 	reason := fmt.Sprintf("Superseded by the newer deployment %s of commit %s", d.ID, d.Trigger.Commit.Short())
-	_, err := t.endWaiting(ctx, d.ApplicationID, "AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC')", deploy.Cancelled, reason, d.UpdatedAt)
+	_, err := t.endWaiting(ctx, d.ApplicationID, "AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC')", deploy.Cancelled, reason, d.ID, d.UpdatedAt)
 	return err
 }
 
 // endWaiting moves the deployments of an application that have not started to the terminal
-// status as. more is a further SQL condition. It returns the deployments as they were before.
-func (t *tx) endWaiting(ctx context.Context, appID, more string, as deploy.Status, reason string, at time.Time) ([]deploy.Deployment, error) {
+// status as. more is a further SQL condition, by the newer deployment that supersedes them, ""
+// for none. It returns the deployments as they were before.
+func (t *tx) endWaiting(ctx context.Context, appID, more string, as deploy.Status, reason, by string, at time.Time) ([]deploy.Deployment, error) {
 	waiting, err := deployments(ctx, t, selectDeployment+" WHERE application_id = ? AND status IN ('PENDING', 'PLANNED') "+more+
 		" ORDER BY id"+t.store.dialect.forUpdate(), appID)
 	if err != nil {
@@ -151,7 +152,7 @@ func (t *tx) endWaiting(ctx context.Context, appID, more string, as deploy.Statu
 		if err := next.Complete(as, reason, at); err != nil {
 			return nil, err
 		}
-		next.UpdatedAt, next.Revision = at, prev.Revision+1
+		next.SupersededBy, next.UpdatedAt, next.Revision = by, at, prev.Revision+1
 		if err := t.endHold(ctx, &next); err != nil {
 			return nil, err
 		}
@@ -173,7 +174,7 @@ func (t *tx) replace(ctx context.Context, d *deploy.Deployment) error {
 	for _, id := range running {
 		_, err := t.insertCommand(ctx, deploy.Command{
 			ID: uuid.NewString(), Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: id,
-			Commander: fmt.Sprintf("trigger.queue: replace, for commit %s", d.Trigger.Commit.Short()), ForceNoRollback: true,
+			Commander: fmt.Sprintf("trigger.queue: replace, for commit %s", d.Trigger.Commit.Short()), ForceNoRollback: true, SupersededBy: d.ID,
 		})
 		if err != nil {
 			return err

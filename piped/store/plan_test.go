@@ -38,6 +38,7 @@ func TestListsUseIndices(t *testing.T) {
 			" AND (SELECT l.value FROM deployment_labels l WHERE l.deployment_id = deployments.id AND l.name = 'n') = 'v'" + byUpdate,
 		"how many have a label":  "SELECT 1 FROM deployment_labels WHERE name = 'n' AND value = 'v' LIMIT 5",
 		"next blocks of a log":   "SELECT deployment_id, stage_id, position, severity, log, at FROM stage_logs WHERE deployment_id = 'd' AND stage_id = 's' AND position > 5 ORDER BY position LIMIT 5",
+		"last blocks of a log":   "SELECT deployment_id, stage_id, position, severity, log, at FROM stage_logs WHERE deployment_id = 'd' AND stage_id = 's' AND position < 5 ORDER BY position DESC LIMIT 5",
 		"in a status":            selectDeployment + " WHERE status IN ('PENDING') ORDER BY triggered_at, id",
 		"open commands":          selectCommand + " WHERE status = 'NOT_HANDLED_YET' ORDER BY created_at, id",
 		"held applications":      selectApplication + " WHERE hold <> '' AND deleted = FALSE ORDER BY id",
@@ -194,6 +195,9 @@ func TestRolloutsAreSearchedByWhatIsRare(t *testing.T) {
 	}{
 		"list, of an app and a kind": {RolloutList{ApplicationIDs: []string{"a"}, Kind: deploy.RolloutKindRollout}, "SEARCH rollouts USING INDEX rollouts_application (application_id=?)"},
 		"list, of a deployment":      {RolloutList{DeploymentIDs: []string{"d"}, Kind: deploy.RolloutKindRollout}, "SEARCH rollouts USING INDEX rollouts_deployment (deployment_id=?)"},
+		"list, of a namespace":       {RolloutList{Namespaces: []string{"shop", "pay"}}, "SCAN rollouts USING INDEX rollouts_started"},
+		"list, of one since a time":  {RolloutList{Namespaces: []string{"shop"}, From: fromMilli(5)}, "SEARCH rollouts USING INDEX rollouts_started (started_at>?)"},
+		"list, of an app's":          {RolloutList{ApplicationIDs: []string{"a"}, Namespaces: []string{"shop"}}, "SEARCH rollouts USING INDEX rollouts_application (application_id=?)"},
 		"list, of a kind":            {RolloutList{Kind: deploy.RolloutKindScaling}, "SEARCH rollouts USING INDEX rollouts_kind (kind=?)"},
 
 		"open, of others":      {RolloutQuery{Cluster: "c", External: true, OpenOnly: true}, "SCAN rollouts USING INDEX rollouts_open"},

@@ -12,6 +12,10 @@ import (
 // for a pull request is published as an event. Conflict if the command was completed before.
 func (s *Store) AnswerPlanPreview(ctx context.Context, p deploy.PlanPreview, status deploy.CommandStatus) error {
 	results, err := encode(p.Results)
+	if err != nil {
+		return s.fail(err, "answer plan preview "+p.CommandID)
+	}
+	outline, err := encode(p.Outlines())
 	if err == nil {
 		err = s.write(ctx, func(t *tx) error {
 			c, err := t.openCommand(ctx, p.CommandID)
@@ -29,11 +33,26 @@ func (s *Store) AnswerPlanPreview(ctx context.Context, p deploy.PlanPreview, sta
 				}
 				t.events = append(t.events, event)
 			}
-			_, err = t.exec(ctx, "INSERT INTO plan_previews (command_id, error, results, at) VALUES (?, ?, ?, ?)", p.CommandID, p.Error, results, toMilli(p.At))
+			_, err = t.exec(ctx, "INSERT INTO plan_previews (command_id, error, results, outline, at) VALUES (?, ?, ?, ?, ?)",
+				p.CommandID, p.Error, results, outline, toMilli(p.At))
 			return err
 		})
 	}
 	return s.fail(err, "answer plan preview "+p.CommandID)
+}
+
+// insertPlanPreviewRequest lists the plan preview that a command requests, and records the
+// commit of its pull request.
+func (t *tx) insertPlanPreviewRequest(ctx context.Context, c deploy.Command) error {
+	p := c.PlanPreview
+	_, err := t.exec(ctx, `INSERT INTO plan_preview_requests (command_id, repo_id, head_branch, pull_request, commander, requested_at)
+		VALUES (?, ?, ?, ?, ?, ?)`, c.ID, p.RepoID, p.HeadBranch, p.PullRequest, c.Commander, toMilli(c.CreatedAt))
+	if err != nil {
+		return err
+	}
+	return t.linkPullRequest(ctx, deploy.PullRequestCommit{
+		CommitRef: deploy.CommitRef{RepoID: p.RepoID, Hash: p.HeadCommit}, Number: p.PullRequest, Link: deploy.LinkHead,
+	})
 }
 
 // PlanPreview returns the result of a plan preview. NotFound if there is none or it was
@@ -56,10 +75,88 @@ func scanPlanPreview(row scanner) (p deploy.PlanPreview, err error) {
 	return p, decode(results, &p.Results)
 }
 
-// RemovePlanPreviews deletes the results of plan previews that are older than before.
+// PlanPreviewQuery selects plan previews; zero fields do not restrict.
+type PlanPreviewQuery struct {
+	CommandIDs  []string
+	RepoID      string
+	HeadBranch  string
+	PullRequest int
+	Statuses    []deploy.CommandStatus
+	Commander   *string // the subject that requested them
+	Limit       int     // 0 means all
+	Cursor      string
+}
+
+const selectPlanPreviewBrief = `SELECT r.command_id, r.commander, c.body, c.status, r.requested_at,
+	COALESCE(p.outline, ''), COALESCE(p.error, ''), COALESCE(p.at, 0)
+	FROM plan_preview_requests r JOIN commands c ON c.id = r.command_id LEFT JOIN plan_previews p ON p.command_id = r.command_id`
+
+// PlanPreviews returns the plan previews that have a result or are being built, the last
+// requested first, and the cursor of the next page, "" if there is none.
+func (s *Store) PlanPreviews(ctx context.Context, q PlanPreviewQuery) ([]deploy.PlanPreviewBrief, string, error) {
+	f, err := q.filter()
+	if err != nil {
+		return nil, "", err
+	}
+	list, err := all(ctx, s, scanPlanPreviewBrief, f.limit(selectPlanPreviewBrief+f.where()+" ORDER BY r.requested_at DESC, r.command_id", extra(q.Limit)), f.args...)
+	if err != nil || q.Limit == 0 || len(list) <= q.Limit {
+		return list, "", s.fail(err, "list plan previews")
+	}
+	last := list[q.Limit-1]
+	return list[:q.Limit], cursorAt(last.RequestedAt, last.CommandID), nil
+}
+
+func (q PlanPreviewQuery) filter() (*filter, error) {
+	f := &filter{}
+	f.add("(c.status = 'NOT_HANDLED_YET' OR p.at IS NOT NULL)") // a result that was removed is no preview
+	in(f, "r.command_id", q.CommandIDs)
+	f.equal("r.repo_id", q.RepoID)
+	f.equal("r.head_branch", q.HeadBranch)
+	if q.PullRequest != 0 {
+		f.add("r.pull_request = ?", q.PullRequest)
+	}
+	if q.Commander != nil {
+		f.add("r.commander = ?", *q.Commander)
+	}
+	in(f, "c.status", q.Statuses)
+	if q.Cursor == "" {
+		return f, nil
+	}
+	p, err := parseCursor(q.Cursor)
+	f.add("r.requested_at <= ? AND (r.requested_at < ? OR r.command_id > ?)", p.UpdatedAt, p.UpdatedAt, p.ID)
+	return f, err
+}
+
+func scanPlanPreviewBrief(row scanner) (b deploy.PlanPreviewBrief, err error) {
+	var bodyText, outline string
+	var requestedAt, at int64
+	if err := row.Scan(&b.CommandID, &b.Commander, &bodyText, &b.Status, &requestedAt, &outline, &b.Error, &at); err != nil {
+		return b, err
+	}
+	b.RequestedAt, b.At = fromMilli(requestedAt), fromMilli(at)
+	var body commandBody
+	if err := decode(bodyText, &body); err != nil {
+		return b, err
+	}
+	if body.PlanPreview != nil {
+		b.Request = *body.PlanPreview
+	}
+	if outline == "" {
+		return b, nil
+	}
+	return b, decode(outline, &b.Outlines)
+}
+
+// RemovePlanPreviews deletes the results of plan previews that are older than before, and the
+// requests without a result that are.
 func (s *Store) RemovePlanPreviews(ctx context.Context, before time.Time) error {
 	err := s.write(ctx, func(t *tx) error {
-		_, err := t.exec(ctx, "DELETE FROM plan_previews WHERE at < ?", toMilli(before))
+		if _, err := t.exec(ctx, "DELETE FROM plan_previews WHERE at < ?", toMilli(before)); err != nil {
+			return err
+		}
+		_, err := t.exec(ctx, `DELETE FROM plan_preview_requests WHERE requested_at < ?
+			AND NOT EXISTS (SELECT 1 FROM plan_previews p WHERE p.command_id = plan_preview_requests.command_id)
+			AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = plan_preview_requests.command_id AND c.status = 'NOT_HANDLED_YET')`, toMilli(before))
 		return err
 	})
 	return s.fail(err, "remove old plan previews")

@@ -118,7 +118,7 @@ func (s *Store) SetDisabled(ctx context.Context, id string, disabled bool) error
 
 // endDisabled ends the waiting deployments of an application that is being disabled.
 func (t *tx) endDisabled(ctx context.Context, app deploy.Application) error {
-	ended, err := t.endWaiting(ctx, app.ID, "", deploy.Failure, "The application was disabled before the deployment started", t.store.now())
+	ended, err := t.endWaiting(ctx, app.ID, "", deploy.Failure, "The application was disabled before the deployment started", "", t.store.now())
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (t *tx) checkNotRemoving(ctx context.Context, id string) error {
 // unregister marks an application as deleted and ends its waiting deployments.
 func (t *tx) unregister(ctx context.Context, id string) error {
 	now := t.store.now()
-	if _, err := t.endWaiting(ctx, id, "", deploy.Cancelled, "The application was deleted before the deployment started", now); err != nil {
+	if _, err := t.endWaiting(ctx, id, "", deploy.Cancelled, "The application was deleted before the deployment started", "", now); err != nil {
 		return err
 	}
 	if _, err := t.exec(ctx, "DELETE FROM adoptions WHERE application_id = ?", id); err != nil {

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -14,6 +15,7 @@ type RolloutList struct {
 	Labels         map[string]string // of the application's current labels; all must match
 	Scope          *deploy.Scope     // must contain the application; nil: no restriction
 	DeploymentIDs  []string
+	Namespaces     []string // of the workload, valid names; one must match
 	Kind           deploy.RolloutKind
 	Phases         []deploy.RolloutPhase
 	From, To       time.Time // started at From or later, and before To
@@ -47,6 +49,7 @@ func (q RolloutList) filter() (f filter) {
 	in(&f, "deployment_id", q.DeploymentIDs)
 	kind("kind", string(q.Kind))
 	in(&f, "phase", q.Phases)
+	f.namespaces(q.Namespaces)
 	if !q.From.IsZero() {
 		f.add("started_at >= ?", toMilli(q.From))
 	}
@@ -54,6 +57,20 @@ func (q RolloutList) filter() (f filter) {
 		f.add("started_at < ?", toMilli(q.To))
 	}
 	return f
+}
+
+// namespaces adds the condition that a workload is in one of some namespaces. The pattern follows
+// deploy.ObjectRef.Key: no part of a key contains a slash, and no valid name a wildcard. It uses
+// no index, as rows are read in the order of the page and a page ends early.
+func (f *filter) namespaces(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	args := make([]any, len(names))
+	for i, name := range names {
+		args[i] = "%/%/" + name + "/%"
+	}
+	f.add("("+strings.TrimSuffix(strings.Repeat("workload LIKE ? OR ", len(names)), " OR ")+")", args...)
 }
 
 // ListRollouts returns rollouts, including external ones, and scalings, the last started

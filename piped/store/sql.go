@@ -120,8 +120,8 @@ type tx struct {
 	readTx
 	changes []deploy.Change
 	events  []deploy.Event
-	token   string // fencing token of the agent when the transaction began; "" means no check
-	shared  bool   // with other writers, so that a cancelled context must not end it
+	fences  []fence // proved before the commit
+	shared  bool    // with other writers, so that a cancelled context must not end it
 }
 
 // maxAttempts bounds the attempts of a transaction that the database aborts because of others
@@ -151,17 +151,14 @@ func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
 
 // writeOnce runs fn in one transaction and commits it, without a retry.
 func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
-	token := ""
-	if s.hold != nil {
-		token = s.hold.token()
-	}
+	fences := s.fences(ctx) // before the transaction begins
 	sqlTx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // does nothing after a commit
 	t := s.writeTx(sqlTx)
-	t.token = token
+	t.fences = fences
 	if err := fn(t); err != nil {
 		return err
 	}

@@ -59,13 +59,13 @@ func scanStage(row scanner) (r stageRow, err error) {
 }
 
 // loadStages sets the stages of these deployments.
-func loadStages(ctx context.Context, q querier, ds []deploy.Deployment) error {
+func loadStages(ctx context.Context, q querier, ds []*deploy.Deployment) error {
 	const perQuery = 500
 	at := make(map[string]*deploy.Deployment, len(ds))
 	ids := make([]string, len(ds))
-	for i := range ds {
-		ids[i] = ds[i].ID
-		at[ds[i].ID] = &ds[i]
+	for i, d := range ds {
+		ids[i] = d.ID
+		at[d.ID] = d
 	}
 	for chunk := range slices.Chunk(ids, perQuery) {
 		rows, err := all(ctx, q, scanStage, "SELECT deployment_id, id, name, spec, status, state, started_at, completed_at FROM stages WHERE deployment_id IN ("+

@@ -83,6 +83,17 @@ func (s *Store) StageLogAfter(ctx context.Context, deploymentID, stageID string,
 const selectLogAfter = `SELECT deployment_id, stage_id, position, severity, log, at FROM stage_logs
 	WHERE deployment_id = ? AND stage_id = ? AND position > ? ORDER BY position LIMIT ?`
 
+// StageLogBefore returns the newest limit blocks of a stage's log before an index
+// (math.MaxInt64 for its end), in order.
+func (s *Store) StageLogBefore(ctx context.Context, deploymentID, stageID string, index int64, limit int) ([]deploy.LogBlock, error) {
+	blocks, err := all(ctx, s, scanLog, selectLogBefore, deploymentID, stageID, index, limit)
+	slices.Reverse(blocks)
+	return blocks, s.fail(err, "read the log of stage "+stageID)
+}
+
+const selectLogBefore = `SELECT deployment_id, stage_id, position, severity, log, at FROM stage_logs
+	WHERE deployment_id = ? AND stage_id = ? AND position < ? ORDER BY position DESC LIMIT ?`
+
 func scanLog(row scanner) (b deploy.LogBlock, err error) {
 	var at int64
 	err = row.Scan(&b.DeploymentID, &b.StageID, &b.Index, &b.Severity, &b.Log, &at)

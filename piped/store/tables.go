@@ -32,13 +32,14 @@ const (
 	Bytes   ColumnType = "BYTEA"   // []byte
 )
 
-// transient lists the tables that are not backed up: the owner of the database, and the
-// sessions and sign-ins, so that a restore opens no session that was ended since.
-const transient = "'store_owner', 'sessions', 'sign_in_states'"
+// transient lists the tables that are not backed up: the owner of the database, the replicas
+// and what they hold, and the sessions and sign-ins, so that a restore opens no session that
+// was ended since.
+const transient = "'store_owner', 'replicas', 'partitions', 'sessions', 'sign_in_states'"
 
 // Tables returns the tables of a version of the schema, each after the tables that it refers
 // to, so that they can be filled in this order. It omits the tables that are not backed up: of
-// the database's owner, sessions and sign-ins.
+// the database's owner, replicas, sessions and sign-ins.
 // The schema is read from an in-memory database on which the migrations were run. Other tables
 // in a shared database are therefore not included. Invalid if this program does not know the
 // version.

@@ -62,7 +62,7 @@ func TestParentsComeFirst(t *testing.T) {
 		}
 		for child, parent := range map[string]string{
 			"deployments": "applications", "stage_logs": "deployments", "rollouts": "deployments", "deliveries": "outbox",
-			"receiver_notes": "receivers", "plan_previews": "commands", "registered_event_labels": "registered_events",
+			"receiver_notes": "receivers", "plan_previews": "commands", "plan_preview_requests": "commands", "registered_event_labels": "registered_events",
 		} {
 			if at[child] > 0 && (at[parent] == 0 || at[parent] > at[child]) {
 				t.Errorf("version %d: %s comes after %s", version, parent, child)

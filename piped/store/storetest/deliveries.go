@@ -133,6 +133,73 @@ func testDeliveries(t *testing.T, e *env) {
 	}
 }
 
+// testDeadLetters: the dead letters of one receiver are replayed or dropped, and nothing else.
+func testDeadLetters(t *testing.T, e *env) {
+	ctx := t.Context()
+	e.registerReceivers(t, "hook", "chat")
+	e.announce(t, "a", "b", "waits")
+	e.route(t, "", "hook", "chat")
+	giveUp := func(receiver string, keys ...string) {
+		t.Helper()
+		ds, _ := e.due(t, receiver)
+		for _, d := range ds {
+			if slices.Contains(keys, d.Event.Key) {
+				must(t, e.store.RetryDelivery(ctx, d, e.clock.now(), "no answer"))
+				must(t, e.store.GiveUpDelivery(ctx, d, "gone"))
+				e.clock.ms.Add(1000)
+			}
+		}
+	}
+	wantState := func(receiver string, pending, dead int, oldest string) {
+		t.Helper()
+		states, err := e.store.ReceiverStates(ctx)
+		if s := states[receiver]; err != nil || s.Pending != pending || s.Dead != dead || s.OldestDead.Event.Key != oldest {
+			t.Errorf("%s has %d pending, %d dead, the oldest %q, %v; want %d, %d, %q", receiver, s.Pending, s.Dead, s.OldestDead.Event.Key, err, pending, dead, oldest)
+		}
+	}
+	giveUp("hook", "a", "b")
+	giveUp("chat", "a", "b")
+	wantState("hook", 1, 2, "a")
+
+	watch := e.store.Watch(deploy.TopicReplay)
+	defer watch.Close()
+	if n, err := e.store.ReplayDeadLetters(ctx, "hook"); err != nil || n != 2 {
+		t.Fatalf("replayed %d, %v; want 2", n, err)
+	}
+	if diff := cmp.Diff([]deploy.Change{{Topic: deploy.TopicReplay, ID: "hook"}}, watch.Take()); diff != "" {
+		t.Errorf("published (-want +got):\n%s", diff)
+	}
+	ds, keys := e.due(t, "hook")
+	if !slices.Equal(keys, []string{"a", "b", "waits"}) {
+		t.Fatalf("due after the replay: %v", keys)
+	}
+	if d := ds[0]; d.Attempts != 0 || d.Error != "" || !d.GivenUpAt.IsZero() {
+		t.Errorf("replayed as %+v", d)
+	}
+	wantState("hook", 3, 0, "")
+	wantState("chat", 1, 2, "a")
+
+	giveUp("hook", "b")
+	if n, err := e.store.DropDeadLetters(ctx, "hook"); err != nil || n != 1 {
+		t.Fatalf("dropped %d, %v; want 1", n, err)
+	}
+	if _, keys := e.due(t, "hook"); !slices.Equal(keys, []string{"a", "waits"}) {
+		t.Errorf("due after the drop: %v", keys)
+	}
+	wantState("hook", 2, 0, "")
+	wantState("chat", 1, 2, "a")
+	for _, change := range []func(context.Context, string) (int, error){e.store.ReplayDeadLetters, e.store.DropDeadLetters} {
+		if n, err := change(ctx, "hook"); err != nil || n != 0 {
+			t.Errorf("without dead letters: %d, %v", n, err)
+		}
+		_, err := change(ctx, "nobody")
+		wantKind(t, err, deploy.NotFound, "there is no receiver nobody")
+	}
+	if got := watch.Take(); len(got) != 0 {
+		t.Errorf("published without a replay: %v", got)
+	}
+}
+
 // testRouteOnce: an event is routed once, even by concurrent or repeated calls.
 func testRouteOnce(t *testing.T, e *env) {
 	e.registerReceivers(t, "hook")

@@ -160,6 +160,22 @@ func testDeploymentPages(t *testing.T, e *env) {
 	if len(pending[4].Stages) != 2 || pending[4].Stages[1].ID != "rollback" {
 		t.Errorf("stages of a listed deployment: %+v", pending[4].Stages)
 	}
+	brief, _, err := e.store.ListDeployments(ctx, store.DeploymentQuery{ActiveStages: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range brief {
+		whole, err := e.store.Deployment(ctx, d.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole.Status.Completed() {
+			whole.Stages = nil
+		}
+		if diff := cmp.Diff(whole, d); diff != "" {
+			t.Errorf("%s with the stages of active deployments only (-want +got):\n%s", d.ID, diff)
+		}
+	}
 }
 
 func (e *env) deploymentPages(t *testing.T, q store.DeploymentQuery) []string {
@@ -239,6 +255,13 @@ func testSupersede(t *testing.T, e *env) {
 			t.Fatal(err)
 		}
 		got[id] = d.Status
+		by := ""
+		if d.Status == deploy.Cancelled {
+			by = "newer"
+		}
+		if d.SupersededBy != by {
+			t.Errorf("%s is superseded by %q, want %q", id, d.SupersededBy, by)
+		}
 	}
 	want := map[string]deploy.Status{"commit": deploy.Cancelled, "drift": deploy.Cancelled, "planned": deploy.Cancelled,
 		"begins": deploy.Cancelled, "manual": deploy.Pending, "elsewhere": deploy.Pending, "chained": deploy.Pending, "newer": deploy.Pending}
@@ -296,6 +319,9 @@ func testReplace(t *testing.T, e *env) {
 		}
 		for _, c := range open {
 			if c.ApplicationID == a.ID {
+				if c.SupersededBy != newer.Deployment.ID {
+					t.Errorf("%s is replaced by %q, want %s", kind, c.SupersededBy, newer.Deployment.ID)
+				}
 				got = append(got, c)
 			}
 		}

@@ -59,8 +59,8 @@ func testHolds(t *testing.T, e *env) {
 	if diff := cmp.Diff(want, got.Hold); diff != "" || got.Hold.Since.IsZero() || got.HeldAt() != "c0ffee0123-back" {
 		t.Errorf("the hold (-want +got):\n%s", diff)
 	}
-	if d, err := e.store.Deployment(ctx, "commit"); err != nil || d.Status != deploy.Cancelled {
-		t.Errorf("what waited is %s, %v", d.Status, err)
+	if d, err := e.store.Deployment(ctx, "commit"); err != nil || d.Status != deploy.Cancelled || d.SupersededBy != "back" {
+		t.Errorf("what waited is %s, superseded by %q, %v", d.Status, d.SupersededBy, err)
 	}
 	none, other := "", "another"
 	for _, at := range []*string{&none, &other} {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 )
 
 func testPlanPreviews(t *testing.T, e *env) {
@@ -78,12 +80,45 @@ func testPlanPreviews(t *testing.T, e *env) {
 		t.Errorf("%v, events (-want +got):\n%s", err, diff)
 	}
 
+	testPlanPreviewList(t, e, "", "reported bad good")
+	testPlanPreviewList(t, e, "ann", "")
 	if err := e.store.RemovePlanPreviews(ctx, at.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
+	testPlanPreviewList(t, e, "", "bad")
 	_, err = e.store.PlanPreview(ctx, "good")
 	wantKind(t, err, deploy.NotFound, "good")
 	if _, err := e.store.PlanPreview(ctx, "bad"); err != nil {
 		t.Error(err)
+	}
+}
+
+// testPlanPreviewList lists the plan previews of a commander page by page.
+func testPlanPreviewList(t *testing.T, e *env, commander, want string) {
+	t.Helper()
+	var ids []string
+	q := store.PlanPreviewQuery{RepoID: "repo", HeadBranch: "pr", Commander: &commander, Limit: 1}
+	for {
+		list, cursor, err := e.store.PlanPreviews(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range list {
+			ids = append(ids, b.CommandID)
+			if b.CommandID == "good" && (len(b.Outlines) != 2 || b.Outlines[0].Failed || !b.Outlines[1].Failed || !b.Outlines[1].NoChange || b.Outlines[0].Labels["a"] != "b") {
+				t.Errorf("outlines: %+v", b.Outlines)
+			}
+		}
+		if q.Cursor = cursor; cursor == "" {
+			break
+		}
+	}
+	if got := strings.Join(ids, " "); got != want {
+		t.Errorf("plan previews of %q: %s, want %s", commander, got, want)
+	}
+	for _, id := range ids {
+		if list, _, err := e.store.PlanPreviews(t.Context(), store.PlanPreviewQuery{CommandIDs: []string{id, "unknown"}}); err != nil || len(list) != 1 || list[0].CommandID != id {
+			t.Errorf("the plan preview of command %s: %v, %v", id, list, err)
+		}
 	}
 }

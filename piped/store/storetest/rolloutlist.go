@@ -19,6 +19,10 @@ func testListRollouts(t *testing.T, e *env) {
 	ref := func(name string) deploy.ObjectRef {
 		return deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: name}
 	}
+	inOps := func(r deploy.ObjectRef) deploy.ObjectRef {
+		r.Namespace = "ops"
+		return r
+	}
 	save := func(r deploy.Rollout) deploy.Rollout {
 		t.Helper()
 		r.Cluster = "c"
@@ -35,7 +39,7 @@ func testListRollouts(t *testing.T, e *env) {
 	save(deploy.Rollout{ID: "x", ApplicationID: web.ID, Workload: ref("web"), Phase: deploy.RolloutProgressing, AppliedAt: between})
 	save(deploy.Rollout{ID: "y", ApplicationID: "gone", Workload: ref("old"), Phase: deploy.RolloutSuperseded, AppliedAt: second.StartedAt})
 
-	whole := save(deploy.Rollout{ID: "z", ApplicationID: "gone", Workload: ref("z"), Phase: deploy.RolloutSuperseded, AppliedAt: epoch.Truncate(time.Second).Add(-time.Hour)})
+	whole := save(deploy.Rollout{ID: "z", ApplicationID: "gone", Workload: inOps(ref("z")), Phase: deploy.RolloutSuperseded, AppliedAt: epoch.Truncate(time.Second).Add(-time.Hour)})
 	if want := epoch.Truncate(time.Second).Add(time.Second - time.Millisecond - time.Hour); !whole.StartedAt.Equal(want) {
 		t.Errorf("what the cluster says began in a second began at %s, want its end, %s", whole.StartedAt, want)
 	}
@@ -65,16 +69,21 @@ func testListRollouts(t *testing.T, e *env) {
 		q    store.RolloutList
 		want string
 	}{
-		"all":                     {store.RolloutList{}, "2 y x 1 z"},
-		"of an application":       {store.RolloutList{ApplicationIDs: []string{web.ID}}, "x 1"},
-		"of several":              {store.RolloutList{ApplicationIDs: []string{web.ID, "gone"}}, "y x 1 z"},
-		"of none there is":        {store.RolloutList{ApplicationIDs: []string{"nobody"}}, ""},
-		"by labels":               {store.RolloutList{Labels: map[string]string{"team": "core", "name": "api"}}, "2"},
-		"of a deployment":         {store.RolloutList{DeploymentIDs: []string{"d1"}}, "1"},
-		"by phase":                {store.RolloutList{Phases: []deploy.RolloutPhase{deploy.RolloutApplied, deploy.RolloutProgressing}}, "x 1"},
-		"from, that moment too":   {store.RolloutList{From: second.StartedAt}, "2 y"},
-		"to, without that moment": {store.RolloutList{To: second.StartedAt}, "x 1 z"},
-		"between":                 {store.RolloutList{From: between, To: between.Add(time.Millisecond)}, "x"},
+		"all":                      {store.RolloutList{}, "2 y x 1 z"},
+		"of an application":        {store.RolloutList{ApplicationIDs: []string{web.ID}}, "x 1"},
+		"of several":               {store.RolloutList{ApplicationIDs: []string{web.ID, "gone"}}, "y x 1 z"},
+		"of none there is":         {store.RolloutList{ApplicationIDs: []string{"nobody"}}, ""},
+		"by labels":                {store.RolloutList{Labels: map[string]string{"team": "core", "name": "api"}}, "2"},
+		"of a deployment":          {store.RolloutList{DeploymentIDs: []string{"d1"}}, "1"},
+		"in a namespace":           {store.RolloutList{Namespaces: []string{"shop"}}, "2 y x 1"},
+		"in one of several":        {store.RolloutList{Namespaces: []string{"web", "Deployment", "ops"}}, "z"},
+		"in a part of a name":      {store.RolloutList{Namespaces: []string{"sho"}}, ""},
+		"in the name of an object": {store.RolloutList{Namespaces: []string{"web"}}, ""},
+		"in one, of an app":        {store.RolloutList{Namespaces: []string{"shop"}, ApplicationIDs: []string{"gone"}}, "y"},
+		"by phase":                 {store.RolloutList{Phases: []deploy.RolloutPhase{deploy.RolloutApplied, deploy.RolloutProgressing}}, "x 1"},
+		"from, that moment too":    {store.RolloutList{From: second.StartedAt}, "2 y"},
+		"to, without that moment":  {store.RolloutList{To: second.StartedAt}, "x 1 z"},
+		"between":                  {store.RolloutList{From: between, To: between.Add(time.Millisecond)}, "x"},
 	} {
 		if got, cursor := list(c.q); got != c.want || cursor != "" {
 			t.Errorf("%s: %q, cursor %q; want %q and no cursor", name, got, cursor, c.want)

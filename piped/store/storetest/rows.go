@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -105,6 +106,25 @@ func testStageLogs(t *testing.T, e *env) {
 		got, err := e.store.StageLogAfter(ctx, "d1", tc.stage, int64(tc.index), tc.limit)
 		if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v, blocks (-want +got):\n%s", name, err, diff)
+		}
+	}
+	for name, tc := range map[string]struct {
+		stage string
+		index int64
+		limit int
+		want  []deploy.LogBlock
+	}{
+		"the last page":          {"sync", math.MaxInt64, 50, blocks[70:120]},
+		"the page before it":     {"sync", 70, 50, blocks[20:70]},
+		"the rest at the start":  {"sync", 20, 50, blocks[:20]},
+		"before the start":       {"sync", 0, 50, nil},
+		"before what is missing": {"rollback", 9, 50, blocks[120:]},
+		"before a gap":           {"rollback", 3, 50, nil},
+		"of no stage":            {"none", math.MaxInt64, 50, nil},
+	} {
+		got, err := e.store.StageLogBefore(ctx, "d1", tc.stage, tc.index, tc.limit)
+		if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
+			t.Errorf("backwards, %s: %v, blocks (-want +got):\n%s", name, err, diff)
 		}
 	}
 	for stage, want := range map[string]int64{"sync": 119, "rollback": 3, "none": -1} {

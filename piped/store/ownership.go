@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Ownership of the partitions of the work. A replica is alive until its row expires by the
+// clock of the database, and holds the partitions that name it. To take partitions of an
+// expired replica means to delete its row first: that row is locked by a renewal in progress,
+// so that one of both happens, never half of each. The rows of partitions change only when
+// they change hands; each write of a holder locks them for reading (see fence).
+
+// Join adds a replica. It is alive for the time in expiry, and holds nothing.
+func (s *Store) Join(ctx context.Context, r deploy.Replica, expiry time.Duration) error {
+	err := s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, "INSERT INTO replicas (id, host, version, started_at, expires_at) VALUES (?, ?, ?, ?, "+s.dialect.clock()+" + ?)",
+			r.ID, r.Host, r.Version, toMilli(r.StartedAt), expiry.Milliseconds())
+		return err
+	})
+	return s.fail(err, "join as a replica")
+}
+
+// Renew lets a replica live for the time in expiry from now on, and returns who holds what.
+// NotFound if it has expired: the replica holds nothing then, and must join under a new ID.
+func (s *Store) Renew(ctx context.Context, id string, expiry time.Duration) (o deploy.Ownership, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		renewed, err := t.exec(ctx, "UPDATE replicas SET expires_at = "+s.dialect.clock()+" + ? WHERE id = ? AND expires_at > "+s.dialect.clock(), expiry.Milliseconds(), id)
+		if err != nil {
+			return err
+		}
+		if renewed == 0 {
+			return deploy.Errorf(deploy.NotFound, "replica %s was not renewed in time", id)
+		}
+		o, err = ownership(ctx, s.dialect, t)
+		return err
+	})
+	return o, s.fail(err, "renew the replica")
+}
+
+// Ownership returns who holds what.
+func (s *Store) Ownership(ctx context.Context) (o deploy.Ownership, err error) {
+	err = s.readTogether(ctx, func(q querier) error {
+		o, err = ownership(ctx, s.dialect, q)
+		return err
+	})
+	return o, s.fail(err, "read who holds what")
+}
+
+func ownership(ctx context.Context, d dialect, q querier) (o deploy.Ownership, err error) {
+	if o.Replicas, err = all(ctx, q, scanReplica, "SELECT id, host, version, started_at FROM replicas WHERE expires_at > "+d.clock()+" ORDER BY id"); err != nil {
+		return o, err
+	}
+	o.Terms, err = all(ctx, q, scanHeldTerm, "SELECT id, term, holder FROM partitions ORDER BY id")
+	return o, err
+}
+
+// Take gives a replica those of the partitions that are free, each with a new term, and returns
+// these terms. A partition is not free yet while a write of its last holder is in progress.
+func (s *Store) Take(ctx context.Context, id string, wanted []deploy.Partition) (taken []deploy.Term, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		taken = nil
+		if err := t.removeExpired(ctx); err != nil {
+			return err
+		}
+		free, err := all(ctx, t, scanTerm, "SELECT id, term FROM partitions WHERE holder NOT IN (SELECT id FROM replicas) AND id IN ("+
+			placeholders(len(wanted))+") ORDER BY id"+s.dialect.skipLocked(), numbers(wanted)...)
+		for _, term := range free {
+			term.Number++
+			if _, err := t.exec(ctx, "UPDATE partitions SET holder = ?, term = ? WHERE id = ?", id, term.Number, int64(term.Partition)); err != nil {
+				return err
+			}
+			taken = append(taken, term)
+		}
+		return err
+	})
+	return taken, s.fail(err, "take partitions")
+}
+
+// removeExpired removes the replicas that have expired, but for one whose renewal is in
+// progress.
+func (t *tx) removeExpired(ctx context.Context) error {
+	d := t.store.dialect
+	_, err := t.exec(ctx, "DELETE FROM replicas WHERE id IN (SELECT id FROM replicas WHERE expires_at <= "+d.clock()+d.skipLocked()+")")
+	return err
+}
+
+// Release ends terms of a replica. Others learn of it by TopicOwnership. It waits for writes
+// in progress, and does nothing for a term that is over.
+func (s *Store) Release(ctx context.Context, id string, terms []deploy.Term) error {
+	err := s.write(ctx, func(t *tx) error {
+		for _, term := range terms {
+			if _, err := t.exec(ctx, "UPDATE partitions SET holder = '' WHERE id = ? AND term = ? AND holder = ?", int64(term.Partition), term.Number, id); err != nil {
+				return err
+			}
+		}
+		t.changed(deploy.TopicOwnership, id, "")
+		return nil
+	})
+	return s.fail(err, "release partitions")
+}
+
+// Leave removes a replica. Everything that it holds is free then.
+func (s *Store) Leave(ctx context.Context, id string) error {
+	err := s.write(ctx, func(t *tx) error {
+		t.changed(deploy.TopicOwnership, id, "")
+		_, err := t.exec(ctx, "DELETE FROM replicas WHERE id = ?", id)
+		return err
+	})
+	return s.fail(err, "leave as a replica")
+}
+
+func scanReplica(row scanner) (r deploy.Replica, err error) {
+	var startedAt int64
+	err = row.Scan(&r.ID, &r.Host, &r.Version, &startedAt)
+	r.StartedAt = fromMilli(startedAt)
+	return r, err
+}
+
+func scanTerm(row scanner) (t deploy.Term, err error) {
+	return t, row.Scan(&t.Partition, &t.Number)
+}
+
+func scanHeldTerm(row scanner) (t deploy.HeldTerm, err error) {
+	return t, row.Scan(&t.Partition, &t.Number, &t.HeldBy)
+}
+
+func numbers(partitions []deploy.Partition) []any {
+	out := make([]any, len(partitions))
+	for i, p := range partitions {
+		out[i] = int64(p)
+	}
+	return out
+}
