@@ -156,6 +156,9 @@ func TestSuperseded(t *testing.T) {
 				if d.Status != c.want || c.reason != "" && d.StatusReason != c.reason {
 					t.Fatalf("it is %s because\n%q, want %s because\n%q", d.Status, d.StatusReason, c.want, c.reason)
 				}
+				if cancelled := c.want == deploy.Cancelled; cancelled != (d.SupersededBy == "new") {
+					t.Errorf("it is superseded by %q", d.SupersededBy)
+				}
 				e.wait(8 * time.Hour)
 				if d := e.get("old"); d.Status != c.want && d.Status != deploy.Planned {
 					t.Errorf("at 08:00 it is %s because %q", d.Status, d.StatusReason)

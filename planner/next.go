@@ -110,6 +110,7 @@ type verdict struct {
 
 	status deploy.Status // terminal status without a plan; "" if planned
 	reason string
+	by     string // the newer deployment that supersedes it; "" for none
 
 	plan deploy.Plan
 }

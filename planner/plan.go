@@ -148,6 +148,7 @@ func (p *Planner) finish(ctx context.Context, d deploy.Deployment, v verdict) (m
 		case d.Status != deploy.Pending:
 			return notPending(d)
 		case v.status != "":
+			d.SupersededBy = v.by
 			return d.Complete(v.status, v.reason, now)
 		}
 		return d.Plan(v.plan, now)

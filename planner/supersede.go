@@ -49,7 +49,7 @@ func (p *Planner) outdated(ctx context.Context, d deploy.Deployment) (verdict, e
 	if err != nil || by.Status != deploy.Success || by.Trigger.Commit.Hash == d.Trigger.Commit.Hash {
 		return verdict{}, err
 	}
-	return verdict{status: deploy.Cancelled, reason: fmt.Sprintf(
+	return verdict{status: deploy.Cancelled, by: by.ID, reason: fmt.Sprintf(
 		"Superseded while held: deployment %s of commit %s has succeeded, and this deployment would undo it; to deploy commit %s anyway, sync it manually",
 		by.ID, by.Trigger.Commit.Short(), d.Trigger.Commit.Short())}, nil
 }

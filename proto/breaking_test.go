@@ -17,7 +17,7 @@ func TestReleasedContractIsKept(t *testing.T) {
 		want           string // what the comparison says; "" when nothing is broken
 	}{
 		"as it is":           {},
-		"added field":        {"piped/control/v1/status.proto", "message GetStatusRequest {}", "message GetStatusRequest {\n  // Added.\n  bool more = 1;\n}", ""},
+		"added field":        {"piped/control/v1/stage.proto", "bool no_follow = 4;", "bool no_follow = 4;\n  // Added.\n  bool more = 99;", ""},
 		"renumbered field":   {"piped/control/v1/stage.proto", "bool no_follow = 4;", "bool no_follow = 5;", `"no_follow"`},
 		"retyped field":      {"piped/control/v1/stage.proto", "bool no_follow = 4;", "int64 no_follow = 4;", `"no_follow"`},
 		"lost method":        {"piped/control/v1/control.proto", "  rpc RetryDeployment(RetryDeploymentRequest) returns (RetryDeploymentResponse) {}\n", "", `"RetryDeployment"`},

@@ -21,6 +21,7 @@ func advance(d *deploy.Deployment, result deploy.StageResult, now time.Time) err
 	case failed == deploy.StageCancelled:
 		return endForward(d, deploy.Cancelled, cancelReason(cancel, reason), result, cancel, now)
 	case failed == deploy.StageFailure:
+		d.SupersededBy = "" // it failed before the cancel took effect
 		return endForward(d, deploy.Failure, reason, result, cancel, now)
 	case len(d.ForwardStages()) == 0:
 		return d.Complete(deploy.Success, "Deployment completed successfully: it has no stages", now)

@@ -48,6 +48,7 @@ func acceptCancel(d *deploy.Deployment, c deploy.Command, now time.Time) error {
 		d.Metadata = map[string]string{}
 	}
 	d.Metadata[metaCancelCommand], d.Metadata[deploy.MetaCancelledBy] = c.ID, c.Commander
+	d.SupersededBy = c.SupersededBy
 	switch {
 	case c.ForceRollback:
 		d.Metadata[metaCancelWithRollback] = "true"

@@ -50,6 +50,7 @@ func TestCancelWhileRunning(t *testing.T) {
 	}{
 		{"with rollback", func(*deploy.Command) {}, "Cancelled by ann; rolled back to commit beef012", []string{"d/one", "d/back"}},
 		{"without rollback", func(c *deploy.Command) { c.ForceNoRollback = true }, "Cancelled by ann; not rolled back, as asked", []string{"d/one"}},
+		{"for a newer one", func(c *deploy.Command) { c.ForceNoRollback, c.SupersededBy = true, "newer" }, "Cancelled by ann; not rolled back, as asked", []string{"d/one"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -63,6 +64,9 @@ func TestCancelWhileRunning(t *testing.T) {
 				e.wantAnswer("c", deploy.CommandSucceeded, "")
 				e.wantEnd("d", deploy.Cancelled, c.want)
 				d := e.get("d")
+				if by := map[string]string{"for a newer one": "newer"}[c.name]; d.SupersededBy != by {
+					t.Errorf("superseded by %q, want %q", d.SupersededBy, by)
+				}
 				stage := d.Stage("one")
 				if want := "cancelled: stopped: cancelled"; stage.Status != deploy.StageCancelled || stage.StatusReason != want {
 					t.Errorf("the stage is %s because %q, want CANCELLED because %q", stage.Status, stage.StatusReason, want)

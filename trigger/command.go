@@ -174,6 +174,7 @@ func commandTrigger(c deploy.Command, commit deploy.Commit) deploy.Trigger {
 	case deploy.CommandChainSync:
 		t.Kind, t.StrategySummary = deploy.OnChain, fmt.Sprintf("Block %d of deployment chain %s", c.ChainBlock, c.ChainID)
 	case deploy.CommandRetry:
+		t.RetryOf = c.DeploymentID
 		t.StrategySummary = fmt.Sprintf("Deployment %s once more, asked for by %s", c.DeploymentID, c.Commander)
 		if n := len(c.PermitPrune); n > 0 {
 			t.StrategySummary += fmt.Sprintf("; it may delete %d objects", n)

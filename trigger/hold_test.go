@@ -137,9 +137,13 @@ func TestSyncToAnEarlierCommitHolds(t *testing.T) {
 		l, first := newHoldEnv(t)
 		bad := l.upstream.Head()
 		l.push("elsewhere", map[string]string{"x": "1"})
-		l.ask(func(c *deploy.Command) { c.Type, c.Commit = kind, first })
+		l.ask(func(c *deploy.Command) { c.Type, c.Commit, c.DeploymentID = kind, first, "repeated" })
 		if got := l.app("web").HeldAt(); got != first {
 			t.Errorf("%s of an earlier commit: held at %q, want %s", kind, got, first)
+		}
+		made := l.all("web")
+		if got, want := made[len(made)-1].Trigger.RetryOf, map[deploy.CommandType]string{deploy.CommandRetry: "repeated"}[kind]; got != want {
+			t.Errorf("%s: the deployment repeats %q, want %q", kind, got, want)
 		}
 		l.finish("web", deploy.Success)
 		l.ask(func(c *deploy.Command) { c.Type, c.Commit = kind, bad })

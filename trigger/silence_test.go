@@ -97,7 +97,7 @@ func TestSilentClusterHoldsUpNoOther(t *testing.T) {
 			if provider == "local" {
 				return nil, nil
 			}
-			for end := time.Now().Add(3 * time.Minute); len(l.deployments("alive")) == 0; time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(10 * time.Minute); len(l.deployments("alive")) == 0; time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Error("the application of the other provider waits for the silent one")
 					break

@@ -61,7 +61,7 @@ func newSlowEnv(t *testing.T, live Live, edit ...func(*env, *Config)) *env {
 // until polls until the condition holds.
 func (l *env) until(what string, holds func() bool) {
 	l.t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !holds(); l.poll() {
+	for end := time.Now().Add(10 * time.Minute); !holds(); l.poll() {
 		if time.Now().After(end) {
 			l.t.Fatalf("%s: not within 3 min", what)
 		}

@@ -107,6 +107,25 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * time.Second / clockTicks, err
 }
 
+// atRest waits until a process has used less than a twentieth of a core for a time, in each of
+// its seconds.
+func atRest(ctx context.Context, pid int, quiet time.Duration) error {
+	before, err := cpuTime(pid)
+	for rest := time.Duration(0); err == nil && rest < quiet; rest += time.Second {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+		var now time.Duration
+		if now, err = cpuTime(pid); now-before > time.Second/20 {
+			rest = -time.Second
+		}
+		before = now
+	}
+	return err
+}
+
 // memory returns a memory figure of a process in MiB.
 func memory(pid int, name string) (float64, error) {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))

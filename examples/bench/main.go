@@ -44,6 +44,7 @@ func benchmarks() []benchmark {
 		{"drift", measureDrift},
 		{"search", measureSearch},
 		{"page", measurePage},
+		{"pages", measurePages},
 	}
 }
 

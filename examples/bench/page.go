@@ -55,7 +55,7 @@ func measurePage(ctx context.Context, e *environment) (err error) {
 		fmt.Fprint(w, `<!DOCTYPE html><html lang="en"><title>Floor</title><link rel="icon" href="data:,"><h1>Floor</h1>`)
 	}))
 	defer floor.Close()
-	err = browsing(func(tb browsertest.TB) error {
+	err = browsertest.Try(func(tb browsertest.TB) error {
 		b.tab, b.plain = browser.Tab(tb, "http://"+s.agent.WebAddress), browser.Tab(tb, floor.URL)
 		b.tab.Permit("Failed to load resource") // streams that end when the agent restarts
 		b.tab.Permit("sse")
@@ -68,7 +68,7 @@ func measurePage(ctx context.Context, e *environment) (err error) {
 		if err := b.fill(ctx, pageApplications, pageSearched, false); err != nil {
 			return err
 		}
-		return b.search()
+		return b.search(ctx)
 	})
 	return errors.Join(err, s.agent.Close())
 }
@@ -184,20 +184,47 @@ func (b *pageBench) now() {
 	b.atMost("page.now.bytes_again", later/1024, "KiB", 30)
 }
 
-// log measures how long the view of a deployment takes to load with its log.
+// log measures how long the view of a deployment takes to load with the end of its log, until the
+// last line is painted, and then scrolls to the beginning.
 func (b *pageBench) log() {
+	last := fmt.Sprintf(`document.querySelector("#line-%d .text").textContent.includes("Line %d of")`, pageLines, pageLines-1)
 	var took, floors []time.Duration
 	for range pageRounds {
 		floors = append(floors, ofMilliseconds(open(b.plain, "/", true).Loaded))
 		took = append(took, ofMilliseconds(open(b.tab, "/deployments/long", false).Loaded))
+		b.tab.Await("the end of the log", last+` && (({ top, bottom }, box) => top >= box.top && bottom <= box.bottom)(document.querySelector("#log-lines > :nth-last-child(1 of [id])").getBoundingClientRect(), document.querySelector("[data-log]").getBoundingClientRect())`)
 	}
-	b.tab.Await("the end of the log", fmt.Sprintf(`document.querySelector("#log-lines > :last-child").textContent.includes("Line %d of")`, pageLines-1))
 	b.info("page.log.lines", pageLines, "")
 	b.info("page.log.floor.median", milliseconds(median(floors)), "ms")
 	b.atMost("page.log.loaded.median", milliseconds(median(took)), "ms", 500)
 	b.atMost("page.log.loaded.worst", milliseconds(worst(took)), "ms", 500)
 	b.info("page.log.per_floor", ratioOf(took, floors), "x")
+	begin := time.Now()
+	browsertest.Eval[browsertest.Nothing](b.tab, scrollUp)
+	b.tab.Await("the beginning of the log", "window.atBeginning")
+	b.info("page.log.scrolled_up", time.Since(begin).Seconds(), "s")
+	b.atMost("page.log.lines_lost", browsertest.Eval[float64](b.tab, fmt.Sprintf("%d - window.seen.size", pageLines)), "", 0)
+	b.atMost("page.log.lines_doubled", browsertest.Eval[float64](b.tab, `(({ length }, ids) => length - ids.size)(window.numbers(), new Set(window.numbers()))`), "", 0)
 }
+
+// scrollUp scrolls to the beginning of the log, by less than the height of its box, and collects the
+// lines that are in the box after each step.
+const scrollUp = `(() => {
+	const box = document.querySelector("[data-log]");
+	window.numbers = () => [...document.querySelectorAll("#log-lines .number")].map((n) => Number(n.textContent));
+	window.seen = new Set();
+	const step = () => {
+		const { left, top, bottom } = box.getBoundingClientRect();
+		for (let y = top + 2; y < bottom; y += 6) {
+			const number = document.elementFromPoint(left + 200, y)?.closest("li")?.querySelector(".number");
+			if (number) window.seen.add(Number(number.textContent));
+		}
+		if (window.seen.has(1)) { window.atBeginning = true; return; }
+		box.scrollTop -= box.clientHeight / 2;
+		requestAnimationFrame(step);
+	};
+	requestAnimationFrame(step);
+})()`
 
 // keyed measures in the browser from a key to the frame that shows the rows.
 const keyed = `(() => {
@@ -221,8 +248,12 @@ const fetched = `(async () => {
 	return performance.now() - from;
 })()`
 
-// search types into the list of applications.
-func (b *pageBench) search() error {
+// search types into the list of applications, once the agent has stored of all of them that they
+// were never deployed.
+func (b *pageBench) search(ctx context.Context) error {
+	if err := atRest(ctx, b.agent.PID(), 20*time.Second); err != nil {
+		return err
+	}
 	b.tab.Open("/applications")
 	b.tab.AwaitReady()
 	b.tab.AwaitText("main", "10000 applications")
@@ -254,42 +285,4 @@ func (b *pageBench) search() error {
 	b.info("page.search.key_to_rows.worst", milliseconds(worst(took)), "ms")
 	b.info("page.search.per_floor", ratioOf(took, floors), "x")
 	return nil
-}
-
-// browsing runs do with what a Tab expects of a test, and returns how it failed.
-func browsing(do func(browsertest.TB) error) (err error) {
-	tb := &tabErrors{}
-	defer func() { err = errors.Join(err, tb.err) }()
-	defer tb.cleanUp()
-	defer func() {
-		if p := recover(); p != nil && p != any(tb) {
-			panic(p)
-		}
-	}()
-	return do(tb)
-}
-
-// tabErrors is what a Tab reports to. Its Fatalf panics with it.
-type tabErrors struct {
-	err      error
-	cleanups []func()
-}
-
-func (t *tabErrors) Helper() {}
-
-func (t *tabErrors) Errorf(format string, args ...any) {
-	t.err = errors.Join(t.err, fmt.Errorf(format, args...))
-}
-
-func (t *tabErrors) Fatalf(format string, args ...any) {
-	t.Errorf(format, args...)
-	panic(t)
-}
-
-func (t *tabErrors) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
-
-func (t *tabErrors) cleanUp() {
-	for i := len(t.cleanups) - 1; i >= 0; i-- {
-		t.cleanups[i]()
-	}
 }

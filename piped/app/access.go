@@ -103,7 +103,7 @@ func (p protectedPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // newPage returns the page: a client of the API with the session of a browser.
 func (a *App) newPage(o Options, pages *websignin.Handler) *page.Handler {
 	return page.New(page.Config{
-		Conn: a.api.Conn(), Token: pages.Token, Refuse: a.api.RefuseHTTP, Now: o.Now, Logger: o.Logger.With("component", "page"),
+		Conn: a.api.Conn(), Token: pages.Token, Refuse: a.api.RefuseHTTP, Secure: pages.Secure, Now: o.Now, Logger: o.Logger.With("component", "page"),
 	})
 }
 

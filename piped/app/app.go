@@ -135,7 +135,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	a.addRequests(cfg, o, st, src, phases.planner)
 	courier, setReceivers := a.addNotifications(cfg, o, st)
 	state := agentStatus{
-		version: o.Version, commit: o.Commit, started: o.Now(), store: st, phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
+		version: o.Version, commit: o.Commit, started: o.Now(), store: st, counts: newApplicationCounts(st), phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
 	}
 	users, err := a.listen(cfg, o, st, previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}, state)
 	if err != nil {
@@ -232,7 +232,7 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sources, plans *planner.Planner) {
 	live := a.live
 	a.parts.add("plan previews", preview.New(preview.Config{
-		Store: st, Repositories: mergeable{live}, Sources: src.concealed, Plan: planOf(plans), Place: live.clusters.placed, Workers: cfg.PlanPreview.WorkerNum,
+		Store: st, Repositories: mergeable{live}, Sources: src.concealed, Plan: planOf(plans), Changes: changesOf(live.platforms), Place: live.clusters.placed, Workers: cfg.PlanPreview.WorkerNum,
 		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
 	}).Run)
 	a.parts.add("events", event.New(event.Config{
@@ -284,7 +284,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.api, err = control.New(control.Config{
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure, InsecureHTTP: cfg.Web.Insecure,
 		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile, Policy: access.NewPolicy(access.RolesOf(cfg.Access)), SessionIdle: u.idleTimeout,
-		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: a.live.platforms, Live: a.live.platforms, Objects: a.live.platforms, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
+		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: a.live.platforms, Live: a.live.platforms, Objects: a.live.platforms, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, Configurations: configurations{live: a.live, commits: plans, kinds: o.kinds()}, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
 		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Metrics: a.metrics.calls,
 	})
 	if err != nil {

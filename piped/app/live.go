@@ -36,6 +36,7 @@ type live struct {
 	events       atomic.Pointer[events]
 
 	configuration configuration
+	effective     atomic.Pointer[config.Piped] // the configuration in effect
 
 	used setup
 	targets
@@ -55,6 +56,7 @@ type targets struct {
 
 // setup is what one configuration asks for.
 type setup struct {
+	cfg          *config.Piped
 	connections  map[string]*connection
 	providers    []config.PlatformProvider
 	repositories []repository
@@ -93,6 +95,7 @@ func newLive(dataDir string, c clusterConfig, m git.Metrics, o Options) *live {
 // With err it cannot run.
 func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s = setup{
+		cfg:  cfg,
 		name: cfg.Name, interval: cfg.SyncInterval, review: cfg.Adopt == config.AdoptReview, remotes: planRemotes(cfg),
 		providers: cfg.Providers,
 		limits:    scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster},

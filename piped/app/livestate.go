@@ -27,7 +27,7 @@ type liveStates struct {
 
 // LiveState implements control.Live. It reads objects in the clusters of the inventory: more
 // than one after a change of the provider, until the objects in the former one are pruned.
-func (l liveStates) LiveState(ctx context.Context, app deploy.Application, children bool) (deploy.LiveState, error) {
+func (l liveStates) LiveState(ctx context.Context, app deploy.Application, children deploy.LiveChildren) (deploy.LiveState, error) {
 	ctx, stop := context.WithTimeout(ctx, liveTimeout)
 	defer stop()
 	kept, err := l.kept(ctx, app)
@@ -38,7 +38,7 @@ func (l liveStates) LiveState(ctx context.Context, app deploy.Application, child
 	if err != nil {
 		return deploy.LiveState{}, err
 	}
-	return l.state(ctx, app, kept, items, clusterlive.Request{Children: children})
+	return l.state(ctx, app, kept, items, clusterlive.Request{Children: children != deploy.NoChildren, All: children == deploy.AllChildren})
 }
 
 // state reads the live state of items of the inventory of an application.

@@ -173,17 +173,17 @@ func TestLiveStateOfAProviderThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := liveStates{st, newClusters(clusterConfig{}, Options{}.withDefaults()), newTenants(nil), time.Now}
-	if state, err := l.LiveState(t.Context(), app, true); err != nil || state.Health != "" || state.Incomplete != "" {
+	if state, err := l.LiveState(t.Context(), app, deploy.RelevantChildren); err != nil || state.Health != "" || state.Incomplete != "" {
 		t.Errorf("without anything applied: %+v, %v", state, err)
 	}
 	if err := st.PutInventory(t.Context(), deploy.InventoryItem{ApplicationID: "a", Cluster: "old", Object: deploy.ObjectRef{Kind: "ConfigMap", Name: "c"}}); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := l.LiveState(t.Context(), app, true); err != nil || !strings.Contains(state.Incomplete, `"old" is not configured`) {
+	if state, err := l.LiveState(t.Context(), app, deploy.RelevantChildren); err != nil || !strings.Contains(state.Incomplete, `"old" is not configured`) {
 		t.Errorf("with something left in another cluster: %+v, %v", state, err)
 	}
 	app.Provider = "old"
-	if _, err := l.LiveState(t.Context(), app, true); !deploy.IsKind(err, deploy.Unavailable) {
+	if _, err := l.LiveState(t.Context(), app, deploy.RelevantChildren); !deploy.IsKind(err, deploy.Unavailable) {
 		t.Errorf("of a provider that is not configured: %v", err)
 	}
 }

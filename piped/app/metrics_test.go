@@ -305,7 +305,7 @@ func countEnded(t *testing.T, m *metrics, st *store.Store) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		families, err := m.registry.Gather()
 		if err != nil {
 			t.Fatal(err)

@@ -127,7 +127,11 @@ data:
 	main := repo.Push(t, "meanwhile", map[string]string{"quiet/map.yaml": simple("quiet", ns, "meanwhile")["quiet/map.yaml"]})
 	agent.mustEnd(appID("quiet"), main, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 
-	result := agent.preview(server.URL, commit)
+	commands := agent.requestPreview(server.URL, gittest.Branch, commit)
+	if len(commands) != 1 {
+		t.Fatalf("commands: %q", commands)
+	}
+	result := agent.previewed(commands[0])
 	if result.GetError() != "" || result.GetPipedId() != "test" || result.GetPipedName() == "" {
 		t.Fatalf("the preview: %v", result)
 	}
@@ -157,6 +161,8 @@ data:
 	mustContain(t, string(byDir["secret"].GetPlanDetails()), "+  more: (secret)\n", "+    copy: (secret)\n", "+  plain: redacted-")
 	wantNoSecret(t, result.String()+string(byDir["secret"].GetPlanDetails()), password)
 
+	agent.seesChanges(commands[0], ns, password)
+
 	if commands := agent.requestPreview(server.URL+"/", gittest.Branch, commit); len(commands) != 0 {
 		t.Errorf("for a remote with another spelling: %q", commands)
 	}
@@ -175,6 +181,40 @@ data:
 		t.Errorf("an earlier commit of the branch: %v", again)
 	}
 	agent.refusesOtherPreviews()
+}
+
+// seesChanges checks the changes of the plan preview by object: created ones whole, changed ones
+// as a diff, and nothing of a secret.
+func (c *client) seesChanges(command, namespace, password string) {
+	c.t.Helper()
+	resp, err := c.control.GetPlanPreview(c.ctx, &controlv1.GetPlanPreviewRequest{CommandId: command})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	text := resp.String()
+	byDir := map[string]*controlv1.PreviewedApplication{}
+	for _, a := range resp.GetApplications() {
+		byDir[a.GetDirectory()] = a
+		for _, change := range a.GetChanges() {
+			text += change.GetDiff()
+		}
+	}
+	wantNoSecret(c.t, text, password)
+	one := func(dir string) *controlv1.PlannedChange {
+		if n := len(byDir[dir].GetChanges()); n != 1 {
+			c.t.Fatalf("%s has %d changes: %v", dir, n, byDir[dir])
+		}
+		return byDir[dir].GetChanges()[0]
+	}
+	if o := one("web").GetObject(); one("web").GetAction() != controlv1.PlannedAction_PLANNED_ACTION_UPDATE || o.GetKind() != "Deployment" || o.GetNamespace() != namespace || !byDir["web"].GetExists() {
+		c.t.Errorf("web: %v", byDir["web"])
+	}
+	mustContain(c.t, one("web").GetDiff(), "-      - image: registry.example/web:v1\n", "+      - image: registry.example/web:v2\n")
+	if one("new").GetAction() != controlv1.PlannedAction_PLANNED_ACTION_CREATE || byDir["new"].GetExists() {
+		c.t.Errorf("new: %v", byDir["new"])
+	}
+	mustContain(c.t, one("new").GetDiff(), "+  greeting: hello\n")
+	mustContain(c.t, byDir["broken"].GetError(), "broken/app.pipecd.yaml:4")
 }
 
 // refusesOtherPreviews checks that requests for unknown plan previews are refused, and

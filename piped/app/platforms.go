@@ -77,7 +77,7 @@ type platform interface {
 	drift.Clusters
 	// Expected decodes the applied set of the successful deployment d; see drift.Config.
 	Expected(set deploy.AppliedSet, d deploy.Deployment, inventory []deploy.InventoryItem) (drift.Expected, error)
-	LiveState(ctx context.Context, app deploy.Application, children bool) (deploy.LiveState, error)
+	LiveState(ctx context.Context, app deploy.Application, children deploy.LiveChildren) (deploy.LiveState, error)
 }
 
 // platforms dispatches by the kind of an application, or by the platform provider.
@@ -234,7 +234,7 @@ func (ps platforms) Removals(ctx context.Context, app deploy.Application) ([]dep
 }
 
 // LiveState implements control.Live.
-func (ps platforms) LiveState(ctx context.Context, app deploy.Application, children bool) (deploy.LiveState, error) {
+func (ps platforms) LiveState(ctx context.Context, app deploy.Application, children deploy.LiveChildren) (deploy.LiveState, error) {
 	p, err := ps.of(app.Kind)
 	if err != nil {
 		return deploy.LiveState{ApplicationID: app.ID}, err

@@ -44,11 +44,7 @@ func (p previews) Changes(ctx context.Context, d deploy.Deployment) ([]deploy.Pl
 	if err != nil {
 		return nil, err
 	}
-	platform, err := p.platforms.of(target.Config.Kind)
-	if err != nil {
-		return nil, err
-	}
-	return platform.Changes(ctx, d, running, target), nil
+	return changesOf(p.platforms)(ctx, d, running, target)
 }
 
 // running loads the source that runs before a deployment, nil if there is none. Before an
@@ -94,6 +90,17 @@ func (p previews) commit(ctx context.Context, repoID, hash string) (deploy.Commi
 func planOf(plans *planner.Planner) preview.Plan {
 	return func(ctx context.Context, app deploy.Application, d deploy.Deployment, target func(context.Context) (*source.Source, error), sources preview.Sources) (deploy.Deployment, *source.Source, error) {
 		return plans.PreviewOf(ctx, app, d, target, sources)
+	}
+}
+
+// changesOf adapts the platforms to plan previews.
+func changesOf(all platforms) func(context.Context, deploy.Deployment, *source.Source, *source.Source) ([]deploy.PlannedChange, error) {
+	return func(ctx context.Context, d deploy.Deployment, running, target *source.Source) ([]deploy.PlannedChange, error) {
+		platform, err := all.of(target.Config.Kind)
+		if err != nil {
+			return nil, err
+		}
+		return platform.Changes(ctx, d, running, target), nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -191,5 +192,48 @@ func needRestart(was, now *config.Piped) []string {
 		}
 	}
 	slices.Sort(out)
+	return out
+}
+
+// withUnchanged returns a configuration with the settings of the former one that take effect only
+// after a restart, as needRestart lists them.
+func withUnchanged(next, was *config.Piped) *config.Piped {
+	out := *next
+	out.DataDir, out.Store, out.ProjectID, out.PipedID = was.DataDir, was.Store, was.ProjectID, was.PipedID
+	out.API.Address, out.API.AuditFile, out.API.Insecure = was.API.Address, was.API.AuditFile, was.API.Insecure
+	out.Web.Address, out.Web.Insecure = was.Web.Address, was.Web.Insecure
+	out.PlanPreview, out.Telemetry, out.Debug, out.Scripts = was.PlanPreview, was.Telemetry, was.Debug, was.Scripts
+	if (was.API.TLSCertFile == "") != (next.API.TLSCertFile == "") {
+		out.API.TLSCertFile, out.API.TLSKeyFile, out.API.ClientCAFile = was.API.TLSCertFile, was.API.TLSKeyFile, was.API.ClientCAFile
+	}
+	if (was.Web.TLSCertFile == "") != (next.Web.TLSCertFile == "") {
+		out.Web.TLSCertFile, out.Web.TLSKeyFile, out.Web.ClientCAFile = was.Web.TLSCertFile, was.Web.TLSKeyFile, was.Web.ClientCAFile
+	}
+	out.InFile = unchangedFields(next, was)
+	return &out
+}
+
+// unchangedFields returns the fields of a file, in which those that take effect only after a
+// restart are as they were.
+func unchangedFields(next, was *config.Piped) map[string]bool {
+	settings := []string{
+		"dataDir", "store", "projectID", "pipedID", "api.address", "api.auditFile", "api.insecure", "web.address", "web.insecure", "planPreview", "telemetry", "debug", "scripts",
+	}
+	if (was.API.TLSCertFile == "") != (next.API.TLSCertFile == "") {
+		settings = append(settings, "api.tlsCertFile", "api.tlsKeyFile", "api.clientCAFile")
+	}
+	if (was.Web.TLSCertFile == "") != (next.Web.TLSCertFile == "") {
+		settings = append(settings, "web.tlsCertFile", "web.tlsKeyFile", "web.clientCAFile")
+	}
+	stays := func(field string, _ bool) bool {
+		return slices.ContainsFunc(settings, func(setting string) bool { return field == setting || strings.HasPrefix(field, setting+".") })
+	}
+	out := maps.Clone(next.InFile)
+	maps.DeleteFunc(out, stays)
+	for field := range was.InFile {
+		if stays(field, true) {
+			out[field] = true
+		}
+	}
 	return out
 }

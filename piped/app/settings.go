@@ -141,6 +141,7 @@ func (s *setup) providerKinds() map[string]string {
 // begin applies the first setup, before any component runs.
 func (l *live) begin(ctx context.Context, first setup, t targets) {
 	l.targets, l.used = t, first
+	l.effective.Store(first.cfg)
 	for _, row := range liveSettings() {
 		if row.apply != nil {
 			row.apply(ctx, l, &first)
@@ -153,6 +154,7 @@ func (l *live) begin(ctx context.Context, first setup, t targets) {
 func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	was := l.used
 	l.used = next
+	l.effective.Store(withUnchanged(next.cfg, l.effective.Load()))
 	for _, row := range liveSettings() {
 		if row.same(l, &was, &next) {
 			continue

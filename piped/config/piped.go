@@ -60,6 +60,8 @@ type Piped struct {
 
 	// Unread names what of the file is not read, one line each: unknown keys above all.
 	Unread []string
+	// InFile has the fields that the file contains, by path of the spec. It is read-only.
+	InFile map[string]bool
 }
 
 // Store is spec.store.
@@ -277,6 +279,6 @@ func (ks Kinds) ParsePiped(name string, data []byte) (*Piped, []string, error) {
 	if err := d.Err(); err != nil {
 		return nil, nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
 	}
-	p.Unread = d.Unread()
+	p.Unread, p.InFile = d.Unread(), d.Fields()
 	return p, append(d.Warnings(), p.Unread...), nil
 }

@@ -100,6 +100,8 @@ func controlServiceAccess() map[string]methodAccess {
 		"GetDeploymentChain":    toRead(deploy.PermView),
 		"WatchDeployments":      toRead(deploy.PermView),
 		"FollowStageLogs":       toRead(deploy.PermViewLogs),
+		"GetStageLog":           toRead(deploy.PermViewLogs),
+		"SearchStageLog":        toRead(deploy.PermViewLogs),
 		"GetLiveState":          toRead(deploy.PermView),
 		"WatchLiveState":        toRead(deploy.PermView),
 		"GetLiveObject":         toRead(deploy.PermViewLogs),
@@ -113,13 +115,20 @@ func controlServiceAccess() map[string]methodAccess {
 		"GetDeploymentTrace":    toRead(deploy.PermView),
 		"GetAnalysisSeries":     toRead(deploy.PermView),
 		"ListEvents":            toReadAll(deploy.PermView),
+		"ListPlanPreviews":      toRead(deploy.PermSync),
+		"GetPlanPreview":        toRead(deploy.PermSync),
+		"WatchPlanPreviews":     toRead(deploy.PermSync),
 		"GetStatus":             toReadAll(deploy.PermView),
+		"GetApplicationConfig":  toRead(deploy.PermView),
+		"GetAgentConfig":        toRead(deploy.PermAdminister),
 
 		"GetCaller":         {anyCaller: true},
 		"CheckAccess":       {anyCaller: true},               // about others: administer
 		"ListSessions":      {anyCaller: true},               // of others: keys
 		"EndSession":        {anyCaller: true, writes: true}, // of others: keys
 		"ListAudit":         {anyCaller: true},               // administer, or view
+		"ReplayDeadLetters": toWrite(deploy.PermAdminister),
+		"DropDeadLetters":   toWrite(deploy.PermAdminister),
 		"DisableUser":       toWrite(deploy.PermKeys),
 		"EnableUser":        toWrite(deploy.PermKeys),
 		"ListDisabledUsers": toRead(deploy.PermKeys),

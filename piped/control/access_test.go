@@ -34,7 +34,7 @@ func TestAccessTableIsComplete(t *testing.T) {
 }
 
 // TestWhatIsRecorded: every method that needs more than to see, to read logs or to encrypt
-// changes something and is audited, but for three. Of those that any caller may call, one does.
+// changes something and is audited, but for four. Of those that any caller may call, one does.
 func TestWhatIsRecorded(t *testing.T) {
 	onlyRead := []deploy.Permission{"", deploy.PermView, deploy.PermViewLogs, deploy.PermEncrypt}
 	var unrecorded []string
@@ -45,8 +45,9 @@ func TestWhatIsRecorded(t *testing.T) {
 	}
 	slices.Sort(unrecorded)
 	want := []string{
-		"/grpc.service.apiservice.APIService/GetPlanPreviewResults", "/piped.control.v1.ControlService/EndSession",
-		"/piped.control.v1.ControlService/ListAPIKeys", "/piped.control.v1.ControlService/ListDisabledUsers",
+		"/grpc.service.apiservice.APIService/GetPlanPreviewResults", "/piped.control.v1.ControlService/EndSession", "/piped.control.v1.ControlService/GetAgentConfig",
+		"/piped.control.v1.ControlService/GetPlanPreview", "/piped.control.v1.ControlService/ListAPIKeys", "/piped.control.v1.ControlService/ListDisabledUsers",
+		"/piped.control.v1.ControlService/ListPlanPreviews", "/piped.control.v1.ControlService/WatchPlanPreviews",
 	}
 	if diff := cmp.Diff(want, unrecorded); diff != "" {
 		t.Errorf("methods that read but are recorded, or that write and are not (-want +got):\n%s", diff)

@@ -99,7 +99,7 @@ var auditedFields = map[string]bool{
 	"git_path.repo.id": true, "git_path.path": true, "git_path.config_filename": true,
 	"repo_remote_url": true, "head_branch": true, "base_branch": true,
 	"cascade": true, "dry_run": true, "accept": true, "override_sync_windows": true, "force_rollback": true, "force_no_rollback": true,
-	"api_key.id": true, "event_id": true,
+	"api_key.id": true, "event_id": true, "receiver": true,
 }
 
 // Limits of a record: of a value in bytes, and of a list in values.

@@ -64,14 +64,15 @@ func catalogTopics() []deploy.Topic {
 	return []deploy.Topic{deploy.TopicApplication, deploy.TopicDeployment, deploy.TopicDrift, deploy.TopicEvent, deploy.TopicRegistration}
 }
 
-// all returns the present applications by name, then ID. The caller must not modify the list.
-func (c *catalog) all(ctx context.Context) ([]*entry, error) {
+// all returns the present applications by name, then ID, and the revision, which increases with
+// each change of any of them. The caller must not modify the list.
+func (c *catalog) all(ctx context.Context) ([]*entry, int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.refresh(ctx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return c.sorted, nil
+	return c.sorted, c.revision, nil
 }
 
 // byID returns the entries of applications, deleted ones included.

@@ -17,31 +17,34 @@ import (
 type controlService struct {
 	controlv1.UnimplementedControlServiceServer
 
-	store   Store
-	planner Planner
-	status  Status
-	remover Remover
-	live    Live
-	objects Objects
-	drift   Drift
-	figures Figures
-	hub     *deploymentHub
-	drifts  *driftHub
-	catalog *catalog
-	entries *entryHub
-	now     func() time.Time
-	convert converter
-	newID   func() string
-	policy  func() *access.Policy
+	store          Store
+	planner        Planner
+	status         Status
+	remover        Remover
+	live           Live
+	objects        Objects
+	drift          Drift
+	figures        Figures
+	configurations Configurations
+	hub            *deploymentHub
+	drifts         *driftHub
+	previews       *previewHub
+	catalog        *catalog
+	entries        *entryHub
+	now            func() time.Time
+	convert        converter
+	newID          func() string
+	policy         func() *access.Policy
 
 	// Reads shared by concurrent followers of logs, watches that begin, and callers who ask for
 	// the state of the agent.
 	deployments reads[deploy.Deployment]
 	logs        reads[[]deploy.LogBlock]
 	begins      reads[[]*modelv1.Deployment]
-	states      reads[*controlv1.GetStatusResponse]
+	states      recents[*controlv1.GetStatusResponse]
+	results     results // of searches
 
-	liveStates reads[deploy.LiveState] // shared by calls that watch the same application
+	liveStates recents[deploy.LiveState] // shared by calls that request the same application
 	openLogs   openLogs
 }
 

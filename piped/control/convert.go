@@ -115,6 +115,8 @@ func (c converter) deployment(d deploy.Deployment, log []deploy.Transition) *mod
 		DeadlineMs:                millis(d.Deadline),
 		Revision:                  d.Revision,
 		Wait:                      wait(d.Wait()),
+		SupersededBy:              text(d.SupersededBy),
+		RetryOf:                   text(d.Trigger.RetryOf),
 	}
 	if len(d.Metadata) > 0 {
 		m.MetadataV2 = &modelv1.DeploymentMetadata{Shared: &modelv1.DeploymentMetadata_KeyValues{KeyValues: texts(d.Metadata)}}

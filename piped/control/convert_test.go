@@ -97,8 +97,6 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				"deployment.cloud_provider":       older,
 				"deployment.git_path.url":         hosting,
 				"deployment.metadata_v2.plugins":  noSource,
-				"deployment.superseded_by":        noSource,
-				"deployment.retry_of":             noSource,
 				"deployment.stages.predefined":    noSource,
 				"deployment.stages.retried_count": "stages are not retried",
 				"deployment.transitions.stage_id": "this transition is the deployment's own",
@@ -212,7 +210,7 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 			return testConverter.command(c)
 		})
 	}
-	common := []string{"CommanderGroups", "Type", "WaitForRunning", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
+	common := []string{"CommanderGroups", "SupersededBy", "Type", "WaitForRunning", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
 		"PlanPreview.PullRequest"} // reported in a comment of the pull request
 	without := func(shown ...string) []string {
 		return slices.DeleteFunc(slices.Concat(common, ofOthers), func(field string) bool { return slices.Contains(shown, field) })
@@ -234,6 +232,7 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 				"LastTriggered.Trigger.Commit.Trace", "LastSuccessful.Trigger.Commit.Trace",
 				"LastTriggered.Trigger.OwnershipOnly", "LastSuccessful.Trigger.OwnershipOnly",
 				"LastTriggered.Trigger.PermitPrune", "LastSuccessful.Trigger.PermitPrune",
+				"LastTriggered.Trigger.RetryOf", "LastSuccessful.Trigger.RetryOf",
 				"LastTriggered.Trigger.Commit.AuthorEmail", "LastTriggered.Trigger.Commit.Committer", "LastTriggered.Trigger.Commit.CommitterEmail",
 				"LastSuccessful.Trigger.Commit.AuthorEmail", "LastSuccessful.Trigger.Commit.Committer", "LastSuccessful.Trigger.Commit.CommitterEmail",
 			}, ofPlaces...),

@@ -103,7 +103,7 @@ func (nowhere) Removals(context.Context, deploy.Application) ([]deploy.Inventory
 	return nil, errNowhere
 }
 
-func (nowhere) LiveState(context.Context, deploy.Application, bool) (deploy.LiveState, error) {
+func (nowhere) LiveState(context.Context, deploy.Application, deploy.LiveChildren) (deploy.LiveState, error) {
 	return deploy.LiveState{}, errNowhere
 }
 

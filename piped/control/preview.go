@@ -3,14 +3,18 @@ package control
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
@@ -21,12 +25,17 @@ const (
 	previewTimeout = 5 * time.Minute
 	// maxPreviewTimeout is the maximal time limit that a request can set.
 	maxPreviewTimeout = time.Hour
+	// defaultPreviews is the default page size of ListPlanPreviews.
+	defaultPreviews = 50
 )
 
 // planPreviews reads results of plan previews. NotFound: there is no result, or it was
 // deleted.
 type planPreviews interface {
 	PlanPreview(ctx context.Context, commandID string) (deploy.PlanPreview, error)
+	// PlanPreviews returns plan previews, the last requested first, and the cursor of the
+	// next page, "" at the end.
+	PlanPreviews(ctx context.Context, q store.PlanPreviewQuery) ([]deploy.PlanPreviewBrief, string, error)
 }
 
 // RequestPlanPreview requests a plan preview of a configured repository and base branch,
@@ -118,6 +127,151 @@ func (c converter) planPreview(p deploy.PlanPreview, pipedName string) *modelv1.
 			SyncStrategy: strategy(a.Strategy), PlanSummary: []byte(text(a.Summary)), PlanDetails: []byte(text(a.Details)), NoChange: a.NoChange,
 			Error: text(a.Error), CreatedAt: seconds(a.At),
 		})
+	}
+	return m
+}
+
+// ListPlanPreviews lists plan previews, the last requested first.
+func (s *controlService) ListPlanPreviews(ctx context.Context, req *controlv1.ListPlanPreviewsRequest) (*controlv1.ListPlanPreviewsResponse, error) {
+	statuses, err := commandStatuses(req.Statuses)
+	if err != nil {
+		return nil, err
+	}
+	list, cursor, err := page(cmp.Or(req.Limit, defaultPreviews), func(limit int) ([]deploy.PlanPreviewBrief, string, error) {
+		return s.store.PlanPreviews(ctx, store.PlanPreviewQuery{
+			RepoID: req.RepositoryId, HeadBranch: req.HeadBranch, PullRequest: int(req.PullRequest), Statuses: statuses, Limit: limit, Cursor: req.Cursor,
+		})
+	}, planPreviewBrief)
+	if err != nil {
+		return nil, err
+	}
+	return &controlv1.ListPlanPreviewsResponse{PlanPreviews: list, Cursor: cursor}, nil
+}
+
+// GetPlanPreview returns a plan preview with its changes by object.
+func (s *controlService) GetPlanPreview(ctx context.Context, req *controlv1.GetPlanPreviewRequest) (*controlv1.GetPlanPreviewResponse, error) {
+	list, _, err := s.store.PlanPreviews(ctx, store.PlanPreviewQuery{CommandIDs: []string{req.CommandId}})
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, deploy.Errorf(deploy.NotFound, "there is no plan preview %s, or its result is older than %s and was removed: request another", req.CommandId, previewKept)
+	}
+	resp := &controlv1.GetPlanPreviewResponse{PlanPreview: planPreviewBrief(list[0])}
+	if list[0].Status == deploy.CommandOpen {
+		return resp, nil
+	}
+	p, err := s.store.PlanPreview(ctx, req.CommandId)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(p.Results))
+	for i, a := range p.Results {
+		ids[i] = a.ApplicationID
+	}
+	known, err := s.store.ApplicationsByID(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range p.Results {
+		exists := slices.ContainsFunc(known, func(k deploy.Application) bool { return k.ID == a.ApplicationID })
+		resp.Applications = append(resp.Applications, previewedApplication(a, exists))
+	}
+	return resp, nil
+}
+
+// previewedApplication converts the preview of an application, whose size is bounded where it is
+// stored. Its changes name no cluster, because none was asked.
+func previewedApplication(a deploy.ApplicationPreview, exists bool) *controlv1.PreviewedApplication {
+	m := &controlv1.PreviewedApplication{
+		ApplicationId: text(a.ApplicationID), ApplicationName: text(a.Name), Kind: kindNumber(a.Kind), Directory: text(a.Dir), Labels: texts(a.Labels),
+		Exists: exists, Strategy: strategy(a.Strategy), Summary: text(a.Summary), NoChange: a.NoChange, Changes: plannedChanges("", a.Changes, maxResponse),
+		ChangesLeftOut: int32(a.LeftOut), Warnings: textList(a.Warnings), Error: text(a.Error),
+	}
+	if len(a.Changes) == 0 {
+		m.Details = text(a.Details)
+	}
+	return m
+}
+
+// previewHub distributes plan previews that were requested or have ended.
+type previewHub = hub[deploy.PlanPreviewBrief, *controlv1.PlanPreviewBrief]
+
+// newPreviewHub returns the hub of WatchPlanPreviews; the caller runs it.
+func newPreviewHub(s Store) *previewHub {
+	return newHub(watched[deploy.PlanPreviewBrief, *controlv1.PlanPreviewBrief]{
+		store: s, topic: deploy.TopicCommand,
+		read: func(ctx context.Context, ids []string) ([]deploy.PlanPreviewBrief, error) {
+			list, _, err := s.PlanPreviews(ctx, store.PlanPreviewQuery{CommandIDs: ids})
+			return list, err
+		},
+		version: func(b *deploy.PlanPreviewBrief) (string, int64) {
+			if b.Status == deploy.CommandOpen {
+				return b.CommandID, 1
+			}
+			return b.CommandID, 2
+		},
+		convert: planPreviewBrief,
+	})
+}
+
+// previewFilter selects the plan previews of a watch.
+type previewFilter struct {
+	*controlv1.WatchPlanPreviewsRequest
+}
+
+func (f previewFilter) matches(b *deploy.PlanPreviewBrief) bool {
+	return (f.RepositoryId == "" || f.RepositoryId == b.Request.RepoID) && (f.HeadBranch == "" || f.HeadBranch == b.Request.HeadBranch) &&
+		(f.PullRequest == 0 || int(f.PullRequest) == b.Request.PullRequest) && (len(f.CommandIds) == 0 || slices.Contains(f.CommandIds, b.CommandID))
+}
+
+// mayMatch returns false for commands about applications.
+func (f previewFilter) mayMatch(c deploy.Change) bool {
+	return c.ApplicationID == "" && (len(f.CommandIds) == 0 || slices.Contains(f.CommandIds, c.ID))
+}
+
+// WatchPlanPreviews streams plan previews that are requested or end.
+func (s *controlService) WatchPlanPreviews(req *controlv1.WatchPlanPreviewsRequest, stream grpc.ServerStreamingServer[controlv1.WatchPlanPreviewsResponse]) error {
+	ctx := stream.Context()
+	sub := s.previews.subscribe(previewFilter{req}, false)
+	defer sub.close()
+	if err := stream.Send(&controlv1.WatchPlanPreviewsResponse{CaughtUp: true}); err != nil {
+		return err
+	}
+	var list []deploy.PlanPreviewBrief // the changed one as the caller may view it, if it may
+	return sub.each(ctx, nil, func(b *deploy.PlanPreviewBrief) (seen bool, err error) {
+		list, _, err = s.store.PlanPreviews(ctx, store.PlanPreviewQuery{CommandIDs: []string{b.CommandID}})
+		return len(list) > 0, err
+	}, func(*controlv1.PlanPreviewBrief) error {
+		return stream.Send(&controlv1.WatchPlanPreviewsResponse{PlanPreview: planPreviewBrief(list[0])})
+	})
+}
+
+func commandStatuses(list []modelv1.CommandStatus) ([]deploy.CommandStatus, error) {
+	var out []deploy.CommandStatus
+	for _, s := range list {
+		if int(s) < 0 || int(s) >= len(deploy.CommandStatuses()) {
+			return nil, deploy.Errorf(deploy.Invalid, "there is no command status %d: use one that command.proto names", s)
+		}
+		out = append(out, deploy.CommandStatuses()[s])
+	}
+	return out, nil
+}
+
+func planPreviewBrief(b deploy.PlanPreviewBrief) *controlv1.PlanPreviewBrief {
+	m := &controlv1.PlanPreviewBrief{
+		CommandId: text(b.CommandID), RepositoryId: text(b.Request.RepoID), HeadBranch: text(b.Request.HeadBranch), HeadCommit: text(b.Request.HeadCommit),
+		BaseBranch: text(b.Request.BaseBranch), PullRequest: int32(b.Request.PullRequest), RequestedBy: text(b.Commander),
+		Status:        modelv1.CommandStatus(modelv1.CommandStatus_value[commandPrefix+string(b.Status)]),
+		RequestedAtMs: millis(b.RequestedAt), AnsweredAtMs: millis(b.At), Applications: int32(len(b.Outlines)), Error: text(b.Error),
+	}
+	for _, o := range b.Outlines {
+		switch {
+		case o.Failed:
+			m.FailedApplications++
+		case !o.NoChange:
+			m.ChangedApplications++
+		}
 	}
 	return m
 }

@@ -3,10 +3,13 @@ package control
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -34,7 +37,8 @@ func (s *controlService) ListRollouts(ctx context.Context, req *controlv1.ListRo
 	rollouts, cursor, err := pageOf(limit, func(limit int) ([]deploy.Rollout, string, error) {
 		return s.store.ListRollouts(ctx, store.RolloutList{
 			ApplicationIDs: nonEmpty(req.ApplicationIds), Labels: req.Labels, DeploymentIDs: nonEmpty([]string{req.DeploymentId}), Kind: kind, Phases: phases,
-			From: timeOf(req.FromMs), To: timeOf(req.ToMs), Limit: limit, Cursor: req.Cursor,
+			Namespaces: nonEmpty(req.Namespaces),
+			From:       timeOf(req.FromMs), To: timeOf(req.ToMs), Limit: limit, Cursor: req.Cursor,
 		})
 	}, rollout)
 	if err != nil {
@@ -49,7 +53,20 @@ func validListRollouts(r *controlv1.ListRolloutsRequest) error {
 		notNegative("ListRolloutsRequest.Limit", r.Limit),
 		bounded("ListRolloutsRequest.ApplicationIds", "items", len(r.ApplicationIds)),
 		bounded("ListRolloutsRequest.Outcomes", "items", len(r.Outcomes)),
-		bounded("ListRolloutsRequest.Labels", "pairs", len(r.Labels)))
+		bounded("ListRolloutsRequest.Labels", "pairs", len(r.Labels)),
+		bounded("ListRolloutsRequest.Namespaces", "items", len(r.Namespaces)),
+		validNamespaces("ListRolloutsRequest.Namespaces", r.Namespaces))
+}
+
+// validNamespaces returns an error if a name cannot be that of a namespace. The empty name is
+// ignored, as elsewhere in lists.
+func validNamespaces(field string, names []string) error {
+	for _, name := range names {
+		if name != "" && len(validation.IsDNS1123Label(name)) > 0 {
+			return broken(field, fmt.Sprintf("%.70q is not the name of a namespace: use lower case letters, digits and dashes, such as shop-prod", name))
+		}
+	}
+	return nil
 }
 
 // outcomes maps rollout phases to their wire values.

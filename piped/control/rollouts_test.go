@@ -76,6 +76,8 @@ func TestListRollouts(t *testing.T) {
 		"scalings":             {&controlv1.ListRolloutsRequest{Kind: modelv1.RolloutKind_ROLLOUT_KIND_SCALING}, ""},
 		"from a time":          {&controlv1.ListRolloutsRequest{FromMs: began(6)}, "r2"},
 		"to a time":            {&controlv1.ListRolloutsRequest{ToMs: began(6)}, "r3 r1"},
+		"in a namespace":       {&controlv1.ListRolloutsRequest{Namespaces: []string{"shop"}}, "r2 r3 r1"},
+		"in none there is":     {&controlv1.ListRolloutsRequest{Namespaces: []string{"other"}}, ""},
 		"a page":               {&controlv1.ListRolloutsRequest{Limit: 2}, "r2 r3"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,6 +167,8 @@ func TestListRolloutsRefusals(t *testing.T) {
 		"a kind there is not":    {Kind: 9},
 		"an outcome there isn't": {Outcomes: []modelv1.RolloutOutcome{99}},
 		"another list's cursor":  {Cursor: "nonsense"},
+		"a namespace's wildcard": {Namespaces: []string{"sh%"}},
+		"too many namespaces":    {Namespaces: make([]string, 1001)},
 		"too many applications":  {ApplicationIds: make([]string, 1001)},
 	} {
 		if _, err := client.ListRollouts(as(t, agent.ReadOnly), req); status.Code(err) != codes.InvalidArgument {

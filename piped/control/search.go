@@ -10,7 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/piped/deploy"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
@@ -31,18 +34,75 @@ func (s *controlService) SearchApplications(ctx context.Context, req *controlv1.
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.catalog.all(ctx)
+	found, err := s.found(ctx, req, search)
 	if err != nil {
 		return nil, err
 	}
-	found := search.run(all, viewOf(ctx))
-	resp := &controlv1.SearchApplicationsResponse{Total: int32(len(found)), Facets: search.counted()}
+	resp := &controlv1.SearchApplicationsResponse{Total: int32(len(found.rows)), Facets: found.facets}
 	limit := min(int(cmp.Or(req.Limit, searchPage)), maxSearchPage)
 	resp.Applications, resp.Cursor, err = pageOf(limit, func(limit int) ([]*entry, string, error) {
-		rows, cursor := search.page(found, limit)
+		rows, cursor := search.page(found.rows, limit)
 		return rows, cursor, nil
 	}, func(e *entry) *controlv1.ApplicationEntry { return s.convert.entry(e, s.now()) })
 	return resp, err
+}
+
+// found runs a search, unless an equal one of a caller with the same scope ran since the last
+// change of an application.
+func (s *controlService) found(ctx context.Context, req *controlv1.SearchApplicationsRequest, search *search) (*result, error) {
+	all, revision, err := s.catalog.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, err := proto.MarshalOptions{Deterministic: true}.Marshal(&controlv1.SearchApplicationsRequest{
+		Text: req.Text, Filters: req.Filters, Facets: req.Facets, Order: req.Order, // pages share the result
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := s.results.at(revision, scopeKey(ctx)+string(key))
+	found.once.Do(func() {
+		found.rows = search.run(all, viewOf(ctx))
+		found.facets = search.counted()
+	})
+	return found, nil
+}
+
+// results remembers the searches of the present catalog: the page asks the same for a view and for
+// its stream, and many users have the same view open. The zero value is ready to use.
+type results struct {
+	mu       sync.Mutex
+	revision int64 // of the catalog
+	byKey    map[string]*result
+}
+
+// result is what a search has found. It is shared and must not be changed.
+type result struct {
+	once   sync.Once // fills the rest
+	rows   []*entry
+	facets []*controlv1.Facet
+}
+
+// maxResults limits the results in memory, each of which has a pointer for every application found.
+const maxResults = 64
+
+// at returns the result of a key at a revision of the catalog, empty when it is new.
+func (r *results) at(revision int64, key string) *result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if revision < r.revision { // another caller has read the catalog later
+		return &result{}
+	}
+	if revision > r.revision || len(r.byKey) >= maxResults {
+		r.revision, r.byKey = revision, nil
+	}
+	if r.byKey == nil {
+		r.byKey = map[string]*result{}
+	}
+	if r.byKey[key] == nil {
+		r.byKey[key] = &result{}
+	}
+	return r.byKey[key]
 }
 
 // validSearchApplications validates the request itself.
@@ -74,11 +134,14 @@ type search struct {
 // facet selects and counts applications by a property.
 type facet struct {
 	name   string
-	values func(*entry) []string // of an application
-	wanted map[string]bool       // nil without a filter
-	only   []string              // wanted, for counting
+	values facetValues
+	wanted map[string]bool // nil without a filter
+	only   []string        // wanted, for counting
 	counts map[string]int
 }
+
+// facetValues yields the values of an application. Several are allowed, "" is one.
+type facetValues func(e *entry, yield func(string))
 
 // newSearch checks a request and returns its search.
 func newSearch(req *controlv1.SearchApplicationsRequest) (*search, error) {
@@ -114,13 +177,13 @@ const labelPrefix = "label:"
 
 // newFacet returns a facet, with a filter if there are wanted values.
 func newFacet(name string, wanted []string) (*facet, error) {
-	f := &facet{name: name, values: facetValues()[name], only: wanted, counts: map[string]int{}}
+	f := &facet{name: name, values: facets()[name], only: wanted, counts: map[string]int{}}
 	if label, ok := strings.CutPrefix(name, labelPrefix); ok && label != "" {
-		f.values = func(e *entry) []string { return []string{e.app.Labels[label]} }
+		f.values = func(e *entry, yield func(string)) { yield(e.app.Labels[label]) }
 	}
 	if f.values == nil {
 		return nil, deploy.Errorf(deploy.Invalid, "there is no facet %q: use one of %s, or %sNAME for the values of a label",
-			name, strings.Join(slices.Sorted(maps.Keys(facetValues())), ", "), labelPrefix)
+			name, strings.Join(slices.Sorted(maps.Keys(facets())), ", "), labelPrefix)
 	}
 	if len(wanted) > 0 {
 		f.wanted = map[string]bool{}
@@ -131,13 +194,13 @@ func newFacet(name string, wanted []string) (*facet, error) {
 	return f, nil
 }
 
-// facetValues returns the facets by name, except those of label values. One value of a facet
-// is "" for an application without it; several are allowed.
-func facetValues() map[string]func(*entry) []string {
-	one := func(value func(*entry) string) func(*entry) []string {
-		return func(e *entry) []string { return []string{value(e)} }
+// facets returns the facets by name, except those of label values. The value of an application
+// that lacks the property is "".
+func facets() map[string]facetValues {
+	one := func(value func(*entry) string) facetValues {
+		return func(e *entry, yield func(string)) { yield(value(e)) }
 	}
-	return map[string]func(*entry) []string{
+	return map[string]facetValues{
 		"state":      one(func(e *entry) string { return string(e.status.State) }),
 		"sync":       one(func(e *entry) string { return string(e.sync) }),
 		"health":     one(func(e *entry) string { return cmp.Or(string(e.health), "UNKNOWN") }),
@@ -146,32 +209,41 @@ func facetValues() map[string]func(*entry) []string {
 		"repository": one(func(e *entry) string { return e.app.Git.RepoID }),
 		"enabled":    one(func(e *entry) string { return strconv.FormatBool(!e.app.Disabled) }),
 		"deployment": (*entry).deployments,
-		"label":      func(e *entry) []string { return slices.Collect(maps.Keys(e.app.Labels)) },
+		"label": func(e *entry, yield func(string)) {
+			for name := range e.app.Labels {
+				yield(name)
+			}
+		},
 	}
 }
 
-// deployments returns the values of the facet "deployment".
-func (e *entry) deployments() (values []string) {
+// deployments yields the values of the facet "deployment".
+func (e *entry) deployments(yield func(string)) {
 	if e.sync == deploy.SyncDeploying {
-		values = append(values, "ACTIVE")
+		yield("ACTIVE")
 	}
 	if e.status.State == deploy.StateWaiting {
-		values = append(values, "WAITING_FOR_APPROVAL")
+		yield("WAITING_FOR_APPROVAL")
 	}
 	if e.last != nil && e.last.Status == deploy.Failure {
-		values = append(values, "FAILED")
+		yield("FAILED")
 	}
-	return values
 }
 
 // matches reports whether an application passes the facet's filter.
 func (f *facet) matches(e *entry) bool {
-	return f.wanted == nil || slices.ContainsFunc(f.values(e), func(v string) bool { return f.wanted[v] })
+	found := f.wanted == nil
+	f.values(e, func(v string) { found = found || f.wanted[v] })
+	return found
 }
 
 // run returns the matching applications in the scope, in order, and counts the facets.
 func (s *search) run(all []*entry, view deploy.Scope) []*entry {
 	var found []*entry
+	counting := make([]func(string), len(s.counts)) // once for all applications
+	for i, f := range s.counts {
+		counting[i] = func(v string) { f.counts[v]++ }
+	}
 	for _, e := range all {
 		if !view.Contains(e.app) || !s.hasWords(e) {
 			continue
@@ -187,31 +259,37 @@ func (s *search) run(all []*entry, view deploy.Scope) []*entry {
 		if rejections == 0 {
 			found = append(found, e)
 		}
-		for _, f := range s.counts {
+		for i, f := range s.counts {
 			if rejections == 0 || rejections == 1 && failed == f.name {
-				f.count(e)
+				f.values(e, counting[i])
 			}
 		}
 	}
 	if s.order > controlv1.ApplicationOrder_APPLICATION_ORDER_NAME { // all are sorted by name
-		keys := make(map[*entry]int64, len(found))
-		for _, e := range found {
-			keys[e] = e.rank(s.order)
-		}
-		slices.SortStableFunc(found, func(a, b *entry) int { return cmp.Compare(keys[a], keys[b]) })
+		sortByRank(found, s.order)
 	}
 	return found
+}
+
+// sortByRank sorts by the rank in an order, and keeps the order of equal ranks.
+func sortByRank(found []*entry, order controlv1.ApplicationOrder) {
+	type ranked struct {
+		rank  int64
+		entry *entry
+	}
+	all := make([]ranked, len(found))
+	for i, e := range found {
+		all[i] = ranked{e.rank(order), e}
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
+	for i, r := range all {
+		found[i] = r.entry
+	}
 }
 
 // hasWords reports whether every word occurs in the text of an application.
 func (s *search) hasWords(e *entry) bool {
 	return !slices.ContainsFunc(s.words, func(w string) bool { return !strings.Contains(e.text, w) })
-}
-
-func (f *facet) count(e *entry) {
-	for _, v := range f.values(e) {
-		f.counts[v]++
-	}
 }
 
 // counted returns the counts of the facets.

@@ -195,11 +195,16 @@ func TestSearchSeesCommittedChanges(t *testing.T) {
 	expect("newer", "; state")
 }
 
-// TestSearchCountsOnlyVisibleApplications also covers pages: they are full.
+// TestSearchCountsOnlyVisibleApplications also covers pages: they are full. The same search of another
+// caller has run before.
 func TestSearchCountsOnlyVisibleApplications(t *testing.T) {
 	agent, client := shop(t)
 	key := agent.LimitedKey("viewer", &deploy.Selector{Labels: map[string]string{"team": "shop"}})
-	resp, err := client.SearchApplications(as(t, key), &controlv1.SearchApplicationsRequest{Limit: 1, Facets: []string{"label:team", "enabled"}, Order: controlv1.ApplicationOrder_APPLICATION_ORDER_STATE})
+	req := &controlv1.SearchApplicationsRequest{Limit: 1, Facets: []string{"label:team", "enabled"}, Order: controlv1.ApplicationOrder_APPLICATION_ORDER_STATE}
+	if resp, err := client.SearchApplications(as(t, agent.ReadOnly), req); err != nil || resp.Total != 4 {
+		t.Fatalf("the same search of a caller who may view all: %v, %v", resp, err)
+	}
+	resp, err := client.SearchApplications(as(t, key), req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +216,7 @@ func TestSearchCountsOnlyVisibleApplications(t *testing.T) {
 // crashing is a cluster in which the pods of each application crash.
 type crashing struct{}
 
-func (crashing) LiveState(_ context.Context, app deploy.Application, _ bool) (deploy.LiveState, error) {
+func (crashing) LiveState(_ context.Context, app deploy.Application, _ deploy.LiveChildren) (deploy.LiveState, error) {
 	pod := deploy.LiveObject{Object: deploy.ObjectRef{Kind: "Pod", Namespace: "shop", Name: "web-1"}, Health: deploy.HealthDegraded, Reason: "the container web crashes"}
 	return deploy.LiveState{ApplicationID: app.ID, Health: deploy.HealthDegraded, Objects: []deploy.LiveObject{
 		{Object: deploy.ObjectRef{Kind: "Service", Name: "web"}, Health: deploy.Healthy},
@@ -333,7 +338,7 @@ func nextApplication(t *testing.T, stream grpc.ServerStreamingClient[controlv1.W
 func TestWatchApplications(t *testing.T) {
 	agent, client := shop(t)
 	watch := func(key string, req *controlv1.WatchApplicationsRequest) grpc.ServerStreamingClient[controlv1.WatchApplicationsResponse] {
-		ctx, end := context.WithTimeout(as(t, key), 20*time.Second)
+		ctx, end := context.WithTimeout(as(t, key), 2*time.Minute)
 		t.Cleanup(end)
 		stream, err := client.WatchApplications(ctx, req)
 		if err != nil {
@@ -354,10 +359,12 @@ func TestWatchApplications(t *testing.T) {
 	byID := watch(agent.ReadOnly, &controlv1.WatchApplicationsRequest{ApplicationIds: []string{"app-db", "none"}})
 	visible := watch(limited, &controlv1.WatchApplicationsRequest{})
 	changes := watch(limited, &controlv1.WatchApplicationsRequest{ChangesOnly: true})
+	every := watch(agent.ReadOnly, &controlv1.WatchApplicationsRequest{ChangesOnly: true})
 	expect(byLabel, "job Synced", "caught up")
 	expect(byID, "db Synced", "caught up")
 	expect(visible, "api Deploying", "web Failed", "caught up")
 	expect(changes, "caught up")
+	expect(every, "caught up")
 
 	// An application gets another label: it leaves one watch and is new in two.
 	db, err := agent.Store.Application(t.Context(), "app-db")
@@ -377,18 +384,21 @@ func TestWatchApplications(t *testing.T) {
 	expect(byLabel, "removed app-db")
 	expect(visible, "db Synced")
 	expect(changes, "db Synced")
+	expect(every, "db Synced", "db Synced") // of either team
 
 	// The change of a hidden application is not sent, a deletion is sent as removed.
 	if err := agent.Store.SetDisabled(t.Context(), "app-job", false); err != nil {
 		t.Fatal(err)
 	}
 	expect(byLabel, "job Synced")
+	expect(every, "job Synced")
 	if err := agent.Store.DeleteApplication(t.Context(), "app-db"); err != nil {
 		t.Fatal(err)
 	}
 	expect(byID, "removed app-db")
 	expect(visible, "removed app-db")
 	expect(changes, "removed app-db")
+	expect(every, "removed app-db")
 
 	// One that matched at the start is removed, too.
 	if err := agent.Store.DeleteApplication(t.Context(), "app-web"); err != nil {
@@ -396,4 +406,5 @@ func TestWatchApplications(t *testing.T) {
 	}
 	expect(visible, "removed app-web")
 	expect(changes, "removed app-web")
+	expect(every, "removed app-web")
 }

@@ -68,6 +68,8 @@ type Config struct {
 	Objects Objects
 	Drift   Drift
 	Figures Figures
+	// Configurations: nil: the calls return none
+	Configurations Configurations
 	// PipedID and ProjectID identify the agent and project in messages.
 	PipedID, ProjectID string
 
@@ -89,6 +91,7 @@ type Server struct {
 	secure   bool
 	hub      *deploymentHub // for streams of deployments and logs
 	drifts   *driftHub
+	previews *previewHub
 	catalog  *catalog
 	entries  *entryHub
 	guard    *guard
@@ -114,7 +117,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, deploy.Errorf(deploy.Invalid, "listen for the control API on %q (api.address): %w", cfg.Address, err)
 	}
 	s.cfg.Logger = s.cfg.Logger.With("component", "control")
-	s.hub, s.drifts = newDeploymentHub(s.cfg.Store, s.converter()), newDriftHub(s.cfg.Store)
+	s.hub, s.drifts, s.previews = newDeploymentHub(s.cfg.Store, s.converter()), newDriftHub(s.cfg.Store), newPreviewHub(s.cfg.Store)
 	s.http = newHTTPAPI(s.guard, s.refuseHTTP)
 	s.conn = newInProcess(s.guard, s.http.open)
 	s.catalog = newCatalog(s.cfg.Store)
@@ -132,8 +135,8 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 		store: visible{s.cfg.Store}, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
 	})
 	controlv1.RegisterControlServiceServer(all, &controlService{
-		store: visible{s.cfg.Store}, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, objects: s.cfg.Objects, drift: s.cfg.Drift, figures: s.cfg.Figures,
-		hub: s.hub, drifts: s.drifts, catalog: s.catalog, entries: s.entries, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID, policy: s.guard.roles.policy,
+		store: visible{s.cfg.Store}, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, objects: s.cfg.Objects, drift: s.cfg.Drift, figures: s.cfg.Figures, configurations: s.cfg.Configurations,
+		hub: s.hub, drifts: s.drifts, previews: s.previews, catalog: s.catalog, entries: s.entries, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID, policy: s.guard.roles.policy,
 	})
 	grpc_health_v1.RegisterHealthServer(server, s.health)
 	reflection.Register(server)
@@ -172,9 +175,10 @@ func (s *Server) Run(ctx context.Context) error {
 	defer endTrail()
 	streaming.Go(func() { s.guard.trail.run(last) })
 	defer s.catalog.close()
-	feed, drift, entries := s.hub.watch(), s.drifts.watch(), s.entries.watch()
+	feed, drift, previews, entries := s.hub.watch(), s.drifts.watch(), s.previews.watch(), s.entries.watch()
 	streaming.Go(func() { s.hub.run(run, feed) }) // its end cancels all streams before the grace period starts
 	streaming.Go(func() { s.drifts.run(run, drift) })
+	streaming.Go(func() { s.previews.run(run, previews) })
 	streaming.Go(func() { s.entries.run(run, entries) })
 	s.http.open.start()
 	defer s.http.open.finish(0)

@@ -74,12 +74,19 @@ func receiverStatus(r deploy.ReceiverState) *controlv1.ReceiverStatus {
 		DeadLetterCount: int32(r.Dead), Error: text(r.Error),
 	}
 	for _, d := range r.DeadLetters {
-		m.DeadLetters = append(m.DeadLetters, &controlv1.DeadLetter{
-			Key: text(d.Event.Key), Event: text(string(d.Event.Type)), DeploymentId: text(d.Event.DeploymentID),
-			Attempts: int32(d.Attempts), Error: text(d.Error), GivenUpAtMs: millis(d.GivenUpAt),
-		})
+		m.DeadLetters = append(m.DeadLetters, deadLetter(d))
+	}
+	if !r.OldestDead.GivenUpAt.IsZero() {
+		m.OldestDeadLetter = deadLetter(r.OldestDead)
 	}
 	return m
+}
+
+func deadLetter(d deploy.Delivery) *controlv1.DeadLetter {
+	return &controlv1.DeadLetter{
+		Key: text(d.Event.Key), Event: text(string(d.Event.Type)), DeploymentId: text(d.Event.DeploymentID),
+		Attempts: int32(d.Attempts), Error: text(d.Error), GivenUpAtMs: millis(d.GivenUpAt),
+	}
 }
 
 func clusterStatus(c deploy.ClusterState) *controlv1.ClusterStatus {

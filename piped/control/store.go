@@ -24,6 +24,7 @@ type Store interface {
 	driftReports
 	catalogStore
 	history
+	deadLetters
 
 	// Application returns an application, also a deleted one; ApplicationsByID those that
 	// exist.
@@ -44,11 +45,13 @@ type Store interface {
 	ListRollouts(ctx context.Context, q store.RolloutList) ([]deploy.Rollout, string, error)
 	// Deployment returns a deployment with its stages; Transitions its transition log;
 	// StageLogs its logs by stage ID; StageLogAfter the next blocks of a log after an
-	// index, -1 for the start; LastLogIndex the index of its last block, -1 if empty.
+	// index, -1 for the start; StageLogBefore the newest before an index;
+	// LastLogIndex the index of its last block, -1 if empty.
 	Deployment(ctx context.Context, id string) (deploy.Deployment, error)
 	Transitions(ctx context.Context, deploymentID string) ([]deploy.Transition, error)
 	StageLogs(ctx context.Context, deploymentID string) (map[string][]deploy.LogBlock, error)
 	StageLogAfter(ctx context.Context, deploymentID, stageID string, index int64, limit int) ([]deploy.LogBlock, error)
+	StageLogBefore(ctx context.Context, deploymentID, stageID string, index int64, limit int) ([]deploy.LogBlock, error)
 	LastLogIndex(ctx context.Context, deploymentID, stageID string) (int64, error)
 	// Places returns the paths of a repository's applications.
 	Places(ctx context.Context, repoID string) (deploy.Places, error)

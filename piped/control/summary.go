@@ -31,29 +31,31 @@ func (s *controlService) GetApplicationSummary(ctx context.Context, req *control
 		return nil, err
 	}
 	now := known[0]
-	s.readHealth(ctx, &now)
+	at := s.readHealth(ctx, &now, acceptedAge(req))
 	m := s.convert.summary(now, s.now())
-	return &controlv1.GetApplicationSummaryResponse{Summary: m}, s.addDeployments(ctx, app, m)
+	return &controlv1.GetApplicationSummaryResponse{Summary: m, LiveReadAtMs: millis(at)}, s.addDeployments(ctx, app, m)
 }
 
-// readHealth reads the health of the live objects. If that fails, the stored health remains,
-// and the reason explains why it is not known if there is none.
-func (s *controlService) readHealth(ctx context.Context, known *deploy.Situation) {
+// readHealth reads the health of the live objects, unless that is known from a read at most age
+// ago, and returns when they were read. If that fails, the stored health remains, and the reason
+// explains why it is not known if there is none.
+func (s *controlService) readHealth(ctx context.Context, known *deploy.Situation, age time.Duration) (at time.Time) {
 	if s.live == nil || known.App.Deleted || known.App.LastTriggered == nil {
-		return // nothing was applied yet
+		return at // nothing was applied yet
 	}
 	ctx, cancel := context.WithTimeout(ctx, summaryLive)
 	defer cancel()
-	state, err := s.live.LiveState(ctx, known.App, true)
+	state, err := s.sharedLiveState(ctx, known.App, deploy.AllChildren, age)
 	if err != nil {
 		known.HealthReason = cmp.Or(known.HealthReason, "the live objects cannot be read: "+err.Error())
-		return
+		return at
 	}
 	since := known.HealthSince
 	if known.Health != state.Health {
 		since = time.Time{}
 	}
 	known.Health, known.HealthReason, known.HealthSince = state.Health, cmp.Or(worstReason(state.Objects, state.Health), state.Incomplete), since
+	return state.ReadAt
 }
 
 // worstReason returns the object that causes the health of all, with the reason of it or of
@@ -111,7 +113,7 @@ func (c converter) summary(known deploy.Situation, now time.Time) *controlv1.App
 
 // addDeployments adds the last deployments, those that wait for approval and the last failure.
 func (s *controlService) addDeployments(ctx context.Context, app deploy.Application, m *controlv1.ApplicationSummary) error {
-	list, _, err := s.store.ListDeployments(ctx, store.DeploymentQuery{ApplicationIDs: []string{app.ID}, Limit: maxWaits})
+	list, _, err := s.store.ListDeployments(ctx, store.DeploymentQuery{ApplicationIDs: []string{app.ID}, Limit: maxWaits, ActiveStages: true})
 	if err != nil {
 		return err
 	}

@@ -18,16 +18,29 @@ func validate(req any) error {
 			notNegative("ListEventsRequest.Limit", r.Limit),
 			bounded("ListEventsRequest.Statuses", "items", len(r.Statuses)),
 			bounded("ListEventsRequest.Labels", "pairs", len(r.Labels)))
+	case *controlv1.ListPlanPreviewsRequest:
+		return first(
+			notNegative("ListPlanPreviewsRequest.PullRequest", r.PullRequest),
+			notNegative("ListPlanPreviewsRequest.Limit", r.Limit),
+			bounded("ListPlanPreviewsRequest.Statuses", "items", len(r.Statuses)))
+	case *controlv1.GetPlanPreviewRequest:
+		return required("GetPlanPreviewRequest.CommandId", r.CommandId)
+	case *controlv1.WatchPlanPreviewsRequest:
+		return first(
+			notNegative("WatchPlanPreviewsRequest.PullRequest", r.PullRequest),
+			bounded("WatchPlanPreviewsRequest.CommandIds", "items", len(r.CommandIds)))
 	case *controlv1.SearchApplicationsRequest:
 		return validSearchApplications(r)
 	case *controlv1.GetApplicationSummaryRequest:
-		return required("GetApplicationSummaryRequest.ApplicationId", r.ApplicationId)
+		return first(
+			required("GetApplicationSummaryRequest.ApplicationId", r.ApplicationId),
+			validMaxAge("GetApplicationSummaryRequest.MaxAgeMs", r.MaxAgeMs))
 	case *controlv1.WatchApplicationsRequest:
 		return first(
 			bounded("WatchApplicationsRequest.ApplicationIds", "items", len(r.ApplicationIds)),
 			bounded("WatchApplicationsRequest.Labels", "pairs", len(r.Labels)))
 	case *controlv1.GetLiveStateRequest:
-		return required("GetLiveStateRequest.ApplicationId", r.ApplicationId)
+		return validGetLiveState(r)
 	case *controlv1.GetDriftReportRequest:
 		return required("GetDriftReportRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.ListDriftReportsRequest:
@@ -36,6 +49,8 @@ func validate(req any) error {
 		return bounded("WatchDriftRequest.ApplicationIds", "items", len(r.ApplicationIds))
 	case *controlv1.ListRolloutsRequest:
 		return validListRollouts(r)
+	case *controlv1.GetStatusRequest:
+		return validMaxAge("GetStatusRequest.MaxAgeMs", r.MaxAgeMs)
 	case *controlv1.GetDeliveryFiguresRequest:
 		return validGetDeliveryFigures(r)
 	case *controlv1.GetDeploymentTraceRequest:
@@ -70,10 +85,18 @@ func validate(req any) error {
 		return first(
 			required("FollowStageLogsRequest.DeploymentId", r.DeploymentId),
 			bounded("FollowStageLogsRequest.AfterIndex", "pairs", len(r.AfterIndex)))
+	case *controlv1.GetStageLogRequest:
+		return validGetStageLog(r)
+	case *controlv1.SearchStageLogRequest:
+		return validSearchStageLog(r)
 	case *controlv1.CreateAPIKeyRequest:
 		return validCreateAPIKey(r)
 	case *controlv1.DisableAPIKeyRequest:
 		return required("DisableAPIKeyRequest.Id", r.Id)
+	case *controlv1.ReplayDeadLettersRequest:
+		return required("ReplayDeadLettersRequest.Receiver", r.Receiver)
+	case *controlv1.DropDeadLettersRequest:
+		return required("DropDeadLettersRequest.Receiver", r.Receiver)
 	case *controlv1.ApproveStageRequest:
 		return required("ApproveStageRequest.DeploymentId", r.DeploymentId)
 	case *controlv1.RejectStageRequest:

@@ -175,6 +175,13 @@ func (v visible) StageLogAfter(ctx context.Context, deploymentID, stageID string
 	return v.all.StageLogAfter(ctx, deploymentID, stageID, index, limit)
 }
 
+func (v visible) StageLogBefore(ctx context.Context, deploymentID, stageID string, index int64, limit int) ([]deploy.LogBlock, error) {
+	if err := v.seesDeployment(ctx, deploymentID); err != nil {
+		return nil, err
+	}
+	return v.all.StageLogBefore(ctx, deploymentID, stageID, index, limit)
+}
+
 func (v visible) LastLogIndex(ctx context.Context, deploymentID, stageID string) (int64, error) {
 	if err := v.seesDeployment(ctx, deploymentID); err != nil {
 		return -1, err
@@ -357,20 +364,67 @@ func (v visible) PlanPreview(ctx context.Context, commandID string) (deploy.Plan
 		return deploy.PlanPreview{}, err
 	}
 	var results []deploy.ApplicationPreview
-	for _, r := range p.Results {
-		would := deploy.Application{Name: r.Name, Labels: r.Labels, Git: deploy.GitPath{RepoID: c.PlanPreview.RepoID}}
-		is, err := v.all.Application(ctx, r.ApplicationID)
-		if err != nil && !deploy.IsKind(err, deploy.NotFound) {
+	for i, outline := range p.Outlines() {
+		seen, err := v.seesPreviewed(ctx, c.PlanPreview.RepoID, outline)
+		if err != nil {
 			return deploy.PlanPreview{}, err
 		}
-		if scope.Contains(would) && (err != nil || scope.Contains(is)) {
-			results = append(results, r)
+		if seen {
+			results = append(results, p.Results[i])
 		}
 	}
 	if p.Results = results; p.Error != "" {
-		p.Error = "the plan preview failed; its reason is visible to callers who may view all applications"
+		p.Error = hiddenPreviewError
 	}
 	return p, nil
+}
+
+// hiddenPreviewError is the error of a failed plan preview for a caller who may not view all
+// applications: its text can name others.
+const hiddenPreviewError = "the plan preview failed; its reason is visible to callers who may view all applications"
+
+// seesPreviewed reports whether the caller may view an application of a plan preview, as it is
+// and as the previewed commit would make it.
+func (v visible) seesPreviewed(ctx context.Context, repoID string, o deploy.PreviewOutline) (bool, error) {
+	scope := viewOf(ctx)
+	if !scope.Contains(deploy.Application{Name: o.Name, Labels: o.Labels, Git: deploy.GitPath{RepoID: repoID}}) {
+		return false, nil
+	}
+	is, err := v.all.Application(ctx, o.ApplicationID)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return true, nil
+	}
+	return err == nil && scope.Contains(is), err
+}
+
+// PlanPreviews returns all plan previews to a caller who may view all applications, and to
+// others those that they requested, as PlanPreview does.
+func (v visible) PlanPreviews(ctx context.Context, q store.PlanPreviewQuery) ([]deploy.PlanPreviewBrief, string, error) {
+	if viewOf(ctx).All {
+		return v.all.PlanPreviews(ctx, q)
+	}
+	subject := callerOf(ctx).Subject
+	q.Commander = &subject
+	list, cursor, err := v.all.PlanPreviews(ctx, q)
+	if err != nil {
+		return nil, "", err
+	}
+	for i, b := range list {
+		list[i].Outlines = nil
+		for _, o := range b.Outlines {
+			seen, err := v.seesPreviewed(ctx, b.Request.RepoID, o)
+			if err != nil {
+				return nil, "", err
+			}
+			if seen {
+				list[i].Outlines = append(list[i].Outlines, o)
+			}
+		}
+		if b.Error != "" {
+			list[i].Error = hiddenPreviewError
+		}
+	}
+	return list, cursor, nil
 }
 
 func (v visible) Adoptions(ctx context.Context) ([]deploy.Adoption, error) {
@@ -439,6 +493,14 @@ func (v visible) CreateAPIKey(ctx context.Context, k deploy.APIKey) error {
 
 func (v visible) DisableAPIKey(ctx context.Context, id string) error {
 	return v.all.DisableAPIKey(ctx, id)
+}
+
+func (v visible) ReplayDeadLetters(ctx context.Context, receiver string) (int, error) {
+	return v.all.ReplayDeadLetters(ctx, receiver)
+}
+
+func (v visible) DropDeadLetters(ctx context.Context, receiver string) (int, error) {
+	return v.all.DropDeadLetters(ctx, receiver)
 }
 
 func (v visible) AppendAudit(ctx context.Context, records ...deploy.AuditRecord) error {

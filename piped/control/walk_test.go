@@ -47,6 +47,7 @@ var walkTable = map[string][]string{
 	"GetApplication": {hidden, allowed, allowed, allowed, allowed}, "ListApplications": {hidden, allowed, allowed, allowed, allowed},
 	"GetDeployment": {hidden, allowed, allowed, allowed, allowed}, "ListDeployments": {hidden, allowed, allowed, allowed, allowed},
 	"GetCommand": {hidden, allowed, allowed, allowed, allowed}, "GetPlan": {hidden, allowed, allowed, allowed, allowed},
+	"GetApplicationConfig": {hidden, allowed, allowed, allowed, allowed}, "GetAgentConfig": {denied, denied, denied, denied, allowed},
 	"Resolve": {hidden, allowed, allowed, allowed, allowed}, "GetDeploymentChain": {hidden, hidden, hidden, hidden, hidden},
 	"WatchDeployments": {hidden, allowed, allowed, allowed, allowed}, "GetLiveState": {hidden, allowed, allowed, allowed, allowed},
 	"WatchLiveState": {hidden, allowed, allowed, allowed, allowed}, "GetLiveObject": {hidden, allowed, allowed, allowed, allowed},
@@ -59,6 +60,7 @@ var walkTable = map[string][]string{
 	"WatchApplications": {hidden, allowed, allowed, allowed, allowed},
 	"ListAdoptions":     {hidden, hidden, hidden, hidden, hidden},
 	"ListStageLogs":     {hidden, allowed, allowed, allowed, allowed}, "FollowStageLogs": {hidden, allowed, allowed, allowed, allowed},
+	"GetStageLog": {hidden, allowed, allowed, allowed, allowed}, "SearchStageLog": {hidden, allowed, allowed, allowed, allowed},
 	"ListAudit": {hidden, allowed, allowed, allowed, allowed},
 	// Change.
 	"SyncApplication": {denied, denied, allowed, denied, allowed}, "RetryDeployment": {denied, denied, allowed, denied, allowed},
@@ -74,7 +76,9 @@ var walkTable = map[string][]string{
 	"ListEvents": {denied, denied, denied, denied, allowed}, "GetStatus": {denied, denied, denied, denied, allowed},
 	"RegisterEvent": {denied, denied, denied, denied, allowed}, "AddApplication": {denied, denied, denied, denied, allowed},
 	"RequestPlanPreview": {denied, denied, allowed, denied, allowed}, "GetPlanPreviewResults": {denied, denied, allowed, denied, allowed},
-	"RegisterPiped": {denied, denied, denied, denied, allowed}, "UpdatePiped": {denied, denied, denied, denied, allowed},
+	"ListPlanPreviews": {denied, denied, allowed, denied, allowed}, "GetPlanPreview": {denied, denied, allowed, denied, allowed},
+	"WatchPlanPreviews": {denied, denied, allowed, denied, allowed},
+	"RegisterPiped":     {denied, denied, denied, denied, allowed}, "UpdatePiped": {denied, denied, denied, denied, allowed},
 	"EnablePiped": {denied, denied, denied, denied, allowed}, "DisablePiped": {denied, denied, denied, denied, allowed},
 	"CreateAPIKey": {denied, denied, denied, denied, allowed}, "ListAPIKeys": {denied, denied, denied, denied, allowed},
 	"DisableAPIKey": {denied, denied, denied, denied, allowed},
@@ -84,13 +88,14 @@ var walkTable = map[string][]string{
 	"ListSessions": {allowed, allowed, allowed, allowed, allowed}, "EndSession": {allowed, allowed, allowed, allowed, allowed},
 	"DisableUser": {denied, denied, denied, denied, allowed}, "EnableUser": {denied, denied, denied, denied, allowed},
 	"ListDisabledUsers": {denied, denied, denied, denied, allowed},
+	"ReplayDeadLetters": {denied, denied, denied, denied, allowed}, "DropDeadLetters": {denied, denied, denied, denied, allowed},
 }
 
 // TestEveryMethodForEveryCaller walks every method with every kind of caller.
 func TestEveryMethodForEveryCaller(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
 		c.Policy, c.Live, c.Objects, c.Figures = access.NewPolicy(nil), emptyCluster{}, emptyCluster{}, noFigures{}
-		c.Planner = plansNothing{}
+		c.Planner, c.Configurations = plansNothing{}, pathOnly{}
 	})
 	conn := dial(t, agent.Server.Addr())
 	keys := map[string]string{"admin": agent.LimitedKey("admin", nil), "viewer of search": agent.LimitedKey("viewer", &deploy.Selector{Labels: map[string]string{"team": "search"}})}
@@ -161,7 +166,7 @@ func walk(ctx context.Context, t *testing.T, agent *controltest.Agent, conn *grp
 	req := dynamicpb.NewMessage(method.Input())
 	fill(req, app, "d-"+name, command.ID)
 	path := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
-	ctx, end := context.WithTimeout(ctx, 10*time.Second)
+	ctx, end := context.WithTimeout(ctx, 2*time.Minute)
 	defer end()
 	answer, err := firstAnswer(ctx, conn, path, method, req)
 	switch status.Code(err) {
@@ -194,7 +199,7 @@ const walkedSubject = "n"
 func isRead(method protoreflect.MethodDescriptor) bool {
 	name := string(method.Name())
 	ofCallers := name == "GetCaller" || name == "ListSessions" || name == "ListDisabledUsers"
-	return !ofCallers && !strings.Contains(name, "PlanPreview") && !strings.Contains(name, "APIKey") && name != "GetStatus" && name != "ListEvents" && name != "Encrypt" &&
+	return !ofCallers && !strings.Contains(name, "PlanPreview") && !strings.Contains(name, "APIKey") && name != "GetStatus" && name != "GetAgentConfig" && name != "ListEvents" && name != "Encrypt" &&
 		(strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Watch") || strings.HasPrefix(name, "Search") || strings.HasPrefix(name, "Follow") || name == "Resolve")
 }
 
@@ -203,7 +208,7 @@ func isRead(method protoreflect.MethodDescriptor) bool {
 func fill(m protoreflect.Message, app deploy.Application, deploymentID, commandID string) {
 	values := map[string]string{
 		"application_id": app.ID, "deployment_id": deploymentID, "command_id": commandID, "piped_id": controltest.PipedID, "application": app.Name,
-		"token": "t", "name": "n", "subject": walkedSubject, "issuer": "corp", "permission": "view", "data": "d", "plaintext": "p", "desc": "d", "key": "k", "pod": "p", "id": "unknown", "deployment_chain_id": "unknown",
+		"token": "t", "receiver": "r", "name": "n", "subject": walkedSubject, "issuer": "corp", "permission": "view", "data": "d", "plaintext": "p", "desc": "d", "key": "k", "pod": "p", "id": "unknown", "deployment_chain_id": "unknown",
 		"new_filename": "other.pipecd.yaml", "repo_remote_url": "r", "head_branch": "h", "head_commit": "h", "base_branch": "b",
 	}
 	switch m.Descriptor().Name() {
@@ -213,6 +218,8 @@ func fill(m protoreflect.Message, app deploy.Application, deploymentID, commandI
 		delete(values, "name")
 	case "SearchApplicationsRequest":
 		values["text"] = app.Name
+	case "GetStageLogRequest", "SearchStageLogRequest":
+		values["stage_id"], values["text"] = controltest.SyncStage, "x"
 	}
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -282,7 +289,7 @@ type (
 	plansNothing struct{}
 )
 
-func (emptyCluster) LiveState(_ context.Context, app deploy.Application, _ bool) (deploy.LiveState, error) {
+func (emptyCluster) LiveState(_ context.Context, app deploy.Application, _ deploy.LiveChildren) (deploy.LiveState, error) {
 	return deploy.LiveState{ApplicationID: app.ID}, nil
 }
 
@@ -299,6 +306,15 @@ func (emptyCluster) PodLog(context.Context, deploy.Application, deploy.PodLogQue
 }
 
 func (emptyCluster) OnLiveChange(deploy.Application, func()) func() { return func() {} }
+
+// pathOnly answers with the name of an application as the path of its configuration.
+type pathOnly struct{}
+
+func (pathOnly) AgentConfig() deploy.EffectiveConfig { return deploy.EffectiveConfig{} }
+
+func (pathOnly) ApplicationConfig(_ context.Context, app deploy.Application) (deploy.EffectiveConfig, error) {
+	return deploy.EffectiveConfig{Path: app.ID + "/" + app.Name}, nil
+}
 
 func (noFigures) Figures(context.Context, deploy.FiguresQuery) (deploy.DeliveryReport, error) {
 	return deploy.DeliveryReport{}, nil

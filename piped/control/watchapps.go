@@ -56,16 +56,19 @@ func (s *controlService) WatchApplications(req *controlv1.WatchApplicationsReque
 	f, view := &entryFilter{nonEmpty(req.ApplicationIds), req.Labels}, viewOf(ctx)
 	sub := s.entries.subscribe(f, false)
 	defer sub.close()
-	all, err := s.catalog.all(ctx)
+	all, revision, err := s.catalog.all(ctx)
 	if err != nil {
 		return err
 	}
-	known := map[string]int64{} // by ID: revision of the shown applications
+	known := shownEntries{byID: map[string]int64{}}
+	if req.ChangesOnly && view.All && len(f.labels) == 0 { // nothing is hidden: no need to list what is shown
+		known.all, all = revision, nil
+	}
 	for _, e := range all {
 		if !f.shows(e, view) {
 			continue
 		}
-		known[e.app.ID] = e.revision
+		known.byID[e.app.ID] = e.revision
 		if req.ChangesOnly {
 			continue
 		}
@@ -80,9 +83,15 @@ func (s *controlService) WatchApplications(req *controlv1.WatchApplicationsReque
 	return followEntries(ctx, sub, known, func(e *entry) bool { return f.shows(e, view) }, stream.Send)
 }
 
+// shownEntries are the applications that the client of a watch has.
+type shownEntries struct {
+	byID map[string]int64 // revisions
+	all  int64            // unless 0, the client has whatever there was at this revision of the catalog
+}
+
 // followEntries sends changed applications, and as removed those that are shown no longer,
-// until the call or the subscription ends. known contains the revisions of the shown ones.
-func followEntries(ctx context.Context, sub *entrySubscription, known map[string]int64,
+// until the call or the subscription ends.
+func followEntries(ctx context.Context, sub *entrySubscription, known shownEntries,
 	shows func(*entry) bool, send func(*controlv1.WatchApplicationsResponse) error,
 ) error {
 	for {
@@ -94,14 +103,14 @@ func followEntries(ctx context.Context, sub *entrySubscription, known map[string
 			return err
 		}
 		for _, v := range changed {
-			was, shown := known[v.id]
+			was, shown := known.byID[v.id]
 			switch {
-			case shown && v.revision <= was:
+			case v.revision <= max(was, known.all):
 			case shows(*v.state):
-				known[v.id] = v.revision
+				known.byID[v.id] = v.revision
 				err = send(v.message())
-			case shown:
-				delete(known, v.id)
+			case shown || known.all > 0: // perhaps one that came and went unseen
+				delete(known.byID, v.id)
 				err = send(&controlv1.WatchApplicationsResponse{RemovedId: text(v.id)})
 			}
 			if err != nil {
@@ -115,7 +124,7 @@ func followEntries(ctx context.Context, sub *entrySubscription, known map[string
 // close it. The catalog is filled first, because only then it reports a deletion.
 func (s *controlService) watchApplication(ctx context.Context, id string) (deploy.Application, *entrySubscription, error) {
 	sub := s.entries.subscribe(&entryFilter{ids: []string{id}}, false)
-	_, err := s.catalog.all(ctx)
+	_, _, err := s.catalog.all(ctx)
 	var app deploy.Application
 	if err == nil {
 		app, err = s.registered(ctx, id)

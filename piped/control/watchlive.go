@@ -44,7 +44,7 @@ func (s *controlService) WatchLiveState(req *controlv1.WatchLiveStateRequest, st
 	defer stop()
 	w := liveWatch{send: stream.Send, sent: map[string][sha256.Size]byte{}}
 	for {
-		state, err := s.sharedLiveState(ctx, app, req.Children)
+		state, err := s.sharedLiveState(ctx, app, relevant(req.Children), 0)
 		switch {
 		case err == nil:
 			err = w.update(liveState(state))
@@ -63,9 +63,10 @@ func (s *controlService) WatchLiveState(req *controlv1.WatchLiveStateRequest, st
 	}
 }
 
-// sharedLiveState reads a live state once for all calls that request it at the same time.
-func (s *controlService) sharedLiveState(ctx context.Context, app deploy.Application, children bool) (deploy.LiveState, error) {
-	return s.liveStates.do(ctx, fmt.Sprintf("%s/%t", app.ID, children), func(ctx context.Context) (deploy.LiveState, error) {
+// sharedLiveState returns a live state that was read at most age ago, or reads it once for all
+// calls that request it at the same time.
+func (s *controlService) sharedLiveState(ctx context.Context, app deploy.Application, children deploy.LiveChildren, age time.Duration) (deploy.LiveState, error) {
+	return s.liveStates.do(ctx, fmt.Sprintf("%s/%d", app.ID, children), age, func(ctx context.Context) (deploy.LiveState, error) {
 		return s.live.LiveState(ctx, app, children)
 	})
 }

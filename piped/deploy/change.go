@@ -25,13 +25,17 @@ const (
 	TopicPropagation Topic = "propagation"
 	TopicChain       Topic = "chain"   // a deployment of the chain was created or has ended, or its command was rejected
 	TopicSession     Topic = "session" // one was ended, or the groups of its user have changed
+	TopicReplay      Topic = "replay"  // dead letters were made pending again; ID is their receiver
+	// TopicOwnership reports partitions that a replica has released.
+	TopicOwnership Topic = "ownership"
 )
 
 // Topics lists every topic.
 func Topics() []Topic {
 	return []Topic{
 		TopicApplication, TopicDeployment, TopicCommand, TopicStageLog, TopicRollout, TopicEvent, TopicAPIKey,
-		TopicRegistered, TopicRegistration, TopicDrift, TopicEvaluated, TopicPropagation, TopicChain, TopicSession,
+		TopicRegistered, TopicRegistration, TopicDrift, TopicEvaluated, TopicPropagation, TopicChain, TopicSession, TopicReplay,
+		TopicOwnership,
 	}
 }
 

@@ -107,6 +107,10 @@ type Command struct {
 	Accept bool
 	Token  string
 
+	// SupersededBy, of a CommandCancel, is the newer deployment that replaces the cancelled
+	// one; "" for a cancel by a user.
+	SupersededBy string
+
 	// PlanPreview is the request of a CommandBuildPlanPreview.
 	PlanPreview *PlanPreviewRequest
 

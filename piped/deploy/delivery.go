@@ -25,6 +25,7 @@ type ReceiverState struct {
 	Error         string     // why the last attempt of a pending delivery failed
 	Dead          int        // abandoned deliveries
 	DeadLetters   []Delivery // the newest of them, at most 20
+	OldestDead    Delivery   // the first that was given up; zero without one
 }
 
 // Mention lists the users to mention in messages about an event, "*" for all events.

@@ -83,6 +83,8 @@ type Trigger struct {
 	OwnershipOnly bool `json:"ownershipOnly,omitempty"`
 	// PermitPrune lists objects whose deletion a user permitted beyond the prune limit.
 	PermitPrune []ObjectRef `json:"permitPrune,omitempty"`
+	// RetryOf is the deployment that a CommandRetry repeats, "" for none.
+	RetryOf string `json:"retryOf,omitempty"`
 }
 
 // ArtifactVersion is one deployed artifact, such as an image.
@@ -118,6 +120,10 @@ type Deployment struct {
 	RunningDir          string
 	RunningConfigFile   string
 	RunningDeploymentID string
+
+	// SupersededBy is the newer deployment because of which this one was cancelled, "" for
+	// none.
+	SupersededBy string
 
 	ChainID    string
 	ChainBlock int

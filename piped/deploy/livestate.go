@@ -49,11 +49,28 @@ type LiveObject struct {
 	// Declared reports that the running or deploying commit contains the object.
 	Declared bool
 
-	// Children are the objects that it created, by kind and name; unhealthy children come
-	// first. LeftOut is the number of children beyond the limit.
+	// Deleting reports that the object has a deletion timestamp: its deletion was requested and
+	// is not complete.
+	Deleting bool
+
+	// Idle reports a ReplicaSet of an earlier revision without pods.
+	Idle bool
+
+	// Children are the objects that it created, by kind and name. LeftOut is the number of
+	// children beyond the limit.
 	Children []LiveObject
 	LeftOut  int
 }
+
+// LiveChildren selects which of the created objects a live state contains.
+type LiveChildren int
+
+// The choices of created objects.
+const (
+	NoChildren       LiveChildren = iota
+	RelevantChildren              // up to 100 of each object, the least healthy ones, and none that are idle
+	AllChildren
+)
 
 // Degradation is an application that was reported as degraded and has not recovered since.
 type Degradation struct {

@@ -49,10 +49,43 @@ type ApplicationPreview struct {
 	HeadCommit    string            `json:"headCommit"`
 	Strategy      Strategy          `json:"strategy"` // AUTO when nothing would be deployed
 	Summary       string            `json:"summary,omitempty"`
-	Details       string            `json:"details,omitempty"` // the rendered diff
+	Details       string            `json:"details,omitempty"`  // the rendered diff, or why there is none
+	Changes       []PlannedChange   `json:"changes,omitempty"`  // the same by object
+	LeftOut       int               `json:"leftOut,omitempty"`  // changes beyond a limit
+	Warnings      []string          `json:"warnings,omitempty"` // what of the configuration has no effect
 	NoChange      bool              `json:"noChange,omitempty"`
 	Error         string            `json:"error,omitempty"` // why there is no preview
 	At            time.Time         `json:"at"`
+}
+
+// PreviewOutline is an ApplicationPreview without what is planned.
+type PreviewOutline struct {
+	ApplicationID string            `json:"applicationID"`
+	Name          string            `json:"name"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	NoChange      bool              `json:"noChange,omitempty"`
+	Failed        bool              `json:"failed,omitempty"` // there is no preview
+}
+
+// Outlines returns the outlines of the results, in their order.
+func (p PlanPreview) Outlines() []PreviewOutline {
+	var out []PreviewOutline
+	for _, r := range p.Results {
+		out = append(out, PreviewOutline{ApplicationID: r.ApplicationID, Name: r.Name, Labels: r.Labels, NoChange: r.NoChange, Failed: r.Error != ""})
+	}
+	return out
+}
+
+// PlanPreviewBrief is a requested plan preview with what came of it.
+type PlanPreviewBrief struct {
+	CommandID   string
+	Commander   string // subject of the user or API key
+	Request     PlanPreviewRequest
+	Status      CommandStatus
+	RequestedAt time.Time
+	Outlines    []PreviewOutline // of the changed applications, ordered by directory
+	Error       string           // why there are no results
+	At          time.Time        // of the answer; zero while it is built
 }
 
 // PlannedAction is the effect of a deployment on one object.
@@ -69,9 +102,9 @@ const (
 // PlannedChange is the effect of a deployment on one object, computed by comparing rendered
 // manifests. Diff is a unified diff with secrets redacted.
 type PlannedChange struct {
-	Object ObjectRef
-	Action PlannedAction
-	Diff   string
+	Object ObjectRef     `json:"object"`
+	Action PlannedAction `json:"action"`
+	Diff   string        `json:"diff,omitempty"`
 }
 
 // AffectedApplication is an application that a change to its repository would deploy,

@@ -139,7 +139,7 @@ const (
 // Config.Grace and returns nil when all workers have ended. Remaining deliveries are resumed
 // after the next start. Failures of the store are retried, not returned.
 func (c *Courier) Run(ctx context.Context) error {
-	watch := c.Store.Watch(deploy.TopicEvent)
+	watch := c.Store.Watch(deploy.TopicEvent, deploy.TopicReplay)
 	defer watch.Close()
 	workers := newWorkers(context.WithoutCancel(ctx), c)
 	defer workers.end(c.Grace)
@@ -156,7 +156,7 @@ func (c *Courier) Run(ctx context.Context) error {
 				c.Logger.Warn("cannot delete old delivered events", "error", err)
 			}
 		}
-		if !c.awaitEvent(ctx, watch, wait) {
+		if !c.awaitEvent(ctx, watch, workers, wait) {
 			break
 		}
 	}
@@ -168,8 +168,9 @@ func (c *Courier) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitEvent waits until events may be pending; it returns false when ctx has ended.
-func (c *Courier) awaitEvent(ctx context.Context, watch *store.Watch, atMost time.Duration) bool {
+// awaitEvent waits until events may be pending; it returns false when ctx has ended. It wakes
+// the workers of receivers whose dead letters are replayed.
+func (c *Courier) awaitEvent(ctx context.Context, watch *store.Watch, workers *workers, atMost time.Duration) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	select {
@@ -187,7 +188,11 @@ func (c *Courier) awaitEvent(ctx context.Context, watch *store.Watch, atMost tim
 		return false
 	case <-timer.C:
 	}
-	watch.Take()
+	for _, change := range watch.Take() {
+		if change.Topic == deploy.TopicReplay {
+			workers.wake(change.ID)
+		}
+	}
 	return true
 }
 

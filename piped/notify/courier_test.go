@@ -174,6 +174,32 @@ func TestAgentWasOff(t *testing.T) {
 	})
 }
 
+// TestReplayOfAnOldEvent: a replayed delivery of an event older than the limit gets all attempts
+// again, then it is a dead letter again.
+func TestReplayOfAnOldEvent(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *env) {
+		hook := &fake{name: "hook", answer: failing(func(Notice) bool { return true })}
+		l.run(hook)
+		l.announce("a", "a1")
+		l.pass(25 * time.Hour)
+		before := hook.tries()
+		if s := l.state("hook"); s.Dead != 1 {
+			t.Fatalf("state: %+v", s)
+		}
+		if n, err := l.store.ReplayDeadLetters(t.Context(), "hook"); err != nil || n != 1 {
+			t.Fatalf("replayed %d, %v", n, err)
+		}
+		l.pass(batchWindow + time.Millisecond)
+		if n := hook.tries() - before; n != 1 {
+			t.Errorf("%d attempts at once, want 1", n)
+		}
+		l.pass(time.Hour)
+		if s, n := l.state("hook"), hook.tries()-before; n != 5 || s.Dead != 1 || s.DeadLetters[0].Attempts != 5 {
+			t.Errorf("%d new attempts, state %+v; want 5, and a dead letter", n, s)
+		}
+	})
+}
+
 func TestPermanentErrorIsGivenUpAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *env) {
 		hook := &fake{name: "hook", answer: func(_ context.Context, n Notice) error {

@@ -124,6 +124,13 @@ func (f *fake) Name() string                           { return f.name }
 func (f *fake) Wants(_ context.Context, _ Notice) bool { return true }
 func (f *fake) Order(n Notice) string                  { return n.Event.DeploymentID }
 
+// tries returns how many times something was to be delivered.
+func (f *fake) tries() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.attempts)
+}
+
 func (f *fake) Deliver(ctx context.Context, n Notice) error {
 	f.mu.Lock()
 	f.attempts, f.at = append(f.attempts, n.Key), append(f.at, time.Now())

@@ -16,7 +16,7 @@ import (
 func newApplication(t *tool) *cobra.Command {
 	cmd := &cobra.Command{Use: "application", Aliases: []string{"app"}, Short: "Manage applications."}
 	cmd.AddCommand(newApplicationGet(t), newApplicationList(t), newApplicationSearch(t), newApplicationAdd(t), newApplicationDelete(t), newApplicationDisable(t),
-		newApplicationEnable(t), newApplicationSync(t), newApplicationRollback(t), newApplicationCandidates(t), newApplicationDrift(t),
+		newApplicationEnable(t), newApplicationSync(t), newApplicationRollback(t), newApplicationCandidates(t), newApplicationConfig(t), newApplicationDrift(t),
 		newApplicationResources(t), newApplicationTree(t), newApplicationObject(t), newApplicationEvents(t), newApplicationLogs(t), newApplicationRollouts(t), newApplicationAdoptions(t), newApplicationAdopt(t))
 	return asGroup(cmd)
 }

@@ -3,9 +3,12 @@ package pipectl_test
 import (
 	"cmp"
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
@@ -18,6 +21,42 @@ type cluster struct{}
 // withComponents gives the API a cluster.
 func withComponents(c *control.Config) {
 	c.Remover, c.Live, c.Objects, c.Drift = cluster{}, cluster{}, cluster{}, cluster{}
+}
+
+// configured reads the configurations of a script: piped.yaml, and app.pipecd.yaml in a folder
+// with the name of the application.
+type configured struct{ dir string }
+
+// withConfigurations gives the API the configurations in a folder.
+func withConfigurations(dir string) func(*control.Config) {
+	return func(c *control.Config) { c.Configurations = configured{dir} }
+}
+
+var kinds = config.Kinds{config.Kubernetes()}
+
+// AgentConfig implements control.Configurations. A file that is invalid was refused.
+func (c configured) AgentConfig() deploy.EffectiveConfig {
+	p, _, err := kinds.LoadPiped(filepath.Join(c.dir, "piped.yaml"))
+	if err != nil {
+		return deploy.EffectiveConfig{Error: err.Error()}
+	}
+	return deploy.EffectiveConfig{YAML: p.Effective(), LoadedAt: controltest.Epoch}
+}
+
+// ApplicationConfig implements control.Configurations.
+func (c configured) ApplicationConfig(_ context.Context, app deploy.Application) (deploy.EffectiveConfig, error) {
+	out := deploy.EffectiveConfig{Commit: "0123456789abcdef0123456789abcdef01234567", Path: app.Git.ConfigPath()}
+	data, err := os.ReadFile(filepath.Join(c.dir, app.Name, "app.pipecd.yaml"))
+	if err != nil {
+		return out, err
+	}
+	text, parsed, err := kinds.EffectiveApplication(out.Path, data, app, nil)
+	if err != nil {
+		out.Error = err.Error()
+		return out, nil
+	}
+	out.YAML, out.Warnings = text, append(parsed.Warnings, parsed.Unread...)
+	return out, nil
 }
 
 var (
@@ -34,9 +73,9 @@ func (cluster) Removals(_ context.Context, app deploy.Application) ([]deploy.Inv
 }
 
 // LiveState implements control.Live.
-func (cluster) LiveState(_ context.Context, app deploy.Application, children bool) (deploy.LiveState, error) {
+func (cluster) LiveState(_ context.Context, app deploy.Application, children deploy.LiveChildren) (deploy.LiveState, error) {
 	web := deploy.LiveObject{Object: deployment, Health: deploy.HealthDegraded, Reason: "1 of 3 pods is available", CreatedAt: controltest.Epoch}
-	if children {
+	if children != deploy.NoChildren {
 		web.Children = []deploy.LiveObject{{Object: pod, Health: deploy.HealthDegraded}}
 	}
 	return deploy.LiveState{ApplicationID: app.ID, Health: deploy.HealthDegraded, Objects: []deploy.LiveObject{web}, ReadAt: controltest.Epoch}, nil

@@ -18,18 +18,26 @@ import (
 
 func newDeploymentLogs(t *tool) *cobra.Command {
 	req := &controlv1.FollowStageLogsRequest{}
+	part := &logPart{}
 	var on bool
 	cmd := &cobra.Command{
 		Use:   "logs",
 		Short: "Show the logs of a deployment's stages, with --follow until it has ended.",
 		Long: `Show the logs of a deployment's stages. With --follow, show them as they are
-written until the deployment has ended, also over broken connections.`,
+written until the deployment has ended, also over broken connections. --tail shows
+the last entries of each stage, --grep those that have a text, with their number.`,
+		Example: `  pipectl deployment logs --deployment-id=ID --tail=50
+  pipectl deployment logs --deployment-id=ID --grep=ImagePullBackOff`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if on {
 				return followLogs(cmd, t, req)
 			}
+			if part.tail != 0 || part.text != "" {
+				part.deploymentID, part.stageID = req.DeploymentId, req.StageId
+				return part.show(cmd, t)
+			}
 			if req.StageId != "" {
-				return hint(fmt.Errorf("stage-id is for logs that are followed"), "add --follow, or omit --stage-id")
+				return hint(fmt.Errorf("stage-id is for logs that are followed"), "add --follow, --tail or --grep, or omit --stage-id")
 			}
 			return showLogs(cmd, t, &req.DeploymentId)
 		},
@@ -37,7 +45,10 @@ written until the deployment has ended, also over broken connections.`,
 	flags := cmd.Flags()
 	flags.StringVar(&req.DeploymentId, "deployment-id", "", "The deployment ID.")
 	flags.BoolVarP(&on, "follow", "f", false, "Show log entries as they come, as lines, until the deployment has ended.")
-	flags.StringVar(&req.StageId, "stage-id", "", "With follow, the stage ID. Empty means all stages.")
+	flags.StringVar(&req.StageId, "stage-id", "", "With follow, tail or grep, the stage ID. Empty means all stages.")
+	flags.Int32Var(&part.tail, "tail", 0, "Only the last entries of each stage, at most 1000.")
+	flags.StringVar(&part.text, "grep", "", "Only entries that have this text, in upper or lower case.")
+	cmd.MarkFlagsMutuallyExclusive("follow", "tail", "grep")
 	return required(cmd, "deployment-id")
 }
 

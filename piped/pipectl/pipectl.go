@@ -91,6 +91,7 @@ func newRoot(b build.Info) *cobra.Command {
 		newSession(t),
 		newUser(t),
 		newAudit(t),
+		newDeadLetter(t),
 		newFigures(t),
 		newTrace(t),
 		newStatus(t),

@@ -12,6 +12,7 @@ import (
 func newPiped(t *tool) *cobra.Command {
 	cmd := &cobra.Command{Use: "piped", Short: "Manage the agent itself."}
 	cmd.AddCommand(
+		newPipedConfig(t),
 		newPipedSwitch(t, "enable", "Enable the agent: it deploys again.", func(ctx context.Context, c *client, id string) error {
 			_, err := c.EnablePiped(ctx, &apiservice.EnablePipedRequest{PipedId: id})
 			return err

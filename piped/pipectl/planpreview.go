@@ -37,6 +37,7 @@ func newPlanPreview(t *tool) *cobra.Command {
 	flags.DurationVar(&p.handleTimeout, "piped-handle-timeout", 5*time.Minute, "The longest time that the agent may take.")
 	flags.StringSliceVar(&p.sortKeys, "sort-label-keys", nil, "The labels to sort the applications by, before their names.")
 	flags.BoolVar(&p.failOnMissing, "fail-on-missing", false, "Fail when no agent handles the repository.")
+	cmd.AddCommand(newPlanPreviewList(t), newPlanPreviewGet(t))
 	return required(cmd, "repo-remote-url", "head-branch", "head-commit", "base-branch")
 }
 

@@ -67,6 +67,7 @@ line for each as it comes; docs/concepts/rollouts.md lists their columns.`,
 	flags.StringSliceVar(&req.ApplicationIds, "app-id", nil, "The application IDs. Empty means all.")
 	flags.StringVar(&req.DeploymentId, "deployment-id", "", "Only rollouts that this deployment caused.")
 	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
+	flags.StringSliceVar(&req.Namespaces, "namespace", nil, "Only rollouts of workloads in these namespaces.")
 	flags.StringVar(&kind, "kind", "", fmt.Sprintf("Only rollouts of this kind. (%s)", strings.Join(unprefixed(modelv1.RolloutKind_name, rolloutKindPrefix), "|")))
 	flags.StringSliceVar(&outcomes, "outcome", nil, fmt.Sprintf("Only rollouts with these outcomes. (%s)", strings.Join(unprefixed(modelv1.RolloutOutcome_name, rolloutOutcomePrefix), "|")))
 	flags.StringVar(&since, "since", "", "Only rollouts that started at or after this time: how long ago (such as 12h, 30d or 4w), or a time such as 2026-01-31 or 2026-01-31T12:00:00Z.")

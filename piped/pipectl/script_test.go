@@ -137,8 +137,7 @@ func TestScripts(t *testing.T) {
 			// at $WEB.
 			"web": func(ts *testscript.TestScript, neg bool, args []string) {
 				agent := ts.Value(agentKey{}).(*controltest.Agent)
-				web := signintest.New(func() string { return agent.SignIn(ana) })
-				web.Answers = []signintest.Answer{{Status: 400, Code: "authorization_pending"}}
+				web := signintest.New(func() string { return agent.SignIn(ana) }, signintest.Answer{Status: 400, Code: "authorization_pending"})
 				ts.Defer(web.Close)
 				ts.Setenv("WEB", web.URL)
 			},
@@ -182,7 +181,8 @@ func TestScripts(t *testing.T) {
 					CommandID: a.OpenCommand().ID, At: controltest.Epoch,
 					Results: []deploy.ApplicationPreview{{
 						ApplicationID: "app-" + args[0], Name: args[0], Kind: string(deploy.KindKubernetes), Dir: args[0], Strategy: deploy.StrategyQuickSync,
-						Summary: args[1], Details: "+ replicas: 3", At: controltest.Epoch,
+						Summary: args[1], Details: "+ replicas: 3", At: controltest.Epoch, Warnings: []string{"app.pipecd.yaml:4: not used"},
+						Changes: []deploy.PlannedChange{{Object: deployment, Action: deploy.PlannedUpdate, Diff: "@@ -1 +1 @@\n-replicas: 2\n+replicas: 3\n"}},
 					}},
 				}, deploy.CommandSucceeded)
 			}),
@@ -229,7 +229,7 @@ func withRoles(c *control.Config) {
 type agentKey struct{}
 
 func startAgent(env *testscript.Env) error {
-	agent := controltest.Start(scriptTB{env}, env.WorkDir, withComponents, withRoles)
+	agent := controltest.Start(scriptTB{env}, env.WorkDir, withComponents, withConfigurations(env.WorkDir), withRoles)
 	env.Values[agentKey{}] = agent
 	owner, watcher := filepath.Join(env.WorkDir, "owner.key"), filepath.Join(env.WorkDir, "watcher.key")
 	for file, key := range map[string]string{owner: agent.ReadWrite, watcher: agent.ReadOnly} {

@@ -297,6 +297,16 @@ func TestTables(t *testing.T) {
 				Id: "e3", Name: "image", Data: "v4", Status: modelv1.EventStatus_EVENT_FAILURE, StatusDescription: "late", PullRequestUrl: "https://host/2",
 			}}},
 		},
+		"plan-preview-list": {
+			[]string{"plan-preview", "list", "--repository=apps", "--status=succeeded,COMMAND_FAILED"}, "ListPlanPreviews",
+			&controlv1.ListPlanPreviewsResponse{PlanPreviews: []*controlv1.PlanPreviewBrief{{
+				CommandId: "c2", RepositoryId: "apps", HeadBranch: "feature", HeadCommit: "0123456789abcdef", BaseBranch: "main", PullRequest: 12, RequestedBy: "pull request",
+				Status: modelv1.CommandStatus_COMMAND_SUCCEEDED, RequestedAtMs: ago(5 * time.Minute), Applications: 3, ChangedApplications: 1, FailedApplications: 1,
+			}, {
+				CommandId: "c1", RepositoryId: "apps", HeadBranch: "old", HeadCommit: "0123456789abcdef", RequestedBy: "ann",
+				Status: modelv1.CommandStatus_COMMAND_FAILED, RequestedAtMs: ago(2 * time.Hour), Error: "web/app.yaml conflicts",
+			}}},
+		},
 		"apikey-list": {
 			[]string{"apikey", "list", "--include-disabled"}, "ListAPIKeys",
 			&controlv1.ListAPIKeysResponse{ApiKeys: []*modelv1.APIKey{

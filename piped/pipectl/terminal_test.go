@@ -90,7 +90,7 @@ func (term *terminal) written() string {
 func (term *terminal) shows(pattern string) {
 	term.t.Helper()
 	want := regexp.MustCompile(pattern)
-	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if want.MatchString(term.lines()) {
 			return
 		}

@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -70,13 +71,21 @@ func (p *Previewer) plan(ctx context.Context, a application, out *deploy.Applica
 	if err != nil {
 		return err
 	}
-	before, err := p.running(ctx, app)
+	out.Warnings = slices.Concat(target.Config.Warnings, target.Config.Unread)
+	running, err := p.running(ctx, app)
 	if deploy.IsKind(err, deploy.NotFound) || deploy.IsKind(err, deploy.Invalid) {
 		out.Strategy, out.Summary, out.Details = planned.Strategy, planned.Summary, err.Error()
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	if out.Changes, err = p.Changes(ctx, planned, running, target); err != nil {
+		return err
+	}
+	var before []manifest.Object
+	if running != nil {
+		before = p.Place(ctx, app.Provider, running)
 	}
 	changes := manifest.Compare(before, p.Place(ctx, app.Provider, target))
 	out.Strategy, out.Summary, out.NoChange = planned.Strategy, noChanges, len(changes) == 0
@@ -106,8 +115,8 @@ func (p *Previewer) undone(ctx context.Context, appID string) (string, error) {
 	return "; it also undoes the live changes of " + strings.Join(objects, ", "), nil
 }
 
-// running returns the objects of the application's last success, if any.
-func (p *Previewer) running(ctx context.Context, app deploy.Application) ([]manifest.Object, error) {
+// running returns the source of the application's last success, nil if there is none.
+func (p *Previewer) running(ctx context.Context, app deploy.Application) (*source.Source, error) {
 	last := app.LastSuccessful
 	if last == nil {
 		return nil, nil
@@ -118,5 +127,5 @@ func (p *Previewer) running(ctx context.Context, app deploy.Application) ([]mani
 	if err != nil {
 		return nil, fmt.Errorf("load the running commit %s to compare with it: %w", last.Trigger.Commit.Short(), err)
 	}
-	return p.Place(ctx, app.Provider, running), nil
+	return running, nil
 }

@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -10,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/manifest"
@@ -20,7 +22,10 @@ import (
 type rendered struct{ object manifest.Object }
 
 func (r rendered) source() *source.Source {
-	return &source.Source{Objects: []manifest.Object{r.object.Clone()}}
+	return &source.Source{
+		Objects: []manifest.Object{r.object.Clone()},
+		Config:  &config.Application{Warnings: []string{"not used"}, Unread: []string{"unknown key"}},
+	}
 }
 
 func (r rendered) Load(context.Context, deploy.GitPath, string) (*source.Source, error) {
@@ -57,6 +62,9 @@ func TestPreviewIsOfWhatIsApplied(t *testing.T) {
 				d.Summary = "Quick sync"
 				return d, src, err
 			},
+			Changes: func(_ context.Context, d deploy.Deployment, running, target *source.Source) ([]deploy.PlannedChange, error) {
+				return []deploy.PlannedChange{{Object: deploy.ObjectRef{Kind: target.Objects[0].GetKind()}, Action: deploy.PlannedCreate, Diff: d.Summary}}, nil
+			},
 			Place: func(_ context.Context, provider string, src *source.Source) []manifest.Object {
 				out := src.Objects[0].Clone()
 				out.SetNamespace(provider + "-shop")
@@ -73,6 +81,12 @@ func TestPreviewIsOfWhatIsApplied(t *testing.T) {
 		}
 		if !strings.Contains(out.Details, `name="web", kind="Deployment", namespace="local-shop"`) {
 			l.t.Errorf("the details are\n%s", out.Details)
+		}
+		if want := []deploy.PlannedChange{{Object: deploy.ObjectRef{Kind: "Deployment"}, Action: deploy.PlannedCreate, Diff: "Quick sync"}}; !slices.Equal(out.Changes, want) {
+			l.t.Errorf("the changes are %v", out.Changes)
+		}
+		if want := []string{"not used", "unknown key"}; !slices.Equal(out.Warnings, want) {
+			l.t.Errorf("the warnings are %q", out.Warnings)
 		}
 		if !strings.HasSuffix(out.Summary, "; it also undoes the live changes of Deployment shop/web") {
 			l.t.Errorf("the summary is %q", out.Summary)

@@ -40,6 +40,28 @@ func TestBounded(t *testing.T) {
 			t.Errorf("%d bytes", total(got))
 		}
 	})
+	t.Run("the longest diffs are cut, and changes beyond the limit left out", func(t *testing.T) {
+		diffs := func(n, size int) (out []deploy.PlannedChange) {
+			for range n {
+				out = append(out, deploy.PlannedChange{Object: deploy.ObjectRef{Kind: "ConfigMap", Name: "some"}, Diff: lines(size)})
+			}
+			return out
+		}
+		got := bounded([]deploy.ApplicationPreview{{Changes: append(diffs(1, 8<<20), diffs(1, 64)...)}, {Changes: diffs(100_000, 64), Warnings: make([]string, 1000)}})
+		size := 0
+		for _, r := range got {
+			for _, c := range r.Changes {
+				size += len(c.Diff) + perChange
+			}
+		}
+		first, second := got[0].Changes, got[1]
+		if size > maxAll || size < maxAll-1<<16 || !strings.HasSuffix(first[0].Diff, "bytes are not shown\n") || first[1].Diff != lines(64) || got[0].LeftOut != 0 {
+			t.Errorf("%d bytes; the first diff has %d, the second is %q, %d left out", size, len(first[0].Diff), first[1].Diff, got[0].LeftOut)
+		}
+		if len(second.Changes)+second.LeftOut != 100_000 || second.LeftOut == 0 || len(second.Warnings) != maxWarnings {
+			t.Errorf("%d changes, %d left out, %d warnings", len(second.Changes), second.LeftOut, len(second.Warnings))
+		}
+	})
 	t.Run("too many applications", func(t *testing.T) {
 		many := make([]deploy.ApplicationPreview, 10_000)
 		for i := range many {

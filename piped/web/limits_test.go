@@ -56,7 +56,7 @@ func (b *env) beginDelivery(body string) slow {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(3 * time.Minute)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Minute)); err != nil {
 		b.t.Fatal(err)
 	}
 	fmt.Fprintf(conn, "POST /webhooks/github HTTP/1.1\r\nHost: piped\r\nContent-Type: application/json\r\nX-Github-Event: push\r\n"+

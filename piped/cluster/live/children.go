@@ -182,6 +182,7 @@ func oneSelector(selectors []*metav1.LabelSelector) string {
 func (f *family) addChild(owner string, kind deploy.ObjectRef, meta *metav1.ObjectMeta, n *node) {
 	kind.Namespace, kind.Name = meta.Namespace, meta.Name
 	n.Cluster, n.Object, n.UID, n.CreatedAt = f.cluster.Name(), kind, string(meta.UID), meta.CreationTimestamp.Time
+	n.Deleting = meta.DeletionTimestamp != nil
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.created[owner] = append(f.created[owner], n)
@@ -211,7 +212,7 @@ func (f *family) replicaSet(rs *appsv1.ReplicaSet) {
 	if rs.Spec.Replicas != nil {
 		n.Replicas = *rs.Spec.Replicas
 	}
-	n.idle = n.Replicas == 0 && rs.Status.Replicas == 0
+	n.noPods = n.Replicas == 0 && rs.Status.Replicas == 0
 	n.revision, _ = strconv.ParseInt(rs.Annotations[rollout.RevisionAnnotation], 10, 64)
 	f.addChild(ownerOf(rs), deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, &rs.ObjectMeta, n)
 }
@@ -257,7 +258,10 @@ func (r *reader) adopt(n *node) {
 		}
 	}
 	if n.Object.Kind == rollout.KindDeployment {
-		n.children = withoutIdle(n.children)
+		markIdle(n.children)
+	}
+	if !r.req.All {
+		n.children = slices.DeleteFunc(n.children, func(child *node) bool { return child.Idle })
 	}
 	for _, child := range n.children {
 		r.adopt(child)
@@ -267,13 +271,15 @@ func (r *reader) adopt(n *node) {
 	}
 }
 
-// withoutIdle removes the ReplicaSets of earlier revisions that have no pods.
-func withoutIdle(sets []*node) []*node {
+// markIdle marks the ReplicaSets of earlier revisions that have no pods.
+func markIdle(sets []*node) {
 	var newest int64
 	for _, n := range sets {
 		newest = max(newest, n.revision)
 	}
-	return slices.DeleteFunc(sets, func(n *node) bool { return n.idle && n.revision < newest })
+	for _, n := range sets {
+		n.Idle = n.noPods && n.revision < newest
+	}
 }
 
 // explain appends the problems of a node's pods to its reason. A workload of group apps is

@@ -47,7 +47,7 @@ func newEnv(t *testing.T) *env {
 // apply applies the manifests with a changed request, and records the inventory.
 func (l *env) apply(t *testing.T, manifests string, change ...func(*apply.Request)) apply.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	objects, err := l.Resolve(ctx, parse(t, manifests), l.ns, nil)
 	if err != nil {

@@ -57,7 +57,7 @@ func ready(t *testing.T, m *Members, refs []deploy.ObjectRef) {
 func (l *env) wantInSync(t *testing.T, m *Members, items []deploy.InventoryItem) {
 	t.Helper()
 	late := map[string]Member{}
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		clear(late)
 		for _, item := range items {
 			if live, ok := m.Get(item.Object); !ok || !InSync(item, live) {

@@ -32,7 +32,7 @@ spec:
 // awaitPod returns the pod of a Deployment once ok returns true.
 func (l *env) awaitPod(t *testing.T, ok func(*corev1.Pod) bool) corev1.Pod {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		pods, err := l.Typed().CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func (l *env) testReadObject(t *testing.T, pod deploy.ObjectRef, uid string) {
 func (l *env) testEvents(t *testing.T, pod deploy.ObjectRef) {
 	var events []deploy.ObjectEvent
 	var last string
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		var problems []string
 		var err error
 		events, problems, err = Events(t.Context(), l.Cluster, []deploy.ObjectRef{pod, {Group: "apps", Version: "v1", Kind: "Deployment", Namespace: l.ns, Name: "bad"}})

@@ -48,7 +48,7 @@ type Request struct {
 	Items         []deploy.InventoryItem // what the application applied on this cluster
 	Checks        []config.HealthCheck
 	Children      bool // also return the objects that these created
-	All           bool // return all children, not only the most relevant ones
+	All           bool // return all children, also idle ones, not only the most relevant ones
 }
 
 // Read reads the objects that an application applied. It returns all of them, including
@@ -106,7 +106,7 @@ type node struct {
 	adopted  bool // it was attached to its owner
 
 	ended    bool  // a failed Pod, which its controller replaces
-	idle     bool  // a ReplicaSet without pods
+	noPods   bool  // a ReplicaSet without pods
 	revision int64 // of a ReplicaSet
 }
 
@@ -268,7 +268,7 @@ func (r *reader) assign(nodes []*node, found map[string]*unstructured.Unstructur
 			continue
 		}
 		u.SetGroupVersionKind(manifest.GVK(n.Object))
-		n.live, n.UID, n.CreatedAt = u, string(u.GetUID()), u.GetCreationTimestamp().Time
+		n.live, n.UID, n.CreatedAt, n.Deleting = u, string(u.GetUID()), u.GetCreationTimestamp().Time, u.GetDeletionTimestamp() != nil
 		n.Health, n.Reason = health.Live(u, r.req.Checks, r.now)
 		for _, c := range manifest.Containers(u) {
 			n.Images = append(n.Images, c.Image)

@@ -179,7 +179,7 @@ func (l *env) awaitLive(t *testing.T, req Request, want string) []deploy.LiveObj
 	t.Helper()
 	want = strings.TrimPrefix(want, "\n")
 	var got string
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		objects, problems, err := Read(t.Context(), l.Cluster, req)
 		if err != nil || len(problems) > 0 {
 			t.Fatalf("live state: %v, %v", problems, err)
@@ -306,6 +306,28 @@ func TestLiveStateThatAnAccountMayNotSee(t *testing.T) {
 	}
 }
 
+// TestIdleReplicaSets: ReplicaSets of earlier revisions without pods are returned only with all
+// children, and are marked.
+func TestIdleReplicaSets(t *testing.T) {
+	t.Parallel()
+	l := newEnv(t)
+	for _, version := range []string{"v1", "v2"} {
+		l.apply(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  selector: {matchLabels: {app: web}}\n  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: 'example.com/web:"+version+"'}]}}\n")
+		image := " example.com/web:" + version
+		l.awaitLive(t, Request{ApplicationID: l.app, Items: l.items(), Children: true},
+			"Deployment web HEALTHY 1/1"+image+"\n  ReplicaSet web-* HEALTHY 1/1"+image+"\n    Pod web-* HEALTHY"+image+"\n")
+	}
+	objects, problems, err := Read(t.Context(), l.Cluster, Request{ApplicationID: l.app, Items: l.items(), Children: true, All: true})
+	if err != nil || len(problems) > 0 || len(objects) != 1 || len(objects[0].Children) != 2 {
+		t.Fatalf("%+v, %v, %v", objects, problems, err)
+	}
+	for _, set := range objects[0].Children {
+		if old := set.Images[0] == "example.com/web:v1"; set.Idle != old || old != (len(set.Children) == 0) {
+			t.Errorf("ReplicaSet of %s: idle %t, %d pods", set.Images[0], set.Idle, len(set.Children))
+		}
+	}
+}
+
 // TestLiveStateOfManyPods: of too many children, the unhealthy ones are returned, with
 // the number of children left out.
 func TestLiveStateOfManyPods(t *testing.T) {
@@ -331,6 +353,7 @@ func TestLiveStateOfManyPods(t *testing.T) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 			if i%1000 == 999 {
 				pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
+				pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 			}
 			list.Items = append(list.Items, pod)
 		}
@@ -351,6 +374,9 @@ func TestLiveStateOfManyPods(t *testing.T) {
 	children := objects[0].Children
 	if len(children) != maxChildren || objects[0].LeftOut != pods-maxChildren || children[0].Object.Name != "agent-0000" || children[maxChildren-1].Object.Name != "agent-0999" {
 		t.Errorf("%d children from %s to %s, %d left out", len(children), children[0].Object.Name, children[len(children)-1].Object.Name, objects[0].LeftOut)
+	}
+	if children[0].Deleting || !children[maxChildren-1].Deleting || objects[0].Deleting {
+		t.Error("not just the pod with a deletion timestamp is being deleted")
 	}
 	if n := len(l.requests.Take()); n != 1+3 {
 		t.Errorf("%d requests, want the list and three pages", n)

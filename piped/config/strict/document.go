@@ -291,6 +291,15 @@ func (d *Document) Has(field string) bool {
 	return ok
 }
 
+// Fields returns the paths of all fields of the spec that were set.
+func (d *Document) Fields() map[string]bool {
+	fields := make(map[string]bool, len(d.places))
+	for field := range d.places {
+		fields[field] = true
+	}
+	return fields
+}
+
 // Position returns where the field at the given path of the spec stands, as
 // file:line.
 func (d *Document) Position(field string) string {

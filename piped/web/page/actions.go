@@ -21,7 +21,8 @@ type action struct {
 }
 
 // actions are all actions by their name in addresses. Addresses name what an action is about as
-// `application`, `deployment` and `stage`, `key`, `session`, `issuer` and `subject`.
+// `application`, `deployment` and `stage`, `key`, `session`, `issuer` and
+// `subject`, and `receiver`.
 func actions() map[string]action {
 	return map[string]action{
 		"approve":       {"approve", prepareApprove, runApprove},
@@ -42,6 +43,9 @@ func actions() map[string]action {
 		"end-session":   {"", prepareEndSession, runEndSession},
 		"disable-user":  {"keys", prepareDisableUser, runDisableUser},
 		"enable-user":   {"keys", prepareEnableUser, runEnableUser},
+
+		"replay-dead-letters": {"administer", prepareReplay, runReplay},
+		"drop-dead-letters":   {"administer", prepareDrop, runDrop},
 	}
 }
 
@@ -151,7 +155,7 @@ func (v *visit) dialogOf(a action, q url.Values) (*dialog, error) {
 		return nil, err
 	}
 	d.name, d.back, d.hidden = v.r.PathValue("action"), cmp.Or(localPath(q.Get("back")), v.back()), url.Values{}
-	for _, name := range []string{"application", "deployment", "stage", "key", "session", "issuer", "subject"} {
+	for _, name := range []string{"application", "deployment", "stage", "key", "session", "issuer", "subject", "receiver"} {
 		if q.Has(name) {
 			d.hidden[name] = q[name]
 		}

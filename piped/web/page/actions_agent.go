@@ -180,3 +180,68 @@ func runEnableUser(v *visit, q url.Values) (*outcome, error) {
 	_, err := v.control.EnableUser(v.ctx, &controlv1.EnableUserRequest{Issuer: q.Get("issuer"), Subject: q.Get("subject")})
 	return &outcome{title: "Enabled", text: q.Get("subject") + " can sign in again.", links: []navLink{{label: "Disabled users", path: agentPath("users")}}}, err
 }
+
+// receiver reads the receiver of notifications that a query names, which has dead letters.
+func (v *visit) receiver(q url.Values) (*controlv1.ReceiverStatus, error) {
+	state, err := v.control.GetStatus(v.ctx, &controlv1.GetStatusRequest{})
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(state.Receivers, func(r *controlv1.ReceiverStatus) bool { return r.Name == q.Get("receiver") })
+	switch {
+	case i < 0:
+		return nil, status.Errorf(codes.NotFound, "there is no receiver %q", q.Get("receiver"))
+	case state.Receivers[i].DeadLetterCount == 0:
+		return nil, status.Errorf(codes.FailedPrecondition, "no notification was given up for %s", state.Receivers[i].Name)
+	}
+	return state.Receivers[i], nil
+}
+
+// givenUp counts the dead letters of a receiver and names the newest and the oldest.
+func givenUp(v *visit, r *controlv1.ReceiverStatus) []string {
+	out := []string{plural(r.DeadLetterCount, "notification", "notifications") + " to " + r.Name}
+	name := func(which string, d *controlv1.DeadLetter) {
+		out = append(out, which+": "+d.Event+", given up "+ago(v.now, d.GivenUpAtMs)+": "+d.Error)
+	}
+	if len(r.DeadLetters) > 0 {
+		name("the newest", r.DeadLetters[0])
+	}
+	if r.OldestDeadLetter != nil && r.DeadLetterCount > 1 {
+		name("the oldest", r.OldestDeadLetter)
+	}
+	return out
+}
+
+func receiverAction(name, receiver string) string {
+	return withQuery("/actions/"+name, url.Values{"receiver": {receiver}})
+}
+
+func prepareReplay(v *visit, q url.Values) (*dialog, error) {
+	r, err := v.receiver(q)
+	if err != nil {
+		return nil, err
+	}
+	return &dialog{title: "Replay what " + r.Name + " did not get?", submit: "Replay", command: "pipectl dead-letter replay --receiver " + shellWord(r.Name),
+		text: "Each notification is sent again from now on, with at least five new attempts, however old it is.", consequences: givenUp(v, r)}, nil
+}
+
+func runReplay(v *visit, q url.Values) (*outcome, error) {
+	resp, err := v.control.ReplayDeadLetters(v.ctx, &controlv1.ReplayDeadLettersRequest{Receiver: q.Get("receiver")})
+	return &outcome{title: "Replayed", text: plural(resp.GetCount(), "notification waits", "notifications wait") + " for delivery again.",
+		links: []navLink{{label: "Show the receivers", path: agentPath("receivers")}}}, err
+}
+
+func prepareDrop(v *visit, q url.Values) (*dialog, error) {
+	r, err := v.receiver(q)
+	if err != nil {
+		return nil, err
+	}
+	return &dialog{title: "Drop what " + r.Name + " did not get?", submit: "Drop", danger: true, confirm: r.Name, command: "pipectl dead-letter drop --receiver " + shellWord(r.Name),
+		text: "All notifications that were given up for this receiver are deleted and cannot be replayed:", consequences: givenUp(v, r)}, nil
+}
+
+func runDrop(v *visit, q url.Values) (*outcome, error) {
+	resp, err := v.control.DropDeadLetters(v.ctx, &controlv1.DropDeadLettersRequest{Receiver: q.Get("receiver")})
+	return &outcome{title: "Dropped", text: plural(resp.GetCount(), "notification is", "notifications are") + " deleted.",
+		links: []navLink{{label: "Show the receivers", path: agentPath("receivers")}}}, err
+}

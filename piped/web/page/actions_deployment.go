@@ -41,7 +41,7 @@ func prepareApprove(v *visit, q url.Values) (*dialog, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &dialog{title: "Approve " + d.ApplicationName + "?", submit: "Approve", fields: []field{reasonField("kept with the decision")},
+	out := &dialog{title: "Approve " + d.ApplicationName + "?", submit: "Approve", fields: []field{reasonField("stored with the decision")},
 		text:    "The deployment of " + what(d) + " goes on after " + s.Name + ".",
 		command: fmt.Sprintf("pipectl deployment approve --deployment-id %s --stage-id %s", d.Id, s.Id)}
 	given, by := approvals(s)
@@ -96,7 +96,7 @@ func prepareSkip(v *visit, q url.Values) (*dialog, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dialog{title: "Skip " + s.Name + "?", submit: "Skip", fields: []field{reasonField("kept with the decision")},
+	return &dialog{title: "Skip " + s.Name + "?", submit: "Skip", fields: []field{reasonField("stored with the decision")},
 		text:    "The deployment of " + what(d) + " goes on with the next stage at once.",
 		command: fmt.Sprintf("pipectl deployment skip --deployment-id %s --stage-id %s", d.Id, s.Id)}, nil
 }

@@ -19,7 +19,7 @@ import (
 // actor is a caller with every permission, at an application that differs from Git and a
 // deployment that waits for an approval.
 func actor(t *testing.T) *fakeAPI {
-	f := drifted(t, "approve", "sync", "cancel", "rollback", "enable", "delete", "keys")
+	f := drifted(t, "approve", "sync", "cancel", "rollback", "enable", "delete", "keys", "administer")
 	object := []*modelv1.ObjectRef{{Kind: "Deployment", Name: "search"}}
 	return f.on("GetDeployment", &apiservice.GetDeploymentResponse{Deployment: waitingDeployment()}).
 		on("ListDeployments", &apiservice.ListDeploymentsResponse{Deployments: []*modelv1.Deployment{{
@@ -36,6 +36,11 @@ func actor(t *testing.T) *fakeAPI {
 		on("ListAPIKeys", &controlv1.ListAPIKeysResponse{ApiKeys: []*modelv1.APIKey{{Id: "k1", Name: "ci"}}}).
 		on("CreateAPIKey", &controlv1.CreateAPIKeyResponse{ApiKey: &modelv1.APIKey{Id: "k2", Name: "ci"}, Key: "k2.secret"}).on("DisableAPIKey", &controlv1.DisableAPIKeyResponse{}).
 		on("ListSessions", &controlv1.ListSessionsResponse{Sessions: []*controlv1.Session{{Id: "s1", Subject: "ben", CreatedAtMs: minutesAgo(9)}}}).on("EndSession", &controlv1.EndSessionResponse{}).
+		on("GetStatus", &controlv1.GetStatusResponse{Receivers: []*controlv1.ReceiverStatus{{
+			Name: "slack", DeadLetterCount: 30, DeadLetters: []*controlv1.DeadLetter{{Event: "DEPLOYMENT_SUCCEEDED", Error: "410 gone", GivenUpAtMs: minutesAgo(8)}},
+			OldestDeadLetter: &controlv1.DeadLetter{Event: "DEPLOYMENT_FAILED", Error: "413 too large", GivenUpAtMs: minutesAgo(50)},
+		}}}).
+		on("ReplayDeadLetters", &controlv1.ReplayDeadLettersResponse{Count: 30}).on("DropDeadLetters", &controlv1.DropDeadLettersResponse{Count: 30}).
 		on("DisableUser", &controlv1.DisableUserResponse{}).on("EnableUser", &controlv1.EnableUserResponse{})
 }
 
@@ -67,6 +72,9 @@ func TestActions(t *testing.T) {
 		"end-session":  {"session=s1", "", "ben can sign in again", "EndSession", &controlv1.EndSessionRequest{Id: "s1"}},
 		"disable-user": {"issuer=corp&subject=ben", "", "1 session ends", "DisableUser", &controlv1.DisableUserRequest{Issuer: "corp", Subject: "ben"}},
 		"enable-user":  {"issuer=corp&subject=ben", "", "Sessions that were ended stay so", "EnableUser", &controlv1.EnableUserRequest{Issuer: "corp", Subject: "ben"}},
+
+		"replay-dead-letters": {"receiver=slack", "", "the newest: DEPLOYMENT_SUCCEEDED, given up 8 min ago: 410 gone", "ReplayDeadLetters", &controlv1.ReplayDeadLettersRequest{Receiver: "slack"}},
+		"drop-dead-letters":   {"receiver=slack", "confirm=slack", "the oldest: DEPLOYMENT_FAILED, given up 50 min ago: 413 too large", "DropDeadLetters", &controlv1.DropDeadLettersRequest{Receiver: "slack"}},
 	}
 	for name := range actions() {
 		if _, ok := cases[name]; !ok {
@@ -108,10 +116,10 @@ func (f *fakeAPI) watch(method string) *[]proto.Message {
 
 // TestDestructiveActionsNeedTheName: without the name, nothing is deleted.
 func TestDestructiveActionsNeedTheName(t *testing.T) {
-	for name, method := range map[string]string{"delete": "DeleteApplication", "confirm-prune": "ConfirmPrune"} {
+	for name, method := range map[string]string{"delete": "DeleteApplication", "confirm-prune": "ConfirmPrune", "drop-dead-letters": "DropDeadLetters"} {
 		f := actor(t)
 		asked := f.watch(method)
-		resp := answerOf(f.page(), request(http.MethodPost, "/actions/"+name, "application=0000search-id&cascade=yes&confirm=other"))
+		resp := answerOf(f.page(), request(http.MethodPost, "/actions/"+name, "application=0000search-id&receiver=slack&cascade=yes&confirm=other"))
 		if body := bodyOf(t, resp); resp.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(body, "Nothing was done") {
 			t.Errorf("%s: %s: %s", name, resp.Status, body)
 		}

@@ -37,6 +37,7 @@ func agentTabs() []agentTab {
 	return []agentTab{
 		{"status", "Status", viewer, showAgentStatus},
 		{"receivers", "Receivers", viewer, showReceivers},
+		{"config", "Configuration", func(v *visit) bool { return v.everywhere("administer") }, showAgentConfig},
 		{"keys", "API keys", keeper, showKeys},
 		{"sessions", "Sessions", anyone, showSessions},
 		{"users", "Disabled users", keeper, showUsers},
@@ -114,6 +115,12 @@ func showAgentStatus(v *visit) (*screen, error) {
 		return nil, err
 	}
 	return &screen{body: agentStatus(v, a), live: "/agent/live", parts: a.statusParts(v), strip: a.strip}, nil
+}
+
+func showAgentConfig(v *visit) (*screen, error) {
+	resp, err := v.control.GetAgentConfig(v.ctx, &controlv1.GetAgentConfigRequest{})
+	shown := newConfigView(agentPath("config"), "the file", resp.GetYaml(), v.query().Get("only") == "configured")
+	return &screen{body: agentConfig(v, resp, shown)}, err
 }
 
 func showReceivers(v *visit) (*screen, error) {

@@ -115,9 +115,9 @@ func (a *auditView) headline() string {
 		text = plural(len(a.records), "earlier record", "earlier records")
 	}
 	if denied > 0 {
-		return text + ", " + plural(denied, "call was", "calls were") + " denied."
+		return text + "; " + plural(denied, "call was", "calls were") + " denied."
 	}
-	return text + ", no call was denied."
+	return text + "; no call was denied."
 }
 
 // auditMark returns the mark of a result.

@@ -58,11 +58,20 @@ func TestAgent(t *testing.T) {
 
 // TestReceivers: what a receiver did not get is shown with the reason.
 func TestReceivers(t *testing.T) {
-	body := golden(t, "receivers", troubled(t).get("/agent?tab=receivers"))
-	for _, want := range []string{"1 notification was given up, 2 wait for delivery.", "503 of the host", "410 gone", "DEPLOYMENT_SUCCEEDED", `href="/deployments/d-web"`, "Lost some", "Delivered"} {
+	body := golden(t, "receivers", troubled(t, "administer").get("/agent?tab=receivers"))
+	for _, want := range []string{"1 notification was given up, 2 wait for delivery.", "503 of the host", "410 gone", "DEPLOYMENT_SUCCEEDED", `href="/deployments/d-web"`, "Lost some", "Delivered", "/actions/replay-dead-letters?receiver=slack", "/actions/drop-dead-letters?receiver=slack"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)
 		}
+	}
+	if strings.Count(body, "/actions/drop-dead-letters") != strings.Count(body, "/actions/drop-dead-letters?receiver=slack") {
+		t.Error("a receiver that got everything offers to drop something")
+	}
+	if body := bodyOf(t, troubled(t).get("/agent?tab=receivers")); strings.Contains(body, "dead-letters") {
+		t.Error("a viewer is offered to replay or drop:", body)
+	}
+	if resp := troubled(t).get("/actions/drop-dead-letters?receiver=slack"); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("the dialog for a viewer: %s", resp.Status)
 	}
 	if body := bodyOf(t, calm(t).get("/agent?tab=receivers")); !strings.Contains(body, "notifications.receivers") {
 		t.Error("without receivers nothing says how to name one:", body)
@@ -99,7 +108,7 @@ func TestKeys(t *testing.T) {
 		{Id: "k2", Name: "old", Subject: "old", Role: modelv1.APIKey_READ_WRITE, Disabled: true, CreatedAt: minutesAgo(9000) / 1000},
 	}})
 	body := golden(t, "keys", f.get("/agent?tab=keys&disabled=shown"))
-	for _, want := range []string{"1 API key is accepted.", "stands for ci-bot", "env=prod, team=payments, named web or pay-*", "READ_WRITE", "never", "/actions/disable-key?key=k1", "/actions/create-key", "all applications"} {
+	for _, want := range []string{"1 API key is accepted.", "stands for ci-bot", "env=prod, team=payments, named web or pay-*", "READ_WRITE", "Never", "/actions/disable-key?key=k1", "/actions/create-key", "all applications"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -203,7 +212,7 @@ func TestAudit(t *testing.T) {
 	if diff := cmp.Diff(want, asked, protocmp.Transform()); diff != "" {
 		t.Error("the request differs (-want +got):\n" + diff)
 	}
-	for _, want := range []string{"The first 2 records, 1 call was denied.", "No role of ben grants it.", "Denied", "application_id: app-web · commit: 1f2ac83", `href="/deployments/d-web"`, "cursor=more", "Show all"} {
+	for _, want := range []string{"The first 2 records; 1 call was denied.", "No role of ben grants it.", "Denied", "application_id: app-web · commit: 1f2ac83", `href="/deployments/d-web"`, "cursor=more", "Show all"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -217,5 +226,21 @@ func TestAudit(t *testing.T) {
 	f.on("Resolve", &controlv1.ResolveResponse{Matches: []*controlv1.ResolvedReference{{Id: "a"}, {Id: "b"}}})
 	if resp := f.get("/agent?tab=audit&application=web"); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("an ambiguous name: %s", resp.Status)
+	}
+}
+
+// TestAgentConfig: the tab shows the configuration as text, and why a newer one was refused.
+func TestAgentConfig(t *testing.T) {
+	f := newFake(t, "view", "administer").on("GetAgentConfig", &controlv1.GetAgentConfigResponse{
+		Yaml: "kind: Piped\nspec:\n  name: <b>agent</b>\n", LoadedAtMs: minutesAgo(5), Refused: "piped.yaml:3: unknown key",
+	})
+	body := bodyOf(t, f.get("/agent?tab=config"))
+	for _, want := range []string{" &lt;b&gt;agent&lt;/b&gt;", "A newer one was refused: piped.yaml:3: unknown key", "Secrets are redacted"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the view lacks %q: %s", want, body)
+		}
+	}
+	if body := bodyOf(t, newFake(t, "view").get("/agent?tab=sessions")); strings.Contains(body, "tab=config") {
+		t.Error("the tab is offered without the permission")
 	}
 }

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,7 +155,7 @@ func verdictMark(s *controlv1.AnalysisSample) mark {
 func tolerated(s *controlv1.AnalysisSeries) string {
 	text := plural(s.Failures, "failure", "failures")
 	if s.Kind != controlv1.AnalysisCheckKind_ANALYSIS_CHECK_KIND_UNSPECIFIED { // else the limit is not known
-		text += fmt.Sprintf(" of %d that are tolerated", s.FailureLimit)
+		text += "; " + strings.Replace(plural(s.FailureLimit, "is", "are"), "0 are", "none is", 1) + " tolerated"
 	}
 	return text
 }

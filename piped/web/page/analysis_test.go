@@ -35,7 +35,7 @@ func TestAnalysis(t *testing.T) {
 	d.Stages = append(d.Stages, &modelv1.PipelineStage{Id: "analysis", Name: "ANALYSIS", Status: modelv1.StageStatus_STAGE_RUNNING})
 	f.on("GetDeployment", &apiservice.GetDeploymentResponse{Deployment: d})
 	body := golden(t, "analysis", f.get("/deployments/d-checkout?tab=analysis"))
-	for _, want := range []string{"errors &lt;b&gt;", "rate(errors{app=&#34;web&#34;}[1m])", "1 failure of 3 that are tolerated", "0.2 is above 0.1", "0 to 0.1", "No data", "Not as expected", "at most 0.1", "7 older samples are not shown"} {
+	for _, want := range []string{"errors &lt;b&gt;", "rate(errors{app=&#34;web&#34;}[1m])", "1 failure; 3 are tolerated", "0.2 is above 0.1", "0 to 0.1", "No data", "Not as expected", "at most 0.1", "7 older samples are not shown"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the tab lacks %q", want)
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/a-h/templ"
+
+	"github.com/c785c783/piped/piped/ansi"
 )
 
 // coloured is a part of a line in one colour.
@@ -41,7 +43,7 @@ func colours(line string) (plain string, parts []coloured) {
 		}
 	}
 	for {
-		at := escapes.FindStringIndex(line)
+		at := ansi.Sequence.FindStringIndex(line)
 		if at == nil {
 			break
 		}
@@ -121,28 +123,41 @@ func (s *style) extended(foreground bool, rest []string) (used int) {
 // logText writes the text of a line. White space in it counts, so that no template writes it.
 func logText(l logLine) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
-		out := templ.EscapeString(l.text)
-		if l.coloured != nil {
-			var parts strings.Builder
-			for _, c := range l.coloured {
-				if c.class == "" {
-					parts.WriteString(templ.EscapeString(c.text))
-				} else {
-					parts.WriteString(`<span class="` + c.class + `">` + templ.EscapeString(c.text) + `</span>`)
-				}
-			}
-			out = parts.String()
+		runs := l.runs
+		if runs == nil {
+			runs = (*objectLinks)(nil).runs(l.text, l.coloured)
 		}
-		_, err := io.WriteString(w, out)
+		var out strings.Builder
+		for _, r := range runs {
+			if r.path == "" {
+				writeParts(&out, r.parts)
+				continue
+			}
+			out.WriteString(`<a href="` + templ.EscapeString(r.path) + `">`)
+			writeParts(&out, r.parts)
+			out.WriteString(`</a>`)
+		}
+		_, err := io.WriteString(w, out.String())
 		return err
 	})
 }
 
-// folded joins lines that follow themselves.
+// writeParts writes parts in their colours.
+func writeParts(out *strings.Builder, parts []coloured) {
+	for _, c := range parts {
+		if c.class == "" {
+			out.WriteString(templ.EscapeString(c.text))
+		} else {
+			out.WriteString(`<span class="` + c.class + `">` + templ.EscapeString(c.text) + `</span>`)
+		}
+	}
+}
+
+// folded joins lines that follow themselves. A line that the address names stays alone.
 func folded(lines []logLine) []logLine {
 	var out []logLine
 	for _, l := range lines {
-		if n := len(out); n > 0 && out[n-1].text == l.text && out[n-1].severity == l.severity && l.text != "" {
+		if n := len(out); n > 0 && out[n-1].text == l.text && out[n-1].severity == l.severity && l.text != "" && !l.linked && !out[n-1].linked {
 			out[n-1].times++
 			continue
 		}

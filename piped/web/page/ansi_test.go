@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,6 +58,17 @@ func FuzzColours(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestFoldedLogsHaveTheLinkedLine: the line that the address names is there by itself.
+func TestFoldedLogsHaveTheLinkedLine(t *testing.T) {
+	var got []string
+	for _, l := range folded([]logLine{{text: "a", number: 1}, {text: "a", number: 2}, {text: "a", number: 3, linked: true}, {text: "a", number: 4}, {text: "a", number: 5}}) {
+		got = append(got, fmt.Sprintf("%d+%d", l.number, l.times))
+	}
+	if diff := cmp.Diff([]string{"1+1", "3+0", "4+1"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 // TestFoldedLogs: lines that follow themselves are counted, others keep their order.

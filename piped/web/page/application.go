@@ -3,6 +3,7 @@ package page
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -26,8 +27,12 @@ type applicationView struct {
 	query   url.Values
 	body    templ.Component
 	key     string // of the body
-	live    []part // of the body; nil: it is replaced as a whole
+	live    []part // within the body
+	tree    *tree
 	object  *objectView
+	beside  bool           // only the object beside the tree is shown
+	adopts  bool           // its live objects await a decision
+	traffic []trafficShare // as a deployment under way shares it; nil: all to the primary, or not known
 }
 
 // applicationTab is a part of the view. read returns its content and the key of that.
@@ -82,26 +87,47 @@ func showApplication(v *visit) (*screen, error) {
 	if several != nil {
 		return &screen{title: "Which application?", nav: "Applications", code: http.StatusMultipleChoices, body: chooseApplication(v.r.PathValue("ref"), several)}, nil
 	}
-	view, err := v.readApplication(id)
+	view, err := v.readApplication(id, v.fragment() && !v.query().Has("level"))
 	if err != nil {
 		return nil, err
 	}
 	s := &screen{title: view.app.GetName(), nav: "Applications", body: applicationPage(v, view), parts: view.parts(v)}
-	if view.object != nil {
+	level := view.query.Get("level")
+	for _, name := range []string{"object", "show", "cluster", "container", "previous", "level"} { // an object has a stream of its own
+		view.query.Del(name)
+	}
+	s.live = withQuery("/applications/"+url.PathEscape(id)+"/live", view.query)
+	switch {
+	case level != "" && view.tree != nil:
+		err = view.tree.answer(v, s, level)
+	case view.beside && view.tab == "objects":
 		s.part = drawer(v, view.object)
 	}
-	view.query.Del("object") // it has a stream of its own
-	s.live = withQuery("/applications/"+url.PathEscape(id)+"/live", view.query)
-	return s, nil
+	return s, err
 }
 
-// readApplication reads an application with the tab that the address names.
-func (v *visit) readApplication(id string) (*applicationView, error) {
-	resp, err := v.control.GetApplicationSummary(v.ctx, &controlv1.GetApplicationSummaryRequest{ApplicationId: id})
+// readApplication reads an application with the tab that the address names, or only what is beside
+// its tree.
+func (v *visit) readApplication(id string, beside bool) (*applicationView, error) {
+	resp, err := v.control.GetApplicationSummary(v.ctx, &controlv1.GetApplicationSummaryRequest{ApplicationId: id, MaxAgeMs: v.age.Milliseconds()})
 	if err != nil {
 		return nil, err
 	}
-	view := &applicationView{id: id, app: resp.GetSummary().GetApplication(), summary: resp.GetSummary(), query: v.query()}
+	v.saw(resp.GetLiveReadAtMs())
+	view := &applicationView{id: id, app: resp.GetSummary().GetApplication(), summary: resp.GetSummary(), query: v.query(), beside: beside}
+	if view.app.GetNotice() != "" && v.can("sync", id) { // an application that awaits a decision has a notice
+		awaited, err := v.control.ListAdoptions(v.ctx, &controlv1.ListAdoptionsRequest{ApplicationId: id})
+		if err != nil {
+			return nil, err
+		}
+		view.adopts = len(awaited.Adoptions) > 0
+	}
+	if current := view.current(); current != "" {
+		resp, err := v.api.GetDeployment(v.ctx, &apiservice.GetDeploymentRequest{DeploymentId: current})
+		if err == nil { // without it the rest of the view is as useful
+			view.traffic = currentTraffic(resp.GetDeployment())
+		}
+	}
 	view.query.Del("from")
 	tab := applicationTabs()[0]
 	for _, t := range applicationTabs() {
@@ -118,11 +144,9 @@ func (v *visit) readApplication(id string) (*applicationView, error) {
 }
 
 func (a *applicationView) parts(v *visit) []part {
-	parts := []part{{"summary", keyOf(a.summary), summaryOf(v, a)}}
-	if a.live != nil {
-		return append(parts, a.live...)
-	}
-	return append(parts, part{"tab", a.key, tabBody(a.body)})
+	parts := []part{{id: "summary", key: keyOf(a.summary, a.adopts, a.traffic), body: summaryOf(v, a)}}
+	parts = append(parts, part{id: "tab", key: a.key, body: tabBody(a.body)})
+	return append(parts, a.live...)
 }
 
 // tabs returns the links to the tabs.
@@ -151,10 +175,15 @@ func liveApplication(v *visit) (source, error) {
 
 func (s *applicationSource) watch(v *visit) (receive, error) { return v.watchApplications(s.id) }
 
-func (s *applicationSource) changed(*controlv1.WatchApplicationsResponse) {}
+func (s *applicationSource) opened() string { return "" }
+
+// renew reads the live objects, which the API then has for the summary and the tree.
+func (s *applicationSource) renew(v *visit) {
+	_, _ = v.control.GetLiveState(v.ctx, &controlv1.GetLiveStateRequest{ApplicationId: s.id, LevelLimit: 1, MaxAgeMs: v.age.Milliseconds()}) // parts report the error
+}
 
 func (s *applicationSource) parts(v *visit) ([]part, error) {
-	view, err := v.readApplication(s.id)
+	view, err := v.readApplication(s.id, false)
 	if err != nil {
 		return nil, err
 	}
@@ -163,22 +192,6 @@ func (s *applicationSource) parts(v *visit) ([]part, error) {
 		return nil, err
 	}
 	return append(view.parts(v), strip.part()), nil
-}
-
-func readObjects(v *visit, a *applicationView) (templ.Component, string, error) {
-	resp, err := v.control.GetLiveState(v.ctx, &controlv1.GetLiveStateRequest{ApplicationId: a.id, Children: true})
-	if err != nil {
-		return nil, "", err
-	}
-	state := resp.GetLiveState()
-	key, tree := keyOf(keyOfAll(state.GetObjects()), state.GetIncompleteReason()), objectTree(v, a, state)
-	if a.query.Has("object") {
-		if a.object, err = v.readObject(a, a.query); err != nil {
-			return nil, "", err
-		}
-	}
-	a.live = []part{{"tree", key, tree}}
-	return objectsTab(v, a, tree), key, nil
 }
 
 func readDrift(v *visit, a *applicationView) (templ.Component, string, error) {
@@ -190,7 +203,8 @@ func readDrift(v *visit, a *applicationView) (templ.Component, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return driftTab(v, a, resp.GetReport(), past.GetReports()), keyOf(keyOfAll(resp.GetReport().GetObjects()), keyOfAll(past.GetReports())), nil
+	ended := slices.DeleteFunc(slices.Clone(past.GetReports()), func(r *modelv1.DriftReport) bool { return r.EndedAtMs == 0 })
+	return driftTab(v, a, resp.GetReport(), ended), keyOf(keyOfAll(resp.GetReport().GetObjects()), keyOfAll(past.GetReports())), nil
 }
 
 func readDeployments(v *visit, a *applicationView) (templ.Component, string, error) {
@@ -202,7 +216,7 @@ func readDeployments(v *visit, a *applicationView) (templ.Component, string, err
 	if len(resp.Deployments) == historyPage {
 		next = resp.Cursor
 	}
-	return historyTab(v, a, deploymentRows(v, resp.Deployments, false), len(resp.Deployments), next), keyOfAll(resp.Deployments), nil
+	return historyTab(a, "deployments", deploymentRows(v, resp.Deployments, false), len(resp.Deployments), next), keyOfAll(resp.Deployments), nil
 }
 
 func readRollouts(v *visit, a *applicationView) (templ.Component, string, error) {
@@ -210,11 +224,22 @@ func readRollouts(v *visit, a *applicationView) (templ.Component, string, error)
 	if err != nil {
 		return nil, "", err
 	}
-	return historyTab(v, a, rolloutRows(v, resp.Rollouts), len(resp.Rollouts), resp.Cursor), keyOfAll(resp.Rollouts), nil
+	pods := v.readPods(resp.Rollouts)
+	return historyTab(a, "rollouts", rolloutRows(v, resp.Rollouts, pods), len(resp.Rollouts), resp.Cursor), keyOf(keyOfAll(resp.Rollouts), pods), nil
 }
 
 func readConfig(v *visit, a *applicationView) (templ.Component, string, error) {
-	return configTab(v, a), keyOf(a.app), nil
+	resp, err := v.control.GetApplicationConfig(v.ctx, &controlv1.GetApplicationConfigRequest{ApplicationId: a.id})
+	switch status.Code(err) {
+	case codes.OK:
+	case codes.Unauthenticated:
+		return nil, "", err
+	default: // the details are known
+		resp = &controlv1.GetApplicationConfigResponse{Error: status.Convert(err).Message()}
+	}
+	path := withQuery(applicationPath(a.id, a.app.GetName()), url.Values{"tab": {a.tab}})
+	shown := newConfigView(path, resp.GetPath(), resp.GetYaml(), a.query.Get("only") == "configured")
+	return configTab(v, a, resp, shown), keyOf(a.app, resp), nil
 }
 
 // driftEnd returns how a period of drift ended.
@@ -264,6 +289,12 @@ func diffClass(line string) string {
 		return "removed"
 	}
 	return "same"
+}
+
+// unaffected reports whether Git is ahead of what runs with commits that change nothing here.
+func (a *applicationView) unaffected() bool {
+	s := a.summary
+	return s.GetStatus().GetState() == controlv1.ApplicationState_APPLICATION_STATE_SYNCED && s.GetRunningCommit() != "" && s.GetWantedCommit() != s.GetRunningCommit()
 }
 
 // current returns the ID of the deployment that has not ended; "" if there is none.

@@ -33,6 +33,7 @@ func drifted(t *testing.T, permissions ...string) *fakeAPI {
 		on("GetLiveState", &controlv1.GetLiveStateResponse{LiveState: &modelv1.LiveState{Objects: []*modelv1.LiveObject{{
 			Object: web, Health: modelv1.Health_HEALTH_DEGRADED, HealthReason: "1 of 2 pods is not ready", Replicas: 2, AvailableReplicas: 1, CreatedAtMs: minutesAgo(90),
 			Children: []*modelv1.LiveObject{{Object: &modelv1.ObjectRef{Kind: "Pod", Name: "search-1"}, Health: modelv1.Health_HEALTH_DEGRADED, HealthReason: "CrashLoopBackOff"}}, ChildrenLeftOut: 7,
+			Folded: []*modelv1.LiveFold{{Kind: "Pod", Shown: 1, Counts: []*modelv1.HealthCount{{Health: modelv1.Health_HEALTH_HEALTHY, Count: 6}, {Health: modelv1.Health_HEALTH_PROGRESSING, Count: 1}}}},
 		}}}}).
 		on("GetDriftReport", &controlv1.GetDriftReportResponse{Report: &modelv1.DriftReport{Objects: []*modelv1.ObjectDrift{{
 			Object: web, Kind: modelv1.DriftKind_DRIFT_KIND_CHANGED, Diff: "--- git\n+++ live\n-  replicas: 3\n+  replicas: 5\n",
@@ -47,7 +48,7 @@ func drifted(t *testing.T, permissions ...string) *fakeAPI {
 // reasons, and offers what the caller may do.
 func TestApplication(t *testing.T) {
 	body := golden(t, "application", drifted(t, "sync", "rollback", "enable", "delete").get("/applications/search~0000search"))
-	for _, want := range []string{"spec.replicas of Deployment search differs.", "CrashLoopBackOff", "1 of 2", "7 more that are not in trouble", "/actions/sync?", "/actions/heal?", "/actions/rollback?", "/actions/delete?", "Git wants"} {
+	for _, want := range []string{"spec.replicas of Deployment search differs.", "CrashLoopBackOff", "1 of 2", "7 more Pods: 6 healthy, 1 progressing", "/actions/sync?", "/actions/heal?", "/actions/rollback?", "/actions/delete?", "Git wants"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the view lacks %q", want)
 		}
@@ -57,11 +58,59 @@ func TestApplication(t *testing.T) {
 	}
 }
 
+// TestNothingToCompare: a commit that does not concern the application is explained, and a drift
+// that lasts is not listed among the earlier ones.
+func TestNothingToCompare(t *testing.T) {
+	f := drifted(t).on("ListDriftReports", &controlv1.ListDriftReportsResponse{Reports: []*modelv1.DriftReport{{Objects: []*modelv1.ObjectDrift{{}}, BeganAtMs: minutesAgo(3)}}})
+	resp, err := f.answers["GetApplicationSummary"](nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ahead = "This commit changes nothing here"
+	if body := bodyOf(t, f.get("/applications/search?tab=drift")); strings.Contains(body, "Earlier") || strings.Contains(body, ahead) {
+		t.Errorf("a drift that lasts: %s", body)
+	}
+	summary := resp.(*controlv1.GetApplicationSummaryResponse).Summary
+	summary.WantedCommit, summary.Status.State = "1f2ac83000000000000000000000000000000000", controlv1.ApplicationState_APPLICATION_STATE_SYNCED
+	if body := bodyOf(t, f.get("/applications/search")); !strings.Contains(body, ahead) {
+		t.Errorf("a commit that does not concern the application: %s", body)
+	}
+}
+
+// TestAwaitedAdoption: a caller who may sync is offered the decision about live objects while the
+// application awaits one, and nobody else is.
+func TestAwaitedAdoption(t *testing.T) {
+	awaiting := func(f *fakeAPI, list ...*controlv1.Adoption) *fakeAPI {
+		resp, err := f.answers["GetApplicationSummary"](nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.(*controlv1.GetApplicationSummaryResponse).Summary.Application.Notice = "Not deployed yet: live objects await a decision"
+		return f.on("ListAdoptions", &controlv1.ListAdoptionsResponse{Adoptions: list})
+	}
+	for name, c := range map[string]struct {
+		api  *fakeAPI
+		want bool
+	}{
+		"awaited":           {awaiting(drifted(t, "sync"), &controlv1.Adoption{ApplicationId: "0000search-id", Token: "tok"}), true},
+		"of a viewer":       {awaiting(drifted(t), &controlv1.Adoption{ApplicationId: "0000search-id", Token: "tok"}), false},
+		"of another notice": {awaiting(drifted(t, "sync")), false},
+	} {
+		body := bodyOf(t, c.api.get("/applications/search"))
+		if got := strings.Contains(body, "/actions/adopt?"); got != c.want {
+			t.Errorf("%s: the decision is offered: %t, want %t", name, got, c.want)
+		}
+		if !strings.Contains(body, "live objects await a decision") {
+			t.Errorf("%s: the view lacks the notice", name)
+		}
+	}
+}
+
 // TestApplicationTabs: each tab has an address, and shows what it is about.
 func TestApplicationTabs(t *testing.T) {
 	for tab, want := range map[string][]string{
 		"drift":       {"spec.replicas", "kubectl-edit", ">3<", ">5<", "it was changed back in the cluster", `class="removed"`},
-		"deployments": {"Nothing yet"}, "rollouts": {"Nothing yet"},
+		"deployments": {"No deployments"}, "rollouts": {"No rollouts"},
 		"config": {"https://git.example.com/apps.git", "search/app.pipecd.yaml", "Label team"},
 	} {
 		body := bodyOf(t, drifted(t).get("/applications/search?tab="+tab))

@@ -2,6 +2,9 @@ package page
 
 import (
 	"cmp"
+	"context"
+	"iter"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -12,7 +15,7 @@ import (
 
 // Limits of the list of applications.
 const (
-	listPage     = 100
+	listPage     = 50
 	facetsShown  = 8  // values of a facet before the rest is folded
 	labelsFacets = 12 // labels that become facets
 )
@@ -104,6 +107,20 @@ func (l listQuery) clone() url.Values {
 	return q
 }
 
+// each returns the names and values of the address in a stable order.
+func (l listQuery) each() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		q := l.clone()
+		for _, name := range slices.Sorted(maps.Keys(q)) {
+			for _, value := range q[name] {
+				if !yield(name, value) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // list is the view of applications.
 type list struct {
 	query  listQuery
@@ -114,6 +131,15 @@ type list struct {
 	next   string
 	sync   bool   // the caller may sync some application
 	seen   string // key of the order that the browser shows; "" for that of rows
+	saved  []savedFilter
+}
+
+// filter returns the filter of the address, as it is saved.
+func (l *list) filter() string { return canonicalFilter(l.query.q) }
+
+// isSaved reports whether the filter of the address has a name.
+func (l *list) isSaved() bool {
+	return slices.ContainsFunc(l.saved, func(f savedFilter) bool { return f.Query == l.filter() })
 }
 
 type facet struct {
@@ -137,6 +163,7 @@ func showApplications(v *visit) (*screen, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.saved = v.savedFilters()
 	strip, err := v.readStrip()
 	if err != nil {
 		return nil, err
@@ -183,18 +210,23 @@ func (l listQuery) search(facets []string) *controlv1.SearchApplicationsRequest 
 	return &controlv1.SearchApplicationsRequest{Text: l.q.Get("q"), Filters: l.filters(), Facets: facets, Order: l.order, Limit: listPage, Cursor: l.q.Get("cursor")}
 }
 
-// readList reads the list with its facets; labels that applications have become facets, too.
-func (v *visit) readList(query listQuery) (*list, error) {
+// counted returns the facets of the view, but labels that are no filters.
+func (l listQuery) counted() []string {
 	names := []string{"label"}
 	for _, f := range listFacets() {
 		names = append(names, f.name)
 	}
-	for _, f := range query.filters() {
+	for _, f := range l.filters() {
 		if strings.HasPrefix(f.Facet, "label:") {
 			names = append(names, f.Facet)
 		}
 	}
-	found, err := v.control.SearchApplications(v.ctx, query.search(names))
+	return names
+}
+
+// readList reads the list with its facets; labels that applications have become facets, too.
+func (v *visit) readList(query listQuery) (*list, error) {
+	found, err := v.control.SearchApplications(v.ctx, query.search(query.counted()))
 	if err != nil {
 		return nil, err
 	}
@@ -295,9 +327,8 @@ func (l *list) headline() string {
 // the user asks for the new order.
 type listSource struct {
 	query listQuery
-	seen  string // key of the order that the browser shows
-	shown []*controlv1.ApplicationEntry
-	gone  map[string]bool
+	seen  string                        // key of the order that the browser shows
+	shown []*controlv1.ApplicationEntry // as they were when the stream began
 }
 
 func liveApplications(v *visit) (source, error) {
@@ -305,28 +336,22 @@ func liveApplications(v *visit) (source, error) {
 	seen := q.Get("seen")
 	q.Del("seen")
 	q.Del("from")
-	s := &listSource{query: newListQuery(q), seen: seen, gone: map[string]bool{}}
-	found, err := v.control.SearchApplications(v.ctx, s.query.search(nil))
+	s := &listSource{query: newListQuery(q), seen: seen}
+	found, err := v.control.SearchApplications(v.ctx, s.query.search(s.query.counted())) // as the view has asked
 	s.shown = found.GetApplications()
 	return s, err
 }
 
 func (s *listSource) watch(v *visit) (receive, error) { return v.watchApplications() } // others change the order
 
-func (s *listSource) changed(m *controlv1.WatchApplicationsResponse) {
-	for i, e := range s.shown {
-		if m.RemovedId == e.Id {
-			s.gone[e.Id] = true
-		}
-		if m.Application.GetId() == e.Id {
-			s.shown[i] = m.Application
-			delete(s.gone, e.Id)
-		}
-	}
-}
+func (s *listSource) opened() string { return orderKey(s.shown) }
 
 func (s *listSource) parts(v *visit) ([]part, error) {
 	l, err := v.readList(s.query)
+	if err != nil {
+		return nil, err
+	}
+	shown, gone, err := s.rows(v, l.rows)
 	if err != nil {
 		return nil, err
 	}
@@ -335,7 +360,51 @@ func (s *listSource) parts(v *visit) ([]part, error) {
 		return nil, err
 	}
 	l.seen = s.seen
-	return append(l.parts(v, s.shown, s.gone), strip.part()), nil
+	return append(l.parts(v, shown, gone), strip.part()), nil
+}
+
+// rows returns the applications that are shown as they are now, and which of them are gone. Those
+// that the search does not find any longer are read.
+func (s *listSource) rows(v *visit, found []*controlv1.ApplicationEntry) (rows []*controlv1.ApplicationEntry, gone map[string]bool, err error) {
+	now := map[string]*controlv1.ApplicationEntry{}
+	for _, e := range found {
+		now[e.Id] = e
+	}
+	var missing []string
+	for _, e := range s.shown {
+		if now[e.Id] == nil {
+			missing = append(missing, e.Id)
+		}
+	}
+	if err := v.readEntries(missing, now); err != nil {
+		return nil, nil, err
+	}
+	gone = map[string]bool{}
+	for _, e := range s.shown {
+		gone[e.Id] = now[e.Id] == nil
+		rows = append(rows, cmp.Or(now[e.Id], e))
+	}
+	return rows, gone, nil
+}
+
+// readEntries reads applications by their IDs. Those that do not exist are left out.
+func (v *visit) readEntries(ids []string, into map[string]*controlv1.ApplicationEntry) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(v.ctx)
+	defer cancel()
+	stream, err := v.control.WatchApplications(ctx, &controlv1.WatchApplicationsRequest{ApplicationIds: ids})
+	for err == nil {
+		var m *controlv1.WatchApplicationsResponse
+		if m, err = stream.Recv(); m.GetCaughtUp() {
+			return nil
+		}
+		if e := m.GetApplication(); e != nil {
+			into[e.Id] = e
+		}
+	}
+	return err
 }
 
 // moved returns how many applications would come, go or move, at least one.

@@ -80,13 +80,21 @@ func TestFacetsOfTheAddress(t *testing.T) {
 
 // TestRowsStayInPlace: a changed application is replaced where it stands; another order is offered.
 func TestRowsStayInPlace(t *testing.T) {
-	shown := []*controlv1.ApplicationEntry{{Id: "a"}, {Id: "b"}, {Id: "c"}}
-	s := &listSource{shown: shown, gone: map[string]bool{}}
-	s.changed(&controlv1.WatchApplicationsResponse{Application: &controlv1.ApplicationEntry{Id: "b", Name: "new"}})
-	s.changed(&controlv1.WatchApplicationsResponse{RemovedId: "c"})
-	s.changed(&controlv1.WatchApplicationsResponse{Application: &controlv1.ApplicationEntry{Id: "z"}})
-	if shown[1].Name != "new" || !s.gone["c"] || len(s.shown) != 3 {
-		t.Errorf("%v, gone %v", s.shown, s.gone)
+	shown := []*controlv1.ApplicationEntry{{Id: "a", Name: "old"}, {Id: "b", Name: "old"}, {Id: "c", Name: "old"}}
+	f := calm(t)
+	f.streams["WatchApplications"] = func(m proto.Message) ([]proto.Message, error) {
+		if diff := cmp.Diff([]string{"b", "c"}, m.(*controlv1.WatchApplicationsRequest).ApplicationIds); diff != "" {
+			t.Error("what the search does not find is read (-want +got):", diff)
+		}
+		return []proto.Message{
+			&controlv1.WatchApplicationsResponse{Application: &controlv1.ApplicationEntry{Id: "b", Name: "new"}},
+			&controlv1.WatchApplicationsResponse{CaughtUp: true},
+		}, nil
+	}
+	v := &visit{Handler: f.page(), ctx: signedIn(t)}
+	rows, gone, err := (&listSource{shown: shown}).rows(v, []*controlv1.ApplicationEntry{{Id: "z"}, {Id: "a", Name: "new"}})
+	if err != nil || len(rows) != 3 || rows[0].Name != "new" || rows[1].Name != "new" || rows[2].Name != "old" || gone["a"] || gone["b"] || !gone["c"] {
+		t.Errorf("%v, gone %v, %v", rows, gone, err)
 	}
 	for name, c := range map[string]struct {
 		now  []string

@@ -23,24 +23,32 @@ type deploymentView struct {
 	query url.Values
 	body  templ.Component
 	key   string // of the body
+
+	rollouts    []*modelv1.Rollout
+	rolloutsErr error
+	pods        rolloutPods
+
+	appended bool // as that of the tab
 }
 
 // deploymentTab is a part of the view.
 type deploymentTab struct {
 	name, label string
 	read        func(*visit, *deploymentView) (templ.Component, string, error)
+	appended    bool // a stream of its own adds to it; nothing else refreshes it
 }
 
 // deploymentTabs are the tabs in their order; the first is shown by default.
 func deploymentTabs() []deploymentTab {
 	return []deploymentTab{
-		{"log", "Log", readLogTab}, {"plan", "Plan", readPlan}, {analysisName, "Analysis", readAnalysis}, {"rollouts", "Rollouts", readDeploymentRollouts}, {"timeline", "Timeline", readTimeline},
+		{name: "log", label: "Log", read: readLogTab, appended: true}, {name: "plan", label: "Plan", read: readPlan},
+		{name: analysisName, label: "Analysis", read: readAnalysis}, {name: "rollouts", label: "Rollouts", read: readDeploymentRollouts}, {name: "timeline", label: "Timeline", read: readTimeline},
 	}
 }
 
 // showDeployment shows a deployment.
 func showDeployment(v *visit) (*screen, error) {
-	view, err := v.readDeployment(v.r.PathValue("id"))
+	view, err := v.readDeployment(v.r.PathValue("id"), false)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +58,9 @@ func showDeployment(v *visit) (*screen, error) {
 	}, nil
 }
 
-// readDeployment reads a deployment with the stage and the tab that the address names.
-func (v *visit) readDeployment(id string) (*deploymentView, error) {
+// readDeployment reads a deployment with the stage and the tab that the address names, or, to
+// refresh the view, only what its stream replaces.
+func (v *visit) readDeployment(id string, refresh bool) (*deploymentView, error) {
 	d, err := v.deployment(url.Values{"deployment": {id}})
 	if err != nil {
 		return nil, err
@@ -65,12 +74,28 @@ func (v *visit) readDeployment(id string) (*deploymentView, error) {
 			tab = t
 		}
 	}
-	view.tab = tab.name
+	view.tab, view.appended = tab.name, tab.appended
+	view.readRollouts(v)
+	if refresh && tab.appended {
+		return view, nil
+	}
 	view.body, view.key, err = tab.read(v, view)
 	if err != nil && status.Code(err) != codes.Unauthenticated {
 		view.body, view.key, err = tabFailed(v.failureOf(err)), keyOf(err), nil // the rest of the view stays usable
 	}
 	return view, err
+}
+
+// readRollouts reads the rollouts with their pods. If that fails, the stages are shown without.
+func (d *deploymentView) readRollouts(v *visit) {
+	resp, err := v.control.ListRollouts(v.ctx, &controlv1.ListRolloutsRequest{DeploymentId: d.d.Id, Limit: historyPage})
+	d.rollouts, d.rolloutsErr = resp.GetRollouts(), err
+	d.pods = v.readPods(d.rollouts)
+}
+
+// rolloutsOf returns the rollouts of a stage.
+func (d *deploymentView) rolloutsOf(s *modelv1.PipelineStage) []*modelv1.Rollout {
+	return slices.DeleteFunc(slices.Clone(d.rollouts), func(r *modelv1.Rollout) bool { return r.StageId != s.Id })
 }
 
 // selected returns the stage with an ID, else the one that failed, runs or ended last.
@@ -94,24 +119,28 @@ func shownStages(d *modelv1.Deployment) []*modelv1.PipelineStage {
 
 // parts returns the live parts. The log is none: a stream of its own appends to it.
 func (d *deploymentView) parts(v *visit) []part {
-	parts := []part{{"summary", keyOf(d.d), deploymentSummary(v, d)}}
-	if d.tab != "log" {
+	parts := []part{{"summary", keyOf(d.d, keyOfAll(d.rollouts), d.pods), deploymentSummary(v, d)}}
+	if !d.appended {
 		parts = append(parts, part{"tab", d.key, tabBody(d.body)})
 	}
 	return parts
 }
 
 // deploymentSource is the stream of one deployment.
-type deploymentSource struct{ id string }
+type deploymentSource struct {
+	podsRenewal
+	id string
+}
 
-func liveDeployment(v *visit) (source, error) { return &deploymentSource{v.r.PathValue("id")}, nil }
+func liveDeployment(v *visit) (source, error) { return &deploymentSource{id: v.r.PathValue("id")}, nil }
 
 func (s *deploymentSource) watch(v *visit) (receive, error) { return v.watchDeployment(s.id) }
 
-func (s *deploymentSource) changed(*controlv1.WatchApplicationsResponse) {}
+func (s *deploymentSource) opened() string { return "" }
 
 func (s *deploymentSource) parts(v *visit) ([]part, error) {
-	view, err := v.readDeployment(s.id)
+	defer s.noted(v)
+	view, err := v.readDeployment(s.id, true)
 	if err != nil {
 		return nil, err
 	}
@@ -151,11 +180,11 @@ func (d *deploymentView) headline() string {
 	case modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS:
 		return text + " is deployed: it took " + millis(took(d.d)) + "."
 	case modelv1.DeploymentStatus_DEPLOYMENT_FAILURE:
-		return text + " is not deployed: " + cmp.Or(d.d.StatusReason, "it failed") + "."
+		return text + stopped(" is not deployed: "+cmp.Or(headlineOf(d.d.StatusReason), "it failed"))
 	case modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED:
-		return text + " was cancelled: " + cmp.Or(d.d.StatusReason, "no reason is known") + "."
+		return text + stopped(" was cancelled: "+cmp.Or(headlineOf(d.d.StatusReason), "no reason is known"))
 	case modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK:
-		return text + " is rolled back: " + cmp.Or(d.d.StatusReason, "a stage failed") + "."
+		return text + stopped(" is rolled back: "+cmp.Or(headlineOf(d.d.StatusReason), "a stage failed"))
 	}
 	if w := d.d.GetWait().GetWaitsFor(); w != "" {
 		return text + " waits for " + w + "."
@@ -213,14 +242,13 @@ func readPlan(v *visit, d *deploymentView) (templ.Component, string, error) {
 }
 
 func readDeploymentRollouts(v *visit, d *deploymentView) (templ.Component, string, error) {
-	resp, err := v.control.ListRollouts(v.ctx, &controlv1.ListRolloutsRequest{DeploymentId: d.d.Id, Limit: historyPage})
-	if err != nil {
-		return nil, "", err
+	if d.rolloutsErr != nil {
+		return nil, "", d.rolloutsErr
 	}
-	if len(resp.Rollouts) == 0 {
+	if len(d.rollouts) == 0 {
 		return empty("No rollouts", "This deployment has replaced no pods so far."), "none", nil
 	}
-	return rolloutRows(v, resp.Rollouts), keyOfAll(resp.Rollouts), nil
+	return rolloutRows(v, d.rollouts, d.pods), keyOf(keyOfAll(d.rollouts), d.pods), nil
 }
 
 func readTimeline(v *visit, d *deploymentView) (templ.Component, string, error) {
@@ -244,10 +272,15 @@ func stageName(d *modelv1.Deployment, id string) string {
 	return ""
 }
 
-// statusWord returns the name of a status in words, such as `rolling back`.
-func statusWord(name string) string {
-	name = strings.TrimPrefix(strings.TrimPrefix(name, "DEPLOYMENT_"), "STAGE_")
-	return strings.ToLower(strings.ReplaceAll(name, "_", " "))
+// transitionMark returns the mark of the status that a transition leads to.
+func transitionMark(t *modelv1.Transition) mark {
+	if s, ok := modelv1.DeploymentStatus_value[t.To]; ok {
+		return deploymentMark(modelv1.DeploymentStatus(s))
+	}
+	if s, ok := modelv1.StageStatus_value[t.To]; ok {
+		return stageMark(&modelv1.PipelineStage{Status: modelv1.StageStatus(s)})
+	}
+	return mark{icon: "cloud-off", word: "Unknown", role: roleMuted}
 }
 
 // actionWord returns what a plan does to an object.

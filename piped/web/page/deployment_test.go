@@ -54,6 +54,17 @@ func TestPlanOfADeployment(t *testing.T) {
 	}
 }
 
+// TestTransitionMarks: the timeline has the words of badges for each status that the API stores.
+func TestTransitionMarks(t *testing.T) {
+	for name, want := range map[string]string{
+		"DEPLOYMENT_ROLLING_BACK": "Rolling back", "DEPLOYMENT_SUCCESS": "Succeeded", "STAGE_RUNNING": "Running", "STAGE_SKIPPED": "Skipped", "later version": "Unknown",
+	} {
+		if got := transitionMark(&modelv1.Transition{To: name}).word; got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestSelectedStage: without a choice, the stage that failed is shown, else the last that began.
 func TestSelectedStage(t *testing.T) {
 	stage := func(id string, status modelv1.StageStatus, started int64) *modelv1.PipelineStage {
@@ -78,15 +89,16 @@ func TestSelectedStage(t *testing.T) {
 	}
 }
 
-// TestLinesOfLogs: escape sequences and control characters of programs do not reach the browser.
-func TestLinesOfLogs(t *testing.T) {
+// TestEntriesOfLogs: escape sequences and control characters of programs do not reach the browser,
+// and the lines of an entry stay together.
+func TestEntriesOfLogs(t *testing.T) {
 	s := &modelv1.PipelineStage{StartedAtMs: 1000}
-	got := linesOf(&modelv1.LogBlock{Log: "\x1b[32mgreen\x1b[0m\r\n\x1b]0;title\x07plain\n\ttab \x00 \u202eevil\n", Severity: modelv1.LogSeverity_ERROR, CreatedAtMs: 62_550}, s)
-	want := []logLine{
-		{severity: modelv1.LogSeverity_ERROR, at: "01:01.5", text: "green", coloured: []coloured{{"ansi-green", "green"}}},
-		{severity: modelv1.LogSeverity_ERROR, at: "01:01.5", text: "plain"}, {severity: modelv1.LogSeverity_ERROR, at: "01:01.5", text: "\ttab \uFFFD \uFFFDevil"},
+	got := entryOf(&modelv1.LogBlock{Index: 6, Log: "\x1b[32mgreen\x1b[0m\r\n\x1b]0;title\x07plain\n\ttab \x00 \u202eevil\n", Severity: modelv1.LogSeverity_ERROR, CreatedAtMs: 62_550}, s)
+	want := logLine{
+		number: 7, severity: modelv1.LogSeverity_ERROR, at: "01:01.5", text: "green\nplain\n\ttab \uFFFD \uFFFDevil",
+		coloured: []coloured{{"ansi-green", "green"}, {"", "\nplain\n\ttab \uFFFD \uFFFDevil"}},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(logLine{}, coloured{})); diff != "" {
-		t.Error("lines differ (-want +got):\n" + diff)
+		t.Error("entries differ (-want +got):\n" + diff)
 	}
 }

@@ -5,5 +5,6 @@
 // Server-Sent Events.
 //
 // A view is a Go file and a templ file, with one line in the table of routes. The package
-// reads neither the store nor the configuration, and stores nothing.
+// reads neither the store nor the configuration. It stores nothing but the saved filters of a
+// browser, in a cookie.
 package page

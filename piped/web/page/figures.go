@@ -31,7 +31,7 @@ func figureKinds() []figureKind {
 	}
 	took := func(n float64) string { return millis(int64(n)) }
 	return []figureKind{
-		{"frequency", "Deployment frequency", "successes per day", func(f *controlv1.DeliveryFigures) (float64, bool) { return number(f.DeploymentFrequency) }, perDay},
+		{"frequency", "Deployment frequency", "successful deployments", func(f *controlv1.DeliveryFigures) (float64, bool) { return number(f.DeploymentFrequency) }, perDay},
 		{"lead", "Lead time", "median from commit to live", func(f *controlv1.DeliveryFigures) (float64, bool) { return time(f.LeadTimeMedianMs) }, took},
 		{"failures", "Change failure rate", "failures among those that ended", func(f *controlv1.DeliveryFigures) (float64, bool) { return number(f.ChangeFailureRate) }, share},
 		{"restore", "Time to restore", "median from a failure to the next success", func(f *controlv1.DeliveryFigures) (float64, bool) { return time(f.TimeToRestoreMedianMs) }, took},

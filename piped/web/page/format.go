@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -78,20 +80,42 @@ func plural[N int | int32 | int64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return fmt.Sprintf("%d %s", n, many)
+	return grouped(n) + " " + many
 }
 
-// sentence returns text with a capital and a full stop.
+// sentence returns text with a capital, unless it begins with a name such as `spec.replicas`, and
+// a full stop.
 func sentence(text string) string {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return ""
 	}
-	text = strings.ToUpper(text[:1]) + text[1:]
-	if !strings.ContainsAny(text[len(text)-1:], ".!?:") {
-		text += "."
+	if !startsWithName(text) {
+		first, size := utf8.DecodeRuneInString(text)
+		text = string(unicode.ToUpper(first)) + text[size:]
 	}
-	return text
+	if strings.HasSuffix(text, ":") {
+		return text
+	}
+	return stopped(text)
+}
+
+// startsWithName reports whether the first word of a text is a field, a file or another name that
+// has no capital.
+func startsWithName(text string) bool {
+	word, _, _ := strings.Cut(text, " ")
+	return strings.ContainsAny(strings.TrimRight(word, ".,:;!?"), "./:=[_")
+}
+
+// pathParts splits the path of a field before each of its parts, where a line may break.
+func pathParts(path string) (parts []string) {
+	begin := 0
+	for i, r := range path {
+		if i > begin && (r == '.' || r == '[') {
+			parts, begin = append(parts, path[begin:i]), i
+		}
+	}
+	return append(parts, path[begin:])
 }
 
 // versions returns artifacts in one line, such as `web:v2`.

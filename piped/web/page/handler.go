@@ -21,6 +21,9 @@ type Config struct {
 	// Refuse returns why a request is not served, such as because it is not encrypted;
 	// default: every request is served.
 	Refuse func(*http.Request) error
+	// Secure reports whether the cookies of a request are for encrypted connections only;
+	// default: whether the request itself is encrypted.
+	Secure func(*http.Request) bool
 	Now    func() time.Time // default time.Now
 	Logger *slog.Logger     // default: nothing is logged
 }
@@ -31,13 +34,19 @@ type Handler struct {
 	control controlv1.ControlServiceClient
 	api     apiservice.APIServiceClient
 	assets  *assets
+	rooms   rooms
 	handler http.Handler
+	shown   shownParts
+	silent  silentClusters
 }
 
 // New returns a handler.
 func New(c Config) *Handler {
 	if c.Refuse == nil {
 		c.Refuse = func(*http.Request) error { return nil }
+	}
+	if c.Secure == nil {
+		c.Secure = func(r *http.Request) bool { return r.TLS != nil }
 	}
 	if c.Now == nil {
 		c.Now = time.Now

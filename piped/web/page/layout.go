@@ -78,7 +78,7 @@ func (f frame) find() templ.Attributes {
 		return templ.Attributes{"data-palette": true}
 	}
 	return templ.Attributes{
-		"hx-get": "/applications", "hx-trigger": "input changed delay:60ms", "hx-target": ".found", "hx-swap": "innerMorph",
+		"hx-get": "/applications", "hx-trigger": "input changed", "hx-target": ".found", "hx-swap": "innerMorph",
 		"hx-include": "#filters", "hx-replace-url": "true", "hx-sync": "this:replace", "data-find": true,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/a-h/templ"
@@ -25,6 +26,13 @@ const (
 	livePause     = 200 * time.Millisecond // between two refreshes, so that bursts are merged
 	liveTick      = 10 * time.Second       // refreshes what no change announces, such as clusters
 	liveHeartbeat = 15 * time.Second
+
+	// What takes long to read, such as live objects, follows a change: the refresh that shows the
+	// change accepts what was read before it, up to knownAge ago. A later one has it as it was at
+	// most liveAge ago.
+	knownAge = 15 * time.Second // more than liveTick, at which it is read anyway
+	liveAge  = time.Second
+	stateAge = 5 * time.Second // of the state of the agent, which no change announces
 )
 
 // part is an element that is replaced as a whole. Its key changes with its content, and does not
@@ -35,21 +43,32 @@ type part struct {
 	body templ.Component
 }
 
+// within is the body of a part that another part contains, which comes before it.
+type within struct {
+	templ.Component
+	part string // ID
+}
+
 // source returns the live parts of a view as they are now.
 type source interface {
 	parts(v *visit) ([]part, error)
 	// watch watches what the parts depend on.
 	watch(v *visit) (receive, error)
-	// changed observes a changed application. It is called between calls of parts.
-	changed(*controlv1.WatchApplicationsResponse)
+	// opened returns a key of what the source read when it was opened, and of the caller if the
+	// parts depend on who that is (see visit.identity). Sources of the same address and the same
+	// rights with the same key have the same parts.
+	opened() string
 }
+
+// renewer is a source that waits for clusters. What renew has read, parts finds without waiting.
+type renewer interface{ renew(*visit) }
 
 // everyApplication is the base of sources whose parts depend on all applications.
 type everyApplication struct{}
 
 func (everyApplication) watch(v *visit) (receive, error) { return v.watchApplications() }
 
-func (everyApplication) changed(*controlv1.WatchApplicationsResponse) {}
+func (everyApplication) opened() string { return "" }
 
 // keyOf returns a key of messages and words.
 func keyOf(values ...any) string {
@@ -77,167 +96,151 @@ func keyOfAll[M proto.Message](list []M) string {
 }
 
 // keyOfParts returns a key of all parts of a view, in any order.
-func keyOfParts(parts []part) string {
+func keyOfParts(parts []part) string { return keyOf(keysOf(parts)) }
+
+// keysOf returns the keys of parts by their IDs.
+func keysOf(parts []part) map[string]string {
 	keys := map[string]string{}
 	for _, p := range parts {
 		keys[p.id] = p.key
 	}
-	return keyOf(keys)
+	return keys
 }
 
-// events writes Server-Sent Events. The ID of an event is the key of all parts, so that a
-// browser that reconnects without having missed anything is sent nothing.
-type events struct {
-	v    *visit
-	sent map[string]string // by part: key
+// maxShown is the number of parts that are remembered.
+const maxShown = 100_000
+
+// shownParts remembers the keys of the parts that browsers have lately been sent, so that a stream
+// begins with what has changed since and not with the whole view.
+type shownParts struct {
+	mu    sync.Mutex
+	keys  map[string]map[string]string // by the key of all parts
+	order []string                     // the oldest first
+	n     int                          // parts
+}
+
+func (s *shownParts) remember(id string, keys map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys[id] != nil || len(keys) > maxShown {
+		return
+	}
+	for s.n += len(keys); s.n > maxShown; s.order = s.order[1:] {
+		s.n -= len(s.keys[s.order[0]])
+		delete(s.keys, s.order[0])
+	}
+	if s.keys == nil {
+		s.keys = map[string]map[string]string{}
+	}
+	s.keys[id], s.order = keys, append(s.order, id)
+}
+
+// recall returns the keys of the parts with a key; nil if they are not remembered.
+func (s *shownParts) recall(id string) map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[id]
 }
 
 // stream sends the live parts of a view until the browser goes or the API ends.
 func (v *visit) stream(open func(*visit) (source, error)) {
+	var running sync.WaitGroup
+	defer running.Wait()
 	ctx, cancel := context.WithCancel(v.ctx)
 	defer cancel()
 	v.ctx = ctx
+	ended, err := v.admitted(&running)
+	if err != nil {
+		v.endStream(err)
+		return
+	}
 	src, err := open(v)
 	if err != nil {
 		v.endStream(err)
 		return
 	}
-	next, err := src.watch(v)
-	if err != nil {
-		v.endStream(err)
-		return
-	}
-	changes, failed := v.watch(next)
-	defer func() {
-		cancel()
-		for range changes { // closed at the end of the watch
-		}
-	}()
+	has := cmp.Or(v.r.Header.Get("Last-Event-ID"), v.r.URL.Query().Get("from"))
+	m := v.rooms.join(v.roomKey(src), has, v.shown.recall(has))
+	defer v.rooms.leave(m)
 	v.startStream()
-	out := &events{v: v, sent: map[string]string{}}
-	if err := out.run(src, changes, failed); err != nil && v.r.Context().Err() == nil {
+	led := make(chan error, 1)
+	running.Go(func() { led <- m.room.lead(v, src) })
+	out := &events{v: v}
+	if err := out.follow(m, ended, led); err != nil && v.r.Context().Err() == nil {
 		out.end(err)
 	}
 }
 
-// receive returns the next change, and whether the present state was sent before. The change is
-// nil if it is about no application.
-type receive func() (changed *controlv1.WatchApplicationsResponse, caughtUp bool, err error)
+// admitted returns a channel with the error by which the API ends the calls of the caller: with
+// the session, when the roles change, and when the agent stops. The caller is read after that
+// began, so that the rights hold until then.
+func (v *visit) admitted(running *sync.WaitGroup) (<-chan error, error) {
+	next, err := v.watchApplications("-") // there is none with this ID: nothing is reported
+	if err == nil {
+		_, err = next()
+	}
+	if err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	running.Go(func() {
+		var err error
+		for err == nil {
+			_, err = next()
+		}
+		ended <- err
+	})
+	v.caller, err = v.control.GetCaller(v.ctx, &controlv1.GetCallerRequest{})
+	return ended, err
+}
+
+// receive waits for a change, or for the end of the present state.
+type receive func() (caughtUp bool, err error)
 
 // watchApplications watches for changes of some applications, of all without IDs.
 func (v *visit) watchApplications(ids ...string) (receive, error) {
 	stream, err := v.control.WatchApplications(v.ctx, &controlv1.WatchApplicationsRequest{ApplicationIds: ids, ChangesOnly: true})
-	return func() (*controlv1.WatchApplicationsResponse, bool, error) {
+	return func() (bool, error) {
 		m, err := stream.Recv()
-		return m, m.GetCaughtUp(), err
+		return m.GetCaughtUp(), err
 	}, err
 }
 
 // watchDeployment watches a deployment.
 func (v *visit) watchDeployment(id string) (receive, error) {
 	stream, err := v.control.WatchDeployments(v.ctx, &controlv1.WatchDeploymentsRequest{DeploymentIds: []string{id}})
-	return func() (*controlv1.WatchApplicationsResponse, bool, error) {
+	return func() (bool, error) {
 		m, err := stream.Recv()
-		return nil, m.GetCaughtUp(), err
+		return m.GetCaughtUp(), err
 	}, err
 }
 
-// watch returns a channel of changes, which is closed when the watch fails; then failed has the
-// error. It ends with the visit's context.
-func (v *visit) watch(next receive) (changes <-chan *controlv1.WatchApplicationsResponse, failed <-chan error) {
-	out, end := make(chan *controlv1.WatchApplicationsResponse), make(chan error, 1)
-	go func() {
-		defer close(out)
-		for began := false; ; {
-			m, caughtUp, err := next()
-			if err != nil {
-				end <- err
-				return
-			}
-			if began = began || caughtUp; !began {
-				continue
-			}
-			select {
-			case out <- m:
-			case <-v.ctx.Done():
-				end <- v.ctx.Err()
-				return
-			}
-		}
-	}()
-	return out, end
-}
+// events writes Server-Sent Events. The ID of an event is the key of all parts, so that a
+// browser that reconnects without having missed anything is sent nothing.
+type events struct{ v *visit }
 
-// run refreshes the parts when an application changes, and regularly.
-func (e *events) run(src source, changes <-chan *controlv1.WatchApplicationsResponse, failed <-chan error) error {
-	tick, beat := time.NewTicker(liveTick), time.NewTicker(liveHeartbeat)
-	defer tick.Stop()
+// follow sends what a member of a room is shown until its calls end, or it fails to lead.
+func (e *events) follow(m *member, ended, led <-chan error) error {
+	beat := time.NewTicker(liveHeartbeat)
 	defer beat.Stop()
-	var due <-chan time.Time // set while a refresh is due
-	// The view was read a moment ago. A search as one types replaces its stream before the first
-	// refresh.
-	last := time.Now()
 	for {
+		text := ": still here\n\n"
 		select {
-		case m, ok := <-changes:
-			if !ok {
-				return <-failed
-			}
-			if m != nil {
-				src.changed(m)
-			}
-			if due == nil {
-				due = time.After(max(0, livePause-time.Since(last)))
-			}
-			continue
+		case err := <-ended:
+			return err
+		case err := <-led:
+			return err
 		case <-beat.C:
-			if err := e.write(": still here\n\n"); err != nil {
-				return err
-			}
-			continue
-		case <-due:
-		case <-tick.C:
+		case <-m.signal:
+			text = m.take()
 		}
-		due, last = nil, time.Now()
-		if err := e.refresh(src); err != nil {
+		if text == "" {
+			continue
+		}
+		if err := e.write(text); err != nil {
 			return err
 		}
 	}
-}
-
-// refresh sends the parts that have changed since they were sent last.
-func (e *events) refresh(src source) error {
-	e.v.now = e.v.config.Now()
-	clear(e.v.allowed)
-	parts, err := src.parts(e.v)
-	if err != nil {
-		return err
-	}
-	keys := map[string]string{}
-	for _, p := range parts {
-		keys[p.id] = p.key
-	}
-	id := keyOfParts(parts)
-	if len(e.sent) == 0 && cmp.Or(e.v.r.Header.Get("Last-Event-ID"), e.v.r.URL.Query().Get("from")) == id {
-		e.sent = keys
-		return nil
-	}
-	var out strings.Builder
-	for _, p := range parts {
-		if e.sent[p.id] == p.key {
-			continue
-		}
-		text, err := html(e.v.ctx, p.body)
-		if err != nil {
-			return err
-		}
-		swap(&out, p.id, text)
-	}
-	if out.Len() == 0 {
-		return nil
-	}
-	e.sent = keys
-	return e.send(id, out.String())
 }
 
 // swap adds an instruction for htmx to morph the element with an ID.
@@ -245,8 +248,8 @@ func swap(out *strings.Builder, id, html string) {
 	fmt.Fprintf(out, "<hx-partial hx-target=\"#%s\" hx-swap=\"outerMorph\">%s</hx-partial>", id, html)
 }
 
-// send sends an event with HTML.
-func (e *events) send(id, html string) error {
+// eventOf returns an event with HTML.
+func eventOf(id, html string) string {
 	var out strings.Builder
 	if id != "" {
 		fmt.Fprintf(&out, "id: %s\n", id)
@@ -255,8 +258,11 @@ func (e *events) send(id, html string) error {
 		out.WriteString("data: " + strings.TrimRight(line, "\r\n") + "\n")
 	}
 	out.WriteString("\n")
-	return e.write(out.String())
+	return out.String()
 }
+
+// send sends an event with HTML.
+func (e *events) send(id, html string) error { return e.write(eventOf(id, html)) }
 
 func (e *events) write(text string) error {
 	if _, err := io.WriteString(e.v.w, text); err != nil {

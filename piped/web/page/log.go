@@ -6,38 +6,62 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"regexp"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/a-h/templ"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/c785c783/piped/piped/ansi"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// logWindow is the number of the last lines of a log that the view shows.
-const logWindow = 2000
+// logWindow is the number of entries of a stage's log that the view shows at first, and that it
+// adds when one scrolls to their place.
+const logWindow = 500
 
-// escapes are the escape sequences of terminals.
-var escapes = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?|[@-_])")
-
-// logLine is one line of a stage's log.
+// logLine is an entry of a stage's log, or a line of a container's.
 type logLine struct {
+	number   int64 // 0 for none
+	linked   bool  // the address names its number
 	severity modelv1.LogSeverity
 	at       string // time since the stage began, or of day
 	text     string
 	coloured []coloured // the text in parts; nil without colours
+	runs     []textRun  // the text with links; nil without any
 	times    int        // how often it follows itself, beyond the first time
 }
 
-// stageLog is the end of a log.
-type stageLog struct {
+// shownLog is the part of a log that the view shows.
+type shownLog struct {
+	title   string
+	whole   string // address of all of it as text
+	link    string // address of a line, without its number; "" for lines without numbers
 	lines   []logLine
-	omitted int   // earlier lines
-	last    int64 // index of the last block; -1 before the first
-	more    bool  // the stage runs: more may come
+	earlier *moreLines // nil at the beginning
+	later   *moreLines // nil at the end
+	stream  string     // address of what is added; "" unless the end is shown and more may come
+}
+
+// moreLines leads to the lines next to those that are shown.
+type moreLines struct {
+	label string
+	view  string // address of the view with them, for browsers without scripts
+	lines string // address of the lines alone
+}
+
+// stageLog is a window of the log of a stage.
+type stageLog struct {
+	shownLog
+	first, last int64 // indices of its entries; what is next to them begins there
+	running     bool  // more may come
+	find        string
+	found       *controlv1.SearchStageLogResponse // nil unless find is set
 }
 
 // readLogTab reads the log of the selected stage.
@@ -45,62 +69,143 @@ func readLogTab(v *visit, d *deploymentView) (templ.Component, string, error) {
 	if d.stage == nil {
 		return empty("No stages yet", "The planner has not decided yet what this deployment does."), "none", nil
 	}
-	log, err := v.readLog(d.d, d.stage)
+	log, err := v.readLog(d.d, d.stage, d.query)
 	if err != nil {
 		return nil, "", err
 	}
-	return logTab(v, d, log), "log", nil
+	if err := v.findInLog(d.d, d.stage, log, d.query); err != nil {
+		return nil, "", err
+	}
+	return logTab(d.d, d.stage, log), "log", nil
 }
 
-// readLog reads what a stage has logged so far. Only the lines of the window are converted, and
-// only their blocks are kept in memory.
-func (v *visit) readLog(d *modelv1.Deployment, s *modelv1.PipelineStage) (*stageLog, error) {
-	log := &stageLog{last: -1, more: s.CompletedAtMs == 0}
-	var kept blockWindow
-	err := v.followLog(d.Id, s.Id, -1, true, func(m *controlv1.FollowStageLogsResponse) error {
-		for _, b := range m.Blocks {
-			kept.add(b)
-			log.last = b.Index
-		}
+// readLog reads the window of a log that an address names.
+func (v *visit) readLog(d *modelv1.Deployment, s *modelv1.PipelineStage, q url.Values) (*stageLog, error) {
+	req, line, err := windowOf(q)
+	if err != nil {
+		return nil, err
+	}
+	req.DeploymentId, req.StageId, req.Limit = d.Id, s.Id, logWindow
+	resp, err := v.control.GetStageLog(v.ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	log := &stageLog{shownLog: shownLog{title: s.Name, whole: logPath(d, s), link: logView(d, s, "line", "")}, last: req.GetBeforeIndex() - 1, running: !resp.Completed}
+	if req.AfterIndex != nil {
+		log.last = *req.AfterIndex
+	}
+	log.first = log.last + 1
+	if n := len(resp.Blocks); n > 0 {
+		log.first, log.last = resp.Blocks[0].Index, resp.Blocks[n-1].Index
+	}
+	links := v.objectLinks(d, nil)
+	for _, b := range resp.Blocks {
+		entry := entryOf(b, s)
+		entry.runs = links.runs(entry.text, entry.coloured)
+		entry.linked = entry.number == line
+		log.lines = append(log.lines, entry)
+	}
+	if resp.Earlier {
+		log.earlier = moreOf("Earlier lines", d, s, "before", log.first)
+	}
+	switch {
+	case resp.Later:
+		log.later = moreOf("Later lines", d, s, "after", log.last)
+	case log.running:
+		log.stream = logPath(d, s) + "?after=" + strconv.FormatInt(log.last, 10)
+	}
+	return log, nil
+}
+
+// windowOf returns the request for the window that an address names: around a line, before or
+// after an index, or else the end. line is the number of the line, 0 for none.
+func windowOf(q url.Values) (req *controlv1.GetStageLogRequest, line int64, err error) {
+	req = &controlv1.GetStageLogRequest{}
+	switch {
+	case q.Has("line"):
+		line, err = indexOf(q, "line")
+		req.BeforeIndex = proto.Int64(max(0, min(line, math.MaxInt64-logWindow)-1+logWindow/2))
+	case q.Has("before"):
+		req.BeforeIndex = new(int64)
+		*req.BeforeIndex, err = indexOf(q, "before")
+	case q.Has("after"):
+		req.AfterIndex = new(int64)
+		*req.AfterIndex, err = indexOf(q, "after")
+	}
+	return req, line, err
+}
+
+// indexOf returns a number of an address.
+func indexOf(q url.Values, name string) (int64, error) {
+	n, err := strconv.ParseInt(q.Get(name), 10, 64)
+	if err != nil {
+		return 0, status.Errorf(codes.InvalidArgument, "%s=%s in the address is not a number", name, q.Get(name))
+	}
+	return n, nil
+}
+
+// moreOf returns the way to what is before or after an index.
+func moreOf(label string, d *modelv1.Deployment, s *modelv1.PipelineStage, side string, index int64) *moreLines {
+	at := strconv.FormatInt(index, 10)
+	return &moreLines{label: label, view: logView(d, s, side, at), lines: withQuery(stagePath(d, s)+"/lines", url.Values{side: {at}})}
+}
+
+// findInLog finds the text that an address has, in all of the log.
+func (v *visit) findInLog(d *modelv1.Deployment, s *modelv1.PipelineStage, log *stageLog, q url.Values) (err error) {
+	if log.find = q.Get("find"); log.find == "" {
 		return nil
-	})
-	for _, b := range kept.blocks {
-		log.lines = append(log.lines, linesOf(b, s)...)
 	}
-	log.omitted = kept.omitted
-	if n := len(log.lines) - logWindow; n > 0 {
-		log.omitted += n
-		log.lines = log.lines[n:]
-	}
-	return log, err
-}
-
-// blockWindow holds the last blocks of a log that have at least logWindow lines together.
-type blockWindow struct {
-	blocks  []*modelv1.LogBlock
-	lines   int // of the blocks
-	omitted int // lines of earlier blocks
-}
-
-func (w *blockWindow) add(b *modelv1.LogBlock) {
-	w.blocks, w.lines = append(w.blocks, b), w.lines+countLines(b.Log)
-	for {
-		n := countLines(w.blocks[0].Log)
-		if w.lines-n < logWindow {
-			return
+	req := &controlv1.SearchStageLogRequest{DeploymentId: d.Id, StageId: s.Id, Text: log.find}
+	if q.Has("found") {
+		req.AfterIndex = new(int64)
+		if *req.AfterIndex, err = indexOf(q, "found"); err != nil {
+			return err
 		}
-		w.blocks[0] = nil
-		w.blocks, w.lines, w.omitted = w.blocks[1:], w.lines-n, w.omitted+n
 	}
+	log.found, err = v.control.SearchStageLog(v.ctx, req)
+	return err
 }
 
-// countLines returns the number of lines that strings.Lines splits a text into.
-func countLines(text string) int {
-	n := strings.Count(text, "\n")
-	if text != "" && !strings.HasSuffix(text, "\n") {
-		n++
+// foundHeadline says how many lines were found.
+func (log *stageLog) foundHeadline() string {
+	text := "No line has “" + log.find + "”"
+	if n := len(log.found.Matches); n > 0 {
+		text = plural(n, "line has", "lines have") + " “" + log.find + "”"
 	}
-	return n
+	if log.found.More {
+		return fmt.Sprintf("%s, up to line %d.", text, log.found.SearchedIndex+1)
+	}
+	return text + "."
+}
+
+// foundPath returns the address of a line that was found, next to the list of all that were.
+func foundPath(d *modelv1.Deployment, s *modelv1.PipelineStage, log *stageLog, line int64) string {
+	at := strconv.FormatInt(line, 10)
+	return findPath(d, s, log, "line", at) + "#line-" + at
+}
+
+// findPath returns the address of the search with a further parameter.
+func findPath(d *modelv1.Deployment, s *modelv1.PipelineStage, log *stageLog, name, value string) string {
+	return logView(d, s, "find", log.find) + "&" + name + "=" + value
+}
+
+// showLogLines returns a window of a log, which a script adds to the others.
+func showLogLines(v *visit) (*screen, error) {
+	d, s, err := v.stageOf(map[string][]string{"deployment": {v.r.PathValue("id")}, "stage": {v.r.PathValue("stage")}})
+	if err != nil {
+		return nil, err
+	}
+	log, err := v.readLog(d, s, v.query())
+	if err != nil {
+		return nil, err
+	}
+	added := log.shownLog
+	if v.query().Has("after") {
+		added.earlier = nil
+	} else {
+		added.later, added.stream = nil, ""
+	}
+	return &screen{title: s.Name, nav: "Applications", body: logTab(d, s, log), part: logEntries(&added)}, nil
 }
 
 // followLog passes the blocks of a log after an index to a function.
@@ -124,15 +229,12 @@ func (v *visit) followLog(deployment, stage string, after int64, once bool, each
 	return err
 }
 
-// linesOf splits a block into lines.
-func linesOf(b *modelv1.LogBlock, s *modelv1.PipelineStage) []logLine {
-	var out []logLine
-	for line := range strings.Lines(b.Log) {
-		l := logLine{severity: b.Severity, at: elapsed(max(0, b.CreatedAtMs-s.StartedAtMs))}
-		l.text, l.coloured = colours(strings.TrimRight(line, "\r\n"))
-		out = append(out, l)
-	}
-	return out
+// entryOf returns a block as an entry. Its lines stay together: the number of a line is that of
+// its block.
+func entryOf(b *modelv1.LogBlock, s *modelv1.PipelineStage) logLine {
+	l := logLine{number: b.Index + 1, severity: b.Severity, at: elapsed(max(0, b.CreatedAtMs-s.StartedAtMs))}
+	l.text, l.coloured = colours(strings.TrimRight(strings.ReplaceAll(b.Log, "\r\n", "\n"), "\r\n"))
+	return l
 }
 
 // withoutEscapes removes the escape sequences of terminals, and shows other control characters
@@ -141,7 +243,7 @@ func withoutEscapes(line string) string {
 	if !strings.ContainsFunc(line, isControl) {
 		return line
 	}
-	line = escapes.ReplaceAllString(line, "")
+	line = ansi.Strip(line)
 	return strings.Map(func(r rune) rune {
 		if isControl(r) {
 			return '\uFFFD'
@@ -152,7 +254,7 @@ func withoutEscapes(line string) string {
 
 // isControl reports control characters, and those that change the direction of text.
 func isControl(r rune) bool {
-	return r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+	return r < ' ' && r != '\t' && r != '\n' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
 // elapsed returns the time of a line as minutes, seconds and tenths.
@@ -161,9 +263,17 @@ func elapsed(ms int64) string {
 	return fmt.Sprintf("%02d:%04.1f", int(d/time.Minute), math.Floor((d%time.Minute).Seconds()*10)/10)
 }
 
-// logPath returns the address of the log of a stage.
-func logPath(d *modelv1.Deployment, s *modelv1.PipelineStage) string {
-	return deploymentPath(d.Id) + "/stages/" + s.Id + "/log"
+// stagePath returns the address of a stage, below which its log is.
+func stagePath(d *modelv1.Deployment, s *modelv1.PipelineStage) string {
+	return deploymentPath(d.Id) + "/stages/" + url.PathEscape(s.Id)
+}
+
+// logPath returns the address of the whole log of a stage.
+func logPath(d *modelv1.Deployment, s *modelv1.PipelineStage) string { return stagePath(d, s) + "/log" }
+
+// logView returns the address of the view with a part of the log of a stage.
+func logView(d *modelv1.Deployment, s *modelv1.PipelineStage, name, value string) string {
+	return deploymentPath(d.Id) + "?stage=" + url.QueryEscape(s.Id) + "&" + name + "=" + url.QueryEscape(value)
 }
 
 // showLog returns the whole log of a stage as text, or, to a script, what is added to it.
@@ -223,23 +333,29 @@ func (v *visit) streamLog(d *modelv1.Deployment, s *modelv1.PipelineStage) error
 	}
 	out := &events{v: v}
 	v.startStream()
+	var links *objectLinks
 	err = v.followLog(d.Id, s.Id, after, false, func(m *controlv1.FollowStageLogsResponse) error {
 		var lines []logLine
-		for _, b := range m.Blocks {
-			lines = append(lines, linesOf(b, s)...)
-			after = b.Index
+		if len(m.Blocks) > 0 {
+			links = v.objectLinks(d, links)
 		}
-		return out.appendLog(strconv.FormatInt(after, 10), lines)
+		for _, b := range m.Blocks {
+			entry := entryOf(b, s)
+			entry.runs = links.runs(entry.text, entry.coloured)
+			lines, after = append(lines, entry), b.Index
+		}
+		return out.appendLog(strconv.FormatInt(after, 10), logView(d, s, "line", ""), lines)
 	})
 	return out.endLog(err)
 }
 
-// appendLog sends lines to the log that the browser shows. The ID names the last of them.
-func (e *events) appendLog(id string, lines []logLine) error {
+// appendLog sends lines to the log that the browser shows. The ID names the last of them, link is
+// that of shownLog.
+func (e *events) appendLog(id, link string, lines []logLine) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	text, err := html(e.v.r.Context(), logLines(lines))
+	text, err := html(e.v.r.Context(), logLines(link, lines))
 	if err != nil {
 		return err
 	}
@@ -265,12 +381,4 @@ func logClass(l logLine) string {
 		return "is-error"
 	}
 	return ""
-}
-
-// logStream returns the address of the stream that continues a log; "" if the stage has ended.
-func logStream(d *deploymentView, log *stageLog) string {
-	if !log.more {
-		return ""
-	}
-	return logPath(d.d, d.stage) + "?after=" + strconv.FormatInt(log.last, 10)
 }

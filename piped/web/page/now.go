@@ -1,9 +1,11 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -16,7 +18,14 @@ const (
 	nowEntries  = 200 // applications that need a person or are under way
 	nowDetails  = 20  // of these, whose deployment is read
 	nowFinished = 8   // last deployments
+	nowRollouts = 100 // rollouts in progress
 )
+
+// firstApplication is the shortest configuration of an application.
+const firstApplication = `apiVersion: pipecd.dev/v1beta1
+kind: KubernetesApp
+spec: {name: web}
+`
 
 // nowView is what needs a person, and what is under way.
 type nowView struct {
@@ -26,11 +35,24 @@ type nowView struct {
 	broken   []*controlv1.ApplicationEntry
 	held     []*controlv1.ApplicationEntry
 	underWay []underWay
-	today    *controlv1.DeliveryFigures
-	recent   []*modelv1.Deployment
-	total    int32 // applications
-	more     int32 // applications that are left out
-	key      string
+	done
+	total int32 // applications
+	more  int32 // applications that are left out
+	pods  rolloutPods
+	key   string
+}
+
+// done is what was done today, and the last deployments.
+type done struct {
+	today  *controlv1.DeliveryFigures
+	recent []*modelv1.Deployment
+	readAt time.Time
+}
+
+// nowRead is what a stream of the view Now remembers.
+type nowRead struct {
+	lasts map[string]int64 // durations before the deployments under way, by the IDs of these
+	done  done
 }
 
 // waiting is a deployment that waits for an approval.
@@ -43,13 +65,14 @@ type waiting struct {
 
 // underWay is a deployment that runs, with the duration of the last one that succeeded.
 type underWay struct {
-	entry *controlv1.ApplicationEntry
-	last  int64 // milliseconds; 0 without one
+	entry    *controlv1.ApplicationEntry
+	last     int64 // milliseconds; 0 without one
+	rollouts []*modelv1.Rollout
 }
 
 // showNow shows the view Now.
 func showNow(v *visit) (*screen, error) {
-	view, err := v.readNow()
+	view, err := v.readNow(&nowRead{lasts: map[string]int64{}})
 	if err != nil {
 		return nil, err
 	}
@@ -57,12 +80,43 @@ func showNow(v *visit) (*screen, error) {
 }
 
 // liveNow is the stream of the view Now.
-func liveNow(*visit) (source, error) { return nowSource{}, nil }
+func liveNow(*visit) (source, error) {
+	return &nowSource{known: nowRead{lasts: map[string]int64{}}}, nil
+}
 
-type nowSource struct{ everyApplication }
+type nowSource struct {
+	everyApplication
+	podsRenewal
+	known nowRead
 
-func (nowSource) parts(v *visit) ([]part, error) {
-	view, err := v.readNow()
+	mu      sync.Mutex
+	renewed done
+}
+
+// renew reads what is done, and the pods.
+func (s *nowSource) renew(v *visit) {
+	v.now = v.config.Now()
+	if read, err := v.readDone(); err == nil { // else the parts read it
+		s.mu.Lock()
+		s.renewed = read
+		s.mu.Unlock()
+	}
+	s.podsRenewal.renew(v)
+}
+
+// remembered returns what is remembered, with what was renewed.
+func (s *nowSource) remembered() *nowRead {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.renewed.readAt.After(s.known.done.readAt) {
+		s.known.done = s.renewed
+	}
+	return &s.known
+}
+
+func (s *nowSource) parts(v *visit) ([]part, error) {
+	defer s.noted(v)
+	view, err := v.readNow(s.remembered())
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +131,9 @@ func unsettled() []string {
 	return []string{"FAILED", "DEGRADED", "INVALID_CONFIG", "DRIFTED", "UNKNOWN", "WAITING_FOR_APPROVAL", "HELD", "DEPLOYING"}
 }
 
-// readNow reads the view.
-func (v *visit) readNow() (*nowView, error) {
+// readNow reads the view. It remembers the last durations, which do not change during a deployment,
+// and what is done.
+func (v *visit) readNow(known *nowRead) (*nowView, error) {
 	found, err := v.control.SearchApplications(v.ctx, &controlv1.SearchApplicationsRequest{
 		Filters: []*controlv1.FacetFilter{{Facet: "state", Values: unsettled()}}, Facets: []string{"state"},
 		Order: controlv1.ApplicationOrder_APPLICATION_ORDER_STATE, Limit: nowEntries,
@@ -95,29 +150,60 @@ func (v *visit) readNow() (*nowView, error) {
 		view.total += n
 	}
 	for _, e := range found.Applications {
-		view.add(v, e)
+		view.add(v, e, known.lasts)
 	}
-	if err := v.readDone(view); err != nil {
-		return nil, err
+	view.readRollouts(v)
+	if v.now.Sub(known.done.readAt) > v.age || known.done.today == nil {
+		if known.done, err = v.readDone(); err != nil {
+			return nil, err
+		}
 	}
+	v.saw(known.done.readAt.UnixMilli())
+	view.done = known.done
 	return view.keyed(found), nil
 }
 
 // add sorts an application into its group.
-func (n *nowView) add(v *visit, e *controlv1.ApplicationEntry) {
+func (n *nowView) add(v *visit, e *controlv1.ApplicationEntry, lasts map[string]int64) {
 	switch e.Status.GetState() {
 	case controlv1.ApplicationState_APPLICATION_STATE_WAITING_FOR_APPROVAL:
 		n.waiting = append(n.waiting, v.readWaiting(e, len(n.waiting) < nowDetails))
 	case controlv1.ApplicationState_APPLICATION_STATE_DEPLOYING:
 		u := underWay{entry: e}
 		if len(n.underWay) < nowDetails {
-			u.last = v.lastDuration(e.Id)
+			u.last = v.rememberedDuration(e, lasts)
 		}
 		n.underWay = append(n.underWay, u)
 	case controlv1.ApplicationState_APPLICATION_STATE_HELD:
 		n.held = append(n.held, e)
 	default:
 		n.broken = append(n.broken, e)
+	}
+}
+
+// readRollouts reads the rollouts in progress of what is under way, with their pods. If that fails,
+// the rest of the view is as useful.
+func (n *nowView) readRollouts(v *visit) {
+	req := &controlv1.ListRolloutsRequest{Limit: nowRollouts, Outcomes: []modelv1.RolloutOutcome{
+		modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING, modelv1.RolloutOutcome_ROLLOUT_OUTCOME_HELD,
+	}}
+	for _, u := range n.underWay[:min(len(n.underWay), nowDetails)] {
+		req.ApplicationIds = append(req.ApplicationIds, u.entry.Id)
+	}
+	if len(req.ApplicationIds) == 0 {
+		return
+	}
+	resp, err := v.control.ListRollouts(v.ctx, req)
+	if err != nil {
+		return
+	}
+	n.pods = v.readPods(resp.Rollouts)
+	for _, r := range resp.Rollouts {
+		for i := range n.underWay {
+			if n.underWay[i].entry.Id == r.ApplicationId {
+				n.underWay[i].rollouts = append(n.underWay[i].rollouts, r)
+			}
+		}
 	}
 }
 
@@ -161,10 +247,7 @@ func (w waiting) reason() string {
 	if w.stage == nil {
 		return w.entry.Status.GetReason()
 	}
-	text := "approval"
-	if len(w.stage.AuthorizedOperators) > 0 {
-		text += " by " + strings.Join(w.stage.AuthorizedOperators, " or ")
-	}
+	text := "approval by " + cmp.Or(strings.Join(w.stage.AuthorizedOperators, " or "), "anyone")
 	given, by := approvals(w.stage)
 	switch {
 	case len(by) > 0:
@@ -176,6 +259,42 @@ func (w waiting) reason() string {
 		text += " · " + w.stage.Desc
 	}
 	return text
+}
+
+// commitNotLive returns the last deployment of an application if its commit is not live, and the
+// words for that; nil if it is.
+func commitNotLive(e *controlv1.ApplicationEntry) (*controlv1.DeploymentBrief, string) {
+	d := e.GetLastDeployment()
+	switch {
+	case d.GetCommit() == "", d.Commit == e.GetRunningCommit():
+		return nil, ""
+	case d.CompletedAtMs == 0:
+		return d, "Not live yet:"
+	}
+	return d, "Not live:"
+}
+
+// authored returns the message of a deployment's commit, with who asked for it or wrote it.
+func authored(d *controlv1.DeploymentBrief) string {
+	if d.By == "" {
+		return d.CommitMessage
+	}
+	return strings.TrimSpace(d.CommitMessage + " by " + d.By)
+}
+
+// rememberedDuration returns lastDuration of an application that is being deployed.
+func (v *visit) rememberedDuration(e *controlv1.ApplicationEntry, lasts map[string]int64) int64 {
+	id := e.GetLastDeployment().GetDeploymentId()
+	last, known := lasts[id]
+	if !known {
+		if len(lasts) >= 10*nowDetails {
+			clear(lasts)
+		}
+		if last = v.lastDuration(e.Id); last > 0 {
+			lasts[id] = last
+		}
+	}
+	return last
 }
 
 // lastDuration returns how long the last successful deployment of an application took; 0 if that
@@ -199,18 +318,16 @@ func took(d *modelv1.Deployment) int64 {
 }
 
 // readDone reads what was done today, and the last deployments.
-func (v *visit) readDone(view *nowView) error {
+func (v *visit) readDone() (done, error) {
 	midnight := time.Date(v.now.Year(), v.now.Month(), v.now.Day(), 0, 0, 0, 0, v.now.Location())
 	figures, err := v.control.GetDeliveryFigures(v.ctx, &controlv1.GetDeliveryFiguresRequest{FromMs: midnight.UnixMilli()})
 	if err != nil {
-		return err
+		return done{}, err
 	}
-	view.today = figures.GetTotal()
 	recent, err := v.listed(&apiservice.ListDeploymentsRequest{Limit: nowFinished, Statuses: []string{
 		modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS.String(), modelv1.DeploymentStatus_DEPLOYMENT_FAILURE.String(), modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED.String(),
 	}})
-	view.recent = recent.GetDeployments()
-	return err
+	return done{figures.GetTotal(), recent.GetDeployments(), v.now}, err
 }
 
 // keyed sets the key of what is shown.
@@ -219,6 +336,10 @@ func (n *nowView) keyed(found *controlv1.SearchApplicationsResponse) *nowView {
 	for _, w := range n.waiting {
 		values = append(values, w.deployment, w.mayApprove)
 	}
+	for _, u := range n.underWay {
+		values = append(values, keyOfAll(u.rollouts))
+	}
+	values = append(values, n.pods)
 	n.key = keyOf(values...)
 	return n
 }

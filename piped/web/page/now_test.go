@@ -35,6 +35,9 @@ func busy(t *testing.T, permissions ...string) *fakeAPI {
 		entry("catalog", controlv1.ApplicationState_APPLICATION_STATE_HELD, "Held", "held by ana: wait for the fix"),
 		entry("billing", controlv1.ApplicationState_APPLICATION_STATE_DEPLOYING, "K8S_PRIMARY_ROLLOUT 2 of 4", ""),
 	}
+	apps[0].LastDeployment.Status, apps[0].LastDeployment.CompletedAtMs = modelv1.DeploymentStatus_DEPLOYMENT_FAILURE, minutesAgo(4)
+	apps[1].LastDeployment.Status, apps[1].LastDeployment.CompletedAtMs = modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, minutesAgo(4)
+	apps[1].LastDeployment.Commit = apps[1].RunningCommit
 	counts := &controlv1.Facet{Name: "state", Values: []*controlv1.FacetCount{{Value: "SYNCED", Count: 29}}}
 	for _, a := range apps {
 		counts.Values = append(counts.Values, &controlv1.FacetCount{Value: strings.TrimPrefix(a.Status.State.String(), state), Count: 1})
@@ -69,7 +72,9 @@ func waitingDeployment() *modelv1.Deployment {
 // may do.
 func TestNow(t *testing.T) {
 	body := golden(t, "now", busy(t, "sync", "approve").get("/"))
+	body = strings.Join(strings.Fields(body), " ")
 	for _, want := range []string{
+		`Not live: <code class="commit" title="">1f2ac83</code> Raise the limit by Ana`, `Not live yet: <code class="commit" title="">1f2ac83</code> Raise the limit by Ana`,
 		"1 deployment waits for approval, 3 things are not well.", "approval by jane or ana@example.com (1 of 2: jane) · canary at 20 %", "Cluster eu-2 cannot be reached",
 		"cluster eu-2 away since 11:30", "34 deployments today", "2 failed", "median 51 s", "/actions/approve?deployment=d-checkout&amp;stage=gate", "/actions/retry?deployment=d-web", "/actions/heal?application=0000search-id",
 		"Fix rounding", "last time 60 s",
@@ -106,8 +111,32 @@ func TestNowWhenAllIsWell(t *testing.T) {
 		t.Error(body)
 	}
 	none := calm(t).on("SearchApplications", &controlv1.SearchApplicationsResponse{})
-	if body := bodyOf(t, none.get("/")); !strings.Contains(body, "There are no applications yet.") || !strings.Contains(body, "kind: KubernetesApp") {
+	if body := bodyOf(t, none.get("/")); !strings.Contains(body, "There are no applications yet.") || !strings.Contains(body, "\nkind: KubernetesApp\nspec: {name: web}\n") {
 		t.Error("without applications:", body)
+	}
+}
+
+// TestCommitNotLive: Now names the commit that is not live, and says whether it is under way.
+func TestCommitNotLive(t *testing.T) {
+	for name, c := range map[string]struct {
+		running, last string
+		ended         int64
+		want          string
+	}{
+		"failed":                          {"a", "b", 1, "Not live:"},
+		"under way":                       {"a", "b", 0, "Not live yet:"},
+		"first deployment":                {"", "b", 0, "Not live yet:"},
+		"the same commit is synced again": {"a", "a", 0, ""},
+		"live":                            {"a", "a", 1, ""},
+		"never deployed":                  {"", "", 0, ""},
+	} {
+		e := &controlv1.ApplicationEntry{RunningCommit: c.running, LastDeployment: &controlv1.DeploymentBrief{Commit: c.last, CompletedAtMs: c.ended}}
+		if d, word := commitNotLive(e); word != c.want || (d != nil) != (c.want != "") {
+			t.Errorf("%s: %q, want %q", name, word, c.want)
+		}
+	}
+	if d, _ := commitNotLive(&controlv1.ApplicationEntry{}); d != nil {
+		t.Error("an application without a deployment has a commit that is not live")
 	}
 }
 
@@ -134,7 +163,7 @@ func TestKeysOfParts(t *testing.T) {
 	read := func() string {
 		v := &visit{Handler: f.page(), r: request("GET", "/", ""), ctx: signedIn(t), now: noon, allowed: map[string]bool{}}
 		v.caller = &controlv1.GetCallerResponse{}
-		view, err := v.readNow()
+		view, err := v.readNow(&nowRead{lasts: map[string]int64{}})
 		if err != nil {
 			t.Fatal(err)
 		}

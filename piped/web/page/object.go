@@ -286,7 +286,9 @@ func podLines(lines []*controlv1.PodLogLine) []logLine {
 		}
 		if l.Truncated {
 			line.text += longer
-			line.coloured = append(line.coloured, coloured{text: longer})
+			if line.coloured != nil {
+				line.coloured = append(line.coloured, coloured{text: longer})
+			}
 		}
 		out = append(out, line)
 	}
@@ -371,7 +373,7 @@ func (v *visit) streamPodLog(req *controlv1.FollowPodLogsRequest) error {
 		if m.EndReason != "" {
 			lines = append(lines, logLine{severity: modelv1.LogSeverity_ERROR, text: withoutEscapes(m.EndReason)})
 		}
-		return out.appendLog(m.Cursor, lines)
+		return out.appendLog(m.Cursor, "", lines)
 	})
 	return out.endLog(err)
 }
@@ -392,10 +394,10 @@ func liveObject(v *visit) (source, error) {
 
 func (s *objectSource) watch(v *visit) (receive, error) { return v.watchApplications(s.id) }
 
-func (s *objectSource) changed(*controlv1.WatchApplicationsResponse) {}
+func (s *objectSource) opened() string { return "" }
 
 func (s *objectSource) parts(v *visit) ([]part, error) {
-	resp, err := v.control.GetApplicationSummary(v.ctx, &controlv1.GetApplicationSummaryRequest{ApplicationId: s.id})
+	resp, err := v.control.GetApplicationSummary(v.ctx, &controlv1.GetApplicationSummaryRequest{ApplicationId: s.id, MaxAgeMs: v.age.Milliseconds()})
 	if err != nil {
 		return nil, err
 	}
@@ -448,8 +450,13 @@ func reported(e *controlv1.ObjectEvent) string {
 	return strings.Join(parts, " ")
 }
 
-// opensObject returns what makes a link open an object beside the tree. Without a script it leads
-// to a view with both.
+// treePath returns the address of the tree without an object beside it.
+func treePath(a *applicationView) string {
+	return withQuery(applicationPath(a.id, a.app.GetName()), url.Values{"tab": {"objects"}})
+}
+
+// opensObject returns what makes a link open or close an object beside the tree. Without a script
+// it leads to a view with both.
 func opensObject(path string) templ.Attributes {
-	return templ.Attributes{"hx-get": path, "hx-target": "#drawer", "hx-swap": "outerHTML", "hx-push-url": "true", "hx-sync": "closest .objects:replace"}
+	return templ.Attributes{"hx-get": path, "hx-target": "#drawer", "hx-swap": "outerHTML", "hx-push-url": "true", "hx-include": "#opened", "hx-sync": "closest .objects:replace"}
 }

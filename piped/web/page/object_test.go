@@ -66,7 +66,7 @@ const openDeployment = "/applications/search?tab=objects&object=apps%2FDeploymen
 // TestObject: a view of an application shows an object beside the tree.
 func TestObject(t *testing.T) {
 	body := golden(t, "object", opened(t, "view-logs").get(openDeployment))
-	for _, want := range []string{"  replicas: 5", "&lt;script&gt;", "values of Secrets are masked", "search-1", `hx-sse:connect="/applications/0000search-id/object/live?from=`, `&amp;object=apps%2FDeployment%2Fshop%2Fsearch&amp;show=live" hx-sse:close`, `hx-get="/applications/search~0000sear?object=%2FPod%2F%2Fsearch-1&amp;tab=objects"`} {
+	for _, want := range []string{`<span class="key">replicas:</span><span class="value"> 5</span>`, "&lt;script&gt;", "Values of Secrets are masked.", "search-1", `hx-sse:connect="/applications/0000search-id/object/live?from=`, `&amp;object=apps%2FDeployment%2Fshop%2Fsearch&amp;show=live" hx-sse:close`, `hx-get="/applications/search~0000sear?object=%2FPod%2F%2Fsearch-1&amp;tab=objects"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the view lacks %q", want)
 		}
@@ -79,7 +79,7 @@ func TestObject(t *testing.T) {
 // TestPartsOfAnObject: each part of an object has an address.
 func TestPartsOfAnObject(t *testing.T) {
 	for show, want := range map[string][]string{
-		"git": {"  replicas: 3"}, "diff": {"kubectl-edit", ">3<", ">5<", `class="removed"`}, "fields": {"Update of scale, 3 fields", "2 further fields"},
+		"git": {`<span class="key">replicas:</span><span class="value"> 3</span>`}, "diff": {"kubectl-edit", ">3<", ">5<", `class="removed"`}, "fields": {"Update of scale, 3 fields", "2 further fields"},
 		"events": {"BackOff", "×14 by kubelet", "&lt;b&gt;image", "3 older events are not shown"},
 	} {
 		body := bodyOf(t, opened(t).get(openDeployment+"&show="+show))
@@ -96,7 +96,7 @@ func TestObjectAlone(t *testing.T) {
 	r := request(http.MethodGet, openDeployment, "")
 	r.Header.Set("HX-Request", "true")
 	body := bodyOf(t, answerOf(opened(t).page(), r))
-	if !strings.HasPrefix(body, `<aside id="drawer"`) || strings.Contains(body, "<html") {
+	if !strings.HasPrefix(body, `<div id="drawer"`) || strings.Contains(body, "<html") {
 		t.Errorf("the part is %.200s", body)
 	}
 }
@@ -224,6 +224,40 @@ func TestContainersOf(t *testing.T) {
 		names, first := containersOf(tc.yaml)
 		if !slices.Equal(names, tc.names) || first != tc.first {
 			t.Errorf("%s: %q, %q; want %q, %q", name, names, first, tc.names, tc.first)
+		}
+	}
+}
+
+// TestConfigOfAnApplication: the tab shows the configuration in effect, or why there is none, and
+// the details in any case.
+func TestConfigOfAnApplication(t *testing.T) {
+	f := opened(t).on("GetApplicationConfig", &controlv1.GetApplicationConfigResponse{
+		Yaml: "spec:\n  timeout: 6h # default\n  name: <b>\n", Commit: "84e16d9000000000000000000000000000000000", Path: "search/app.pipecd.yaml", Warnings: []string{"app.pipecd.yaml:4: not used"},
+	})
+	body := bodyOf(t, f.get("/applications/search?tab=config"))
+	for _, want := range []string{"<span class=\"comment\"> # default</span>", "<span class=\"value\"> &lt;b&gt;</span>", "Read from search/app.pipecd.yaml at", "84e16d9", "app.pipecd.yaml:4: not used", "0000search-id"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the view lacks %q", want)
+		}
+	}
+	f.on("GetApplicationConfig", &controlv1.GetApplicationConfigResponse{Error: "app.pipecd.yaml:3: <wrong>"})
+	if body := bodyOf(t, f.get("/applications/search?tab=config")); !strings.Contains(body, "app.pipecd.yaml:3: &lt;wrong&gt;") {
+		t.Errorf("an invalid configuration: %s", body)
+	}
+	f.fails("GetApplicationConfig", codes.Unavailable, "has not been read yet")
+	if body := bodyOf(t, f.get("/applications/search?tab=config")); !strings.Contains(body, "has not been read yet") || !strings.Contains(body, "<dt>ID</dt>") {
+		t.Errorf("a repository that was not read: %s", body)
+	}
+}
+
+// TestLongLinesOfPods: a line that is not shown whole has its beginning, in colours and without.
+func TestLongLinesOfPods(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain": "plain … (the line is longer)", "\x1b[31mred": `<span class="ansi-red">red</span> … (the line is longer)`,
+	} {
+		got, err := html(t.Context(), logText(podLines([]*controlv1.PodLogLine{{Text: text, Truncated: true}})[0]))
+		if got != want || err != nil {
+			t.Errorf("%q: %s, want %s; %v", text, got, want, err)
 		}
 	}
 }

@@ -52,6 +52,10 @@ func (v *visit) render(s *screen) {
 		http.Error(v.w, "This view cannot be rendered; see the agent's log.", http.StatusInternalServerError)
 		return
 	}
+	if s.live != "" && s.strip != nil {
+		keys := keysOf(append([]part{s.strip.part()}, s.parts...))
+		v.shown.remember(keyOf(keys), keys)
+	}
 	v.write(s.code, out.Bytes())
 }
 

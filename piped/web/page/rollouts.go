@@ -37,6 +37,7 @@ type rolloutsView struct {
 	before medianOf // of the range of the same length before
 	page   int      // of the table, from 0
 	newer  int      // began after the page was made
+	pods   rolloutPods
 }
 
 // medianOf is the median of some times.
@@ -50,6 +51,7 @@ func showRollouts(v *visit) (*screen, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.pods = v.readPods(r.shown())
 	s := &screen{title: "Rollouts", nav: "Rollouts", body: rolloutsPageView(v, r)}
 	if r.current() {
 		s.live, s.parts = r.live(), r.parts(v, r.shown())
@@ -78,20 +80,38 @@ func (r *rolloutsView) parts(v *visit, shown []*modelv1.Rollout) []part {
 	if len(shown) > 0 {
 		parts = append(parts, part{"lanes", keyOf(r.lanes), rolloutLanes(r)})
 	}
-	now := map[string]*modelv1.Rollout{}
-	for _, row := range r.rows {
-		now[row.Id] = row
-	}
+	now := r.byID()
 	for _, row := range shown {
 		current, ok := now[row.Id]
-		parts = append(parts, part{rowID("rollout", row.Id), keyOf(cmp.Or(current, row), !ok), rolloutRow(v, cmp.Or(current, row), !ok)})
+		parts = append(parts, part{rowID("rollout", row.Id), keyOf(cmp.Or(current, row), r.pods[row.Id], !ok), rolloutRow(v, cmp.Or(current, row), r.pods, !ok)})
 	}
 	return parts
+}
+
+// byID returns what matches, by ID.
+func (r *rolloutsView) byID() map[string]*modelv1.Rollout {
+	rows := map[string]*modelv1.Rollout{}
+	for _, row := range r.rows {
+		rows[row.Id] = row
+	}
+	return rows
+}
+
+// still returns the rows that match still, as they are now.
+func (r *rolloutsView) still(shown []*modelv1.Rollout) (rows []*modelv1.Rollout) {
+	now := r.byID()
+	for _, row := range shown {
+		if current, ok := now[row.Id]; ok {
+			rows = append(rows, current)
+		}
+	}
+	return rows
 }
 
 // rolloutsSource is the stream of the view.
 type rolloutsSource struct {
 	everyApplication
+	podsRenewal
 	q     url.Values
 	at    time.Time           // end of the range of the page
 	shown []*modelv1.Rollout  // rows that the browser shows
@@ -125,11 +145,16 @@ func (s *rolloutsSource) read(v *visit) (*rolloutsView, error) {
 	return v.readRollouts(s.q)
 }
 
+// opened returns a key of its own: the stream compares with what there was when it began.
+func (s *rolloutsSource) opened() string { return fmt.Sprintf("%p", s) }
+
 func (s *rolloutsSource) parts(v *visit) ([]part, error) {
+	defer s.noted(v)
 	r, err := s.read(v)
 	if err != nil {
 		return nil, err
 	}
+	r.pods = v.readPods(r.still(s.shown))
 	after, _, err := v.listRollouts(r, r.request(r.to, time.Time{}, rolloutsPage))
 	if err != nil {
 		return nil, err
@@ -193,9 +218,9 @@ func (v *visit) readRollouts(q url.Values) (*rolloutsView, error) {
 			r.rows = append(r.rows, row)
 		}
 	}
-	if r.capped && (q.Has("outcome") || q.Has("kind")) {
+	if r.capped && (q.Has("outcome") || q.Has("kind") || q.Has("namespace")) {
 		req := r.request(r.from, r.to, rolloutsRead)
-		req.Outcomes, req.Kind = r.outcomes(), r.kind()
+		req.Outcomes, req.Kind, req.Namespaces = r.outcomes(), r.kind(), q["namespace"]
 		if r.rows, r.capped, err = v.listRollouts(r, req); err != nil {
 			return nil, err
 		}
@@ -208,7 +233,7 @@ func (v *visit) readRollouts(q url.Values) (*rolloutsView, error) {
 // readBefore reads how long rollouts took in the range of the same length before.
 func (v *visit) readBefore(r *rolloutsView) error {
 	req := r.request(r.from.Add(r.from.Sub(r.to)), r.from, rolloutsRead)
-	req.Outcomes, req.Kind = []modelv1.RolloutOutcome{modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE}, r.kind()
+	req.Outcomes, req.Kind, req.Namespaces = []modelv1.RolloutOutcome{modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE}, r.kind(), r.q["namespace"]
 	if r.nothing() {
 		return nil
 	}

@@ -103,7 +103,7 @@ func TestFiltersOfRollouts(t *testing.T) {
 		{ApplicationIds: []string{"0000web-id"}, Labels: map[string]string{"team": "core"}, FromMs: from.UnixMilli(), ToMs: to.UnixMilli(), Limit: rolloutsRead},
 		{
 			ApplicationIds: []string{"0000web-id"}, Labels: map[string]string{"team": "core"}, FromMs: from.Add(-71 * time.Hour).UnixMilli(), ToMs: from.UnixMilli(), Limit: rolloutsRead,
-			Outcomes: []modelv1.RolloutOutcome{modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE},
+			Namespaces: []string{"shop"}, Outcomes: []modelv1.RolloutOutcome{modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE},
 		},
 	}
 	if diff := cmp.Diff(want, asked, protocmp.Transform()); diff != "" {
@@ -127,12 +127,14 @@ func TestFiltersOfRollouts(t *testing.T) {
 }
 
 // TestManyRollouts: when there are more than are read, the view says so, and a filter by outcome
-// finds those that were not read.
+// or namespace finds those that were not read.
 func TestManyRollouts(t *testing.T) {
 	f := calm(t)
+	old := rolled("old", "web", 100, 9, modelv1.RolloutOutcome_ROLLOUT_OUTCOME_FAILED)
 	f.answers["ListRollouts"] = func(m proto.Message) (proto.Message, error) {
-		if len(m.(*controlv1.ListRolloutsRequest).Outcomes) > 0 {
-			return &controlv1.ListRolloutsResponse{Rollouts: []*modelv1.Rollout{rolled("old", "web", 100, 9, modelv1.RolloutOutcome_ROLLOUT_OUTCOME_FAILED)}}, nil
+		req := m.(*controlv1.ListRolloutsRequest)
+		if len(req.Outcomes) > 0 || slices.Equal(req.Namespaces, []string{"archive"}) {
+			return &controlv1.ListRolloutsResponse{Rollouts: []*modelv1.Rollout{old}}, nil
 		}
 		resp := &controlv1.ListRolloutsResponse{Cursor: "more"}
 		for i := range rolloutsRead {
@@ -141,7 +143,7 @@ func TestManyRollouts(t *testing.T) {
 		return resp, nil
 	}
 	body := bodyOf(t, f.get("/rollouts?page=2"))
-	for _, want := range []string{"The newest 1000 rollouts in the last 7 days", "Only the newest 1000 rollouts of this range were read.", "page 2 of 10", "10 more applications in the table below", `href="/rollouts?page=3"`} {
+	for _, want := range []string{"The newest 1,000 rollouts in the last 7 days", "Only the newest 1000 rollouts of this range were read.", "page 2 of 10", "10 more applications in the table below", `href="/rollouts?page=3"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the view lacks %q", want)
 		}
@@ -151,6 +153,10 @@ func TestManyRollouts(t *testing.T) {
 	}
 	if body := bodyOf(t, f.get("/rollouts?outcome=FAILED")); !strings.Contains(body, `id="rollout-old"`) {
 		t.Error("a failed rollout that was not among the newest is missing")
+	}
+	old.Workload.Namespace = "archive"
+	if body := bodyOf(t, f.get("/rollouts?namespace=archive")); !strings.Contains(body, `id="rollout-old"`) {
+		t.Error("a rollout in a namespace that none of the newest is in is missing")
 	}
 }
 

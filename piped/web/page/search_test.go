@@ -141,7 +141,7 @@ func TestHostileContentOfTheAgent(t *testing.T) {
 	f.on("GetDeploymentChain", &controlv1.GetDeploymentChainResponse{Chain: &controlv1.DeploymentChain{Id: hostile, Blocks: []*controlv1.DeploymentChainBlock{{Members: []*controlv1.DeploymentChainMember{{ApplicationId: hostile, ApplicationName: hostile, DeploymentId: hostile, Reason: hostile}}}}}})
 	for _, target := range []string{
 		"/agent", "/agent?tab=receivers", "/agent?tab=keys", "/agent?tab=sessions", "/agent?tab=users", "/agent?tab=audit", "/events", "/trace?event=e2", "/chains/c1",
-		withQuery("/search", url.Values{"q": {hostile}}), withQuery("/actions/disable-user", url.Values{"subject": {hostile}, "issuer": {hostile}}), withQuery("/actions/disable-key", url.Values{"key": {hostile}}),
+		withQuery("/search", url.Values{"q": {hostile}}), withQuery("/actions/drop-dead-letters", url.Values{"receiver": {hostile}}), withQuery("/actions/replay-dead-letters", url.Values{"receiver": {hostile}}), withQuery("/actions/disable-user", url.Values{"subject": {hostile}, "issuer": {hostile}}), withQuery("/actions/disable-key", url.Values{"key": {hostile}}),
 	} {
 		resp := f.get(target)
 		body := bodyOf(t, resp)

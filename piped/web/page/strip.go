@@ -47,7 +47,7 @@ func (v *visit) agentState() (*controlv1.GetStatusResponse, error) {
 	if !v.everywhere("view") {
 		return nil, nil
 	}
-	return v.control.GetStatus(v.ctx, &controlv1.GetStatusRequest{})
+	return v.control.GetStatus(v.ctx, &controlv1.GetStatusRequest{MaxAgeMs: min(v.age, stateAge).Milliseconds()})
 }
 
 func newStrip(facets []*controlv1.Facet, state *controlv1.GetStatusResponse, now time.Time) *strip {

@@ -99,14 +99,17 @@ func (v *visit) readTrace(q url.Values) (*traceView, error) {
 // traceSource is the stream of a trace.
 type traceSource struct {
 	everyApplication
-	q url.Values
+	q   url.Values
+	who string // the caller, who may view only plan previews that it requested
 }
 
 func liveTrace(v *visit) (source, error) {
 	q := v.query()
 	q.Del("from")
-	return traceSource{q: q}, nil
+	return traceSource{q: q, who: v.identity()}, nil
 }
+
+func (s traceSource) opened() string { return s.who }
 
 func (s traceSource) parts(v *visit) ([]part, error) {
 	t, err := v.readTrace(s.q)

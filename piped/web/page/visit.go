@@ -27,6 +27,9 @@ type visit struct {
 	now     time.Time
 	caller  *controlv1.GetCallerResponse
 	allowed map[string]bool // by permission and application: answers of CheckAccess
+	age     time.Duration   // how old what takes long to read may be; 0 unless a stream refreshes a view
+	oldest  time.Time       // when the oldest of that was read; zero if there is none
+	podsOf  []string        // applications whose live states readPods has read
 }
 
 // visit begins a visit. It is never nil; the error is that of the credentials.
@@ -122,6 +125,13 @@ func (v *visit) here() string {
 // signIn returns the address of the sign-in page that leads back to where the user is.
 func (v *visit) signIn() string {
 	return "/sign-in?" + url.Values{"next": {v.here()}}.Encode()
+}
+
+// saw notes when something was read that takes long to read, in milliseconds; 0 if it was not.
+func (v *visit) saw(readAt int64) {
+	if at := time.UnixMilli(readAt); readAt > 0 && (v.oldest.IsZero() || at.Before(v.oldest)) {
+		v.oldest = at
+	}
 }
 
 // listed returns the deployments of a request.

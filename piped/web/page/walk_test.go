@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/metadata"
+
 	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
@@ -20,6 +22,7 @@ import (
 	"github.com/c785c783/piped/piped/figures"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/web/page"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
 // Results of a request about an application of team payments.
@@ -29,6 +32,7 @@ const (
 	without = "without"   // a page that does not know the application
 	missing = "not found" // as if there were no such application
 	denied  = "denied"
+	saved   = "saved" // in the caller's own browser
 )
 
 // walkers are the callers, in the order of the columns of walkTable.
@@ -39,24 +43,34 @@ var signedOut = []string{"expired session", "ended session", "unknown session"}
 
 // walkTable is what each route answers to each of the walkers.
 var walkTable = map[string][]string{
-	"GET /{$}":                {signIn, without, shown, shown, shown, shown},
-	"GET /live":               {signIn, without, shown, shown, shown, shown},
-	"GET /applications":       {signIn, without, shown, shown, shown, shown},
-	"GET /applications/live":  {signIn, without, shown, shown, shown, shown},
-	"GET /commands/{id}":      {signIn, missing, shown, shown, shown, shown},
-	"GET /applications/{ref}": {signIn, missing, shown, shown, shown, shown}, "GET /applications/{ref}/live": {signIn, missing, shown, shown, shown, shown},
+	"GET /{$}":               {signIn, without, shown, shown, shown, shown},
+	"GET /live":              {signIn, without, shown, shown, shown, shown},
+	"GET /applications":      {signIn, without, shown, shown, shown, shown},
+	"GET /applications/live": {signIn, without, shown, shown, shown, shown},
+	// A filter is saved in the caller's browser, and tells nothing about applications.
+	"POST /applications/filters": {signIn, saved, saved, saved, saved, saved},
+	"GET /commands/{id}":         {signIn, missing, shown, shown, shown, shown},
+	"GET /applications/{ref}":    {signIn, missing, shown, shown, shown, shown}, "GET /applications/{ref}/live": {signIn, missing, shown, shown, shown, shown},
 	"GET /applications/{ref}/object/live": {signIn, missing, shown, shown, shown, shown},
 	// The log of a pod needs a permission of its own.
 	"GET /applications/{ref}/object/log": {signIn, missing, shown, shown, shown, shown},
 	"GET /deployments/{id}":              {signIn, missing, shown, shown, shown, shown}, "GET /deployments/{id}/live": {signIn, missing, shown, shown, shown, shown},
-	"GET /deployments/{id}/stages/{stage}/log": {signIn, missing, shown, shown, shown, shown},
+	"GET /deployments/{id}/stages/{stage}/log":   {signIn, missing, shown, shown, shown, shown},
+	"GET /deployments/{id}/stages/{stage}/lines": {signIn, missing, shown, shown, shown, shown},
 	// The state of the agent and the list of events name all applications; a search names those
 	// that the caller may view.
 	"GET /agent":       {signIn, without, without, without, without, without},
 	"GET /agent/live":  {signIn, without, without, without, without, without},
 	"GET /events":      {signIn, without, without, without, without, without},
 	"GET /events/live": {signIn, without, without, without, without, without},
-	"GET /search":      {signIn, without, shown, shown, shown, shown},
+	// A list of plan previews counts applications and names none.
+	"GET /plan-previews":      {signIn, without, without, without, without, without},
+	"GET /plan-previews/live": {signIn, without, without, without, without, without},
+	// A plan preview is for those who may sync: callers who view some applications read their own.
+	"GET /plan-previews/{id}":      {signIn, denied, denied, shown, denied, shown},
+	"GET /plan-previews/{id}/live": {signIn, without, without, shown, without, shown},
+	"GET /plan-previews/{id}/diff": {signIn, denied, denied, shown, denied, shown},
+	"GET /search":                  {signIn, without, shown, shown, shown, shown},
 	// A trace and a chain belong to the applications of their deployments.
 	"GET /trace":            {signIn, missing, shown, shown, shown, shown},
 	"GET /trace/live":       {signIn, missing, shown, shown, shown, shown},
@@ -85,6 +99,7 @@ func TestEveryRouteForEveryCaller(t *testing.T) {
 				t.Errorf("%s by %s: %s, want %s", pattern, walker, got, want[i])
 			}
 		}
+		w.agent.Tick(time.Second) // failed attempts are rate-limited
 		for _, walker := range signedOut {
 			if got := w.walk(pattern, walker); got != want[0] {
 				t.Errorf("%s by %s: %s, want %s", pattern, walker, got, want[0])
@@ -148,10 +163,37 @@ func newWorld(t *testing.T) *world {
 	for _, role := range []string{"viewer", "deployer", "approver"} {
 		w.tokens[role] = w.agent.SignInWithKey(w.agent.LimitedKey(role, &deploy.Selector{Labels: map[string]string{"team": "payments"}}))
 	}
+	w.preview(w.keySubject("deployer"))
 	w.page = page.New(page.Config{Conn: w.agent.Server.Conn(), Now: w.agent.Now, Token: func(r *http.Request) string { return w.tokens[r.Header.Get("Walker")] }})
 	w.server = httptest.NewServer(w.page)
 	t.Cleanup(w.server.Close)
 	return w
+}
+
+// keySubject returns the subject of the session of a role.
+func (w *world) keySubject(role string) string {
+	ctx := metadata.AppendToOutgoingContext(w.t.Context(), "authorization", "SESSION "+w.tokens[role])
+	caller, err := controlv1.NewControlServiceClient(w.agent.Server.Conn()).GetCaller(ctx, &controlv1.GetCallerRequest{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return caller.Subject
+}
+
+// preview stores a plan preview of the application.
+func (w *world) preview(commander string) {
+	_, err := w.agent.Store.CreateCommand(w.t.Context(), deploy.Command{
+		ID: "c-preview", Type: deploy.CommandBuildPlanPreview, Commander: commander, PlanPreview: &deploy.PlanPreviewRequest{RepoID: "apps", HeadBranch: "feature", HeadCommit: "aa", BaseBranch: "main"},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	err = w.agent.Store.AnswerPlanPreview(w.t.Context(), deploy.PlanPreview{
+		CommandID: "c-preview", At: w.agent.Now(), Results: []deploy.ApplicationPreview{{ApplicationID: w.app.ID, Name: w.app.Name, Labels: w.app.Labels}},
+	}, deploy.CommandSucceeded)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // chain stores a chain of one deployment.
@@ -183,7 +225,7 @@ func (w *world) rollout(id string, phase deploy.RolloutPhase) {
 // noCluster answers for an application without live objects.
 type noCluster struct{}
 
-func (noCluster) LiveState(_ context.Context, app deploy.Application, _ bool) (deploy.LiveState, error) {
+func (noCluster) LiveState(_ context.Context, app deploy.Application, _ deploy.LiveChildren) (deploy.LiveState, error) {
 	return deploy.LiveState{ApplicationID: app.ID}, nil
 }
 
@@ -230,7 +272,7 @@ func (w *world) do(ctx context.Context, method, path, walker string, form url.Va
 func (w *world) walk(pattern, walker string) string {
 	w.t.Helper()
 	method, path, _ := strings.Cut(pattern, " ")
-	path = strings.NewReplacer("{$}", "", "{action}", "sync", "{ref}", "walked", "/deployments/{id}", "/deployments/d-web", "/commands/{id}", "/commands/"+w.command, "/chains/{id}", "/chains/chain-1", "{stage}", controltest.SyncStage).Replace(path)
+	path = strings.NewReplacer("{$}", "", "{action}", "sync", "{ref}", "walked", "/deployments/{id}", "/deployments/d-web", "/commands/{id}", "/commands/"+w.command, "/chains/{id}", "/chains/chain-1", "/plan-previews/{id}", "/plan-previews/c-preview", "{stage}", controltest.SyncStage).Replace(path)
 	switch path {
 	case "/search":
 		path += "?q=walke"
@@ -240,6 +282,9 @@ func (w *world) walk(pattern, walker string) string {
 		path += "?deployment=d-web"
 	}
 	q := url.Values{"application": {w.app.ID}}
+	if path == "/applications/filters" {
+		q = url.Values{"do": {"save"}, "name": {"walk"}, "query": {"q=walk"}}
+	}
 	if method == http.MethodGet && strings.HasPrefix(path, "/actions/") {
 		path += "?" + q.Encode()
 	}
@@ -262,6 +307,8 @@ func result(resp *http.Response, body string) string {
 	switch {
 	case resp.StatusCode == http.StatusSeeOther && strings.HasPrefix(resp.Header.Get("Location"), "/sign-in?next="), strings.Contains(body, `href="/sign-in?next=`):
 		return signIn
+	case resp.StatusCode == http.StatusSeeOther && resp.Header.Get("Location") == "/applications?q=walk" && len(resp.Cookies()) == 1:
+		return saved
 	case resp.StatusCode == http.StatusNotFound, strings.Contains(body, "This does not exist"):
 		return missing
 	case resp.StatusCode == http.StatusForbidden:
@@ -321,11 +368,11 @@ func (w *world) read(path, walker string) string {
 	w.t.Helper()
 	resp := w.do(w.t.Context(), http.MethodGet, path, walker, nil)
 	defer resp.Body.Close()
-	var body strings.Builder
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		body.WriteString(lines.Text() + "\n")
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	return body.String()
+	return string(body)
 }
 
 // eventWith returns the ID and data of the next event with a text.

@@ -43,5 +43,8 @@ func (h *Handler) setCookie(w http.ResponseWriter, r *http.Request, name, value 
 	http.SetCookie(w, c)
 }
 
+// Secure reports whether the cookies of a request are for encrypted connections only.
+func (h *Handler) Secure(r *http.Request) bool { return secure(h.externalURL(), r) }
+
 // Token returns the session token in a request's cookie; "" if there is none.
 func (h *Handler) Token(r *http.Request) string { return h.cookie(r, sessionCookie) }

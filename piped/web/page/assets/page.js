@@ -130,38 +130,30 @@ async function rest() {
   }
 }
 
-/** The log of a stage: it follows its end only as long as the user is there. */
+/**
+ * A log. Its box begins at the bottom (column-reverse), so that it stays at the end while the user is
+ * there, and does not move when lines are added elsewhere.
+ */
 const log = {
-  lines() { return all("[data-log]")[0]; },
-  follows: true,
-  follow(/** @type {boolean} */ on) {
-    this.follows = on;
-    for (const button of all("[data-log-follow]")) button.ariaPressed = String(on);
-    const lines = this.lines();
-    if (on && lines) lines.scrollTop = lines.scrollHeight;
-  },
   find(/** @type {string} */ text) {
     const wanted = text.toLowerCase();
-    for (const line of this.lines()?.children ?? []) {
-      if (line instanceof HTMLElement) line.hidden = wanted !== "" && !(line.textContent ?? "").toLowerCase().includes(wanted);
-    }
+    for (const line of all("#log-lines > li")) line.hidden = wanted !== "" && !line.querySelector(".text")?.textContent?.toLowerCase().includes(wanted);
   },
   start() {
-    const lines = this.lines();
+    const box = all("[data-log]")[0], lines = box?.firstElementChild, follow = all("[data-log-follow]")[0];
     if (!lines) return;
-    for (const e of all(".log [hidden]:not([hx-sse\\:connect])")) e.hidden = false;
+    for (const e of all(".log [hidden]")) e.hidden = false;
     const find = document.querySelector("[data-log-find]");
     find?.addEventListener("input", () => this.find(/** @type {HTMLInputElement} */ (find).value));
     document.querySelector("[data-log-wrap]")?.addEventListener("change", (event) => {
-      lines.classList.toggle("unwrapped", !(/** @type {HTMLInputElement} */ (event.target).checked));
+      box.classList.toggle("unwrapped", !(/** @type {HTMLInputElement} */ (event.target).checked));
     });
-    document.querySelector("[data-log-follow]")?.addEventListener("click", () => this.follow(!this.follows));
-    lines.addEventListener("wheel", () => { this.follows = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40; this.follow(this.follows); }, { passive: true });
-    new MutationObserver(() => {
-      document.querySelector(".log-empty")?.remove();
-      if (this.follows) this.follow(true);
+    follow?.addEventListener("click", () => { box.scrollTop = box.scrollTop > -40 ? -40 : 0; });
+    box.addEventListener("scroll", () => { if (follow) follow.ariaPressed = String(box.scrollTop > -40); }, { passive: true });
+    // At the end of lines that are not the last, later ones must not push up those that are shown.
+    new MutationObserver((records) => {
+      for (const { nextSibling: place, previousSibling: last } of records) if (place && last instanceof Element && box.scrollTop === 0) box.scrollTop = last.getBoundingClientRect().bottom - lines.getBoundingClientRect().bottom;
     }).observe(lines, { childList: true });
-    if (document.querySelector("[data-log-follow]")) this.follow(true);
   },
 };
 
@@ -174,12 +166,15 @@ function connection(/** @type {boolean} */ lost) {
 document.addEventListener("DOMContentLoaded", () => {
   log.start();
   for (const e of all("[data-theme-toggle], [data-pick-all], [data-help]")) e.hidden = false;
+  for (const { parentElement: bar, offsetLeft } of all(":is(.nav, .tabs) [aria-current]")) if (bar) bar.scrollLeft = offsetLeft - 60;
   setInterval(countOn, 1000);
   document.addEventListener("keydown", onKey);
   document.addEventListener("pointermove", () => { moved = Date.now(); }, { passive: true });
   document.addEventListener("change", (event) => {
     const pick = within(event, "[data-pick-all]");
-    for (const box of all("#bulk tbody input")) if (pick instanceof HTMLInputElement && box instanceof HTMLInputElement) box.checked = pick.checked;
+    if (pick instanceof HTMLInputElement) {
+      for (const box of all("#bulk tbody input[type=checkbox]")) if (box instanceof HTMLInputElement) box.checked = pick.checked;
+    }
     countPicked();
   });
   document.addEventListener("click", (event) => {
@@ -188,6 +183,8 @@ document.addEventListener("DOMContentLoaded", () => {
       event.preventDefault();
       within(event, "dialog")?.closest("dialog")?.close();
     }
+    const opener = within(event, "[data-opener]")?.dataset.opener; // of the object that closes
+    if (opener) all(`#tree [hx-get="${CSS.escape(opener)}"]`)[0]?.focus();
     if (within(event, "[data-palette]")) openPalette();
     if (within(event, "[data-help]")) dialog("help")?.showModal();
     if (within(event, "#palette a")) dialog("palette")?.close();
@@ -205,7 +202,7 @@ document.addEventListener("DOMContentLoaded", () => {
   document.addEventListener("htmx:sse:error", () => connection(true));
   // htmx retries a stream that broke, but not one whose first connection failed.
   for (const failed of ["htmx:error", "htmx:response:error"]) document.addEventListener(failed, (event) => {
-    const stream = within(event, "[hx-sse\\:connect]"), status = /** @type {CustomEvent} */ (event).detail.ctx?.response?.status ?? 0;
+    const stream = within(event, "[hx-trigger$=retry]"), status = /** @type {CustomEvent} */ (event).detail.ctx?.response?.status ?? 0;
     if (!stream || status >= 400 && status < 500) return;
     connection(true);
     setTimeout(() => stream.dispatchEvent(new Event("retry")), 2000);

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,8 +31,11 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
+// launcher starts the scripts of stages.
+var launcher sandbox.Launcher
+
 func TestMain(m *testing.M) {
-	sandbox.Main()
+	launcher = sandbox.Main()
 	clustertest.Main(m)
 }
 
@@ -56,8 +61,8 @@ type fixture struct {
 }
 
 // fixtures are the applications that tests find when they begin. A test that changes one has it
-// for itself.
-func fixtures() []fixture {
+// for itself. The analysis of one of them asks the address.
+func fixtures(healthURL string) []fixture {
 	const (
 		synced  = controlv1.ApplicationState_APPLICATION_STATE_SYNCED
 		waiting = controlv1.ApplicationState_APPLICATION_STATE_WAITING_FOR_APPROVAL
@@ -72,6 +77,11 @@ func fixtures() []fixture {
 		{"ledger", "{team: payments}", fmt.Sprintf(gated, ""), "v1", waiting},
 		{"drifting", "{team: office}", "", "v1", synced},
 		{"broken", "{team: shop}", "", "does-not-exist", controlv1.ApplicationState_APPLICATION_STATE_FAILED},
+		{"payouts", "{team: payments}", fmt.Sprintf(gated, ""), "v1", waiting},
+		{"pricing", "{team: payments}", fmt.Sprintf(gated, ""), "v1", waiting},
+		{"slow", "{team: office}", "\n  pipeline: {stages: [{id: pause, name: WAIT, with: {duration: 24h}}, {id: sync, name: K8S_SYNC}]}\n", "v1", synced},
+		{"reports", "{team: office}", "", "v1", synced},
+		{"analysed", "{team: office}", "\n  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{id: analysis, name: ANALYSIS, with: {duration: 2s, https: [{url: " + healthURL + ", method: GET, expectedCode: 200, interval: 1s}]}}, {id: sync, name: K8S_SYNC}]}\n", "v1", synced},
 		{"invalid", "{team: shop}", "\n  pipeline: {stages: [{name: K8S_SYNCC}]}\n", "v1", controlv1.ApplicationState_APPLICATION_STATE_INVALID_CONFIG},
 	}
 }
@@ -110,6 +120,8 @@ type env struct {
 	browser   *browsertest.Browser
 	cluster   *clustertest.Cluster
 	namespace string
+	first     string // the commit with the first versions
+	pushing   sync.Mutex
 	repo      *gittest.Repo
 	dataDir   string
 	config    string // path
@@ -120,8 +132,9 @@ type env struct {
 	control   controlv1.ControlServiceClient
 }
 
-// newEnv starts everything, and waits until the fixtures are as tests expect them.
-func newEnv(t *testing.T) *env {
+// newEnv starts everything, and waits until the applications are as tests expect them. The store
+// is SQLite without a data source name.
+func newEnv(t *testing.T, dsn string, apps ...fixture) *env {
 	e := &env{cluster: clustertest.Shared(t), repo: gittest.New(t), dataDir: t.TempDir()}
 	e.namespace = e.cluster.Namespace(t)
 	browser, err := browsertest.Start()
@@ -134,19 +147,27 @@ func newEnv(t *testing.T) *env {
 		}
 	})
 	e.browser = browser
-	e.push(t, "First versions", fixtures()...)
-	e.writeConfig(t)
+	e.first = e.push(t, "First versions", apps...)
+	e.writeConfig(t, dsn)
 	e.run(t)
-	for _, f := range fixtures() {
+	for _, f := range apps {
 		e.await(t, f.name, f.settled)
 	}
-	e.drift(t, "drifting")
 	return e
+}
+
+// healthy returns the address of a server whose answers are all of status 200.
+func healthy(t *testing.T) string {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // push commits applications.
 func (e *env) push(t *testing.T, message string, apps ...fixture) string {
 	t.Helper()
+	e.pushing.Lock()
+	defer e.pushing.Unlock()
 	files := map[string]string{}
 	for _, f := range apps {
 		for name, text := range f.files(e.namespace) {
@@ -156,7 +177,7 @@ func (e *env) push(t *testing.T, message string, apps ...fixture) string {
 	return e.repo.Push(t, message, files)
 }
 
-func (e *env) writeConfig(t *testing.T) {
+func (e *env) writeConfig(t *testing.T, dsn string) {
 	t.Helper()
 	api, web, err := agenttest.FreeAddresses()
 	if err != nil {
@@ -170,11 +191,15 @@ spec:
   pipedID: browser
   dataDir: %q
   syncInterval: 200ms
+  adopt: review
   api: {address: %q}
   web: {address: %q}
   repositories: [{repoId: apps, remote: %q, branch: main, discover: {}}]
   platformProviders: [{name: local, type: KUBERNETES, config: {kubeConfigPath: %q}}]
 `, e.dataDir, api, web, e.repo.Dir, e.cluster.Kubeconfig())
+	if dsn != "" {
+		text += fmt.Sprintf("  store: {dsn: %q}\n", dsn)
+	}
 	if err := os.WriteFile(e.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +213,7 @@ func (e *env) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	agent, err := app.New(ctx, cfg, app.Options{Version: "test", Logger: logger(t), LeaseEvery: -1})
+	agent, err := app.New(ctx, cfg, app.Options{Version: "test", Logger: logger(t), LeaseEvery: -1, Launcher: launcher})
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -242,17 +242,22 @@ func (t *Tab) AwaitReady() {
 }
 
 // Click clicks with the mouse on the first visible element that matches a selector and has a
-// text.
+// text. If the page moves it away under the mouse, Click tries again, like a person.
 func (t *Tab) Click(selector, text string) {
 	t.tb.Helper()
-	t.AwaitText(selector, text)
-	at := Eval[[]float64](t, fmt.Sprintf(`(() => {
-		const e = [...document.querySelectorAll(%s)].find((e) => e.checkVisibility() && e.innerText.includes(%s));
-		e.scrollIntoView({ block: "center" });
-		const r = e.getBoundingClientRect();
-		return [r.x + r.width / 2, r.y + r.height / 2];
-	})()`, quote(selector), quote(text)))
-	t.do("click on "+selector, chromedp.MouseClickXY(at[0], at[1]))
+	for hit := false; !hit; {
+		t.AwaitText(selector, text)
+		at := Eval[[]float64](t, fmt.Sprintf(`(() => {
+			const e = [...document.querySelectorAll(%s)].find((e) => e.checkVisibility() && e.innerText.includes(%s));
+			e.scrollIntoView({ block: "center" });
+			window.missed = true;
+			document.addEventListener("click", (event) => { window.missed = !e.contains(event.target); }, { capture: true, once: true });
+			const r = e.getBoundingClientRect();
+			return [r.x + r.width / 2, r.y + r.height / 2];
+		})()`, quote(selector), quote(text)))
+		t.do("click on "+selector, chromedp.MouseClickXY(at[0], at[1]))
+		hit = Eval[bool](t, "!window.missed") // a click that led to another page has hit
+	}
 }
 
 // Keys presses keys, one after another: characters, Tab, Enter ("\r") and Escape ("\x1b").

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"github.com/c785c783/piped/piped/web/page/browsertest"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
@@ -42,8 +45,8 @@ func objectOf(name, show string) func(*testing.T, *env) string {
 func views() []view {
 	return []view{
 		{"now", at("/"), []string{"ledger", "approval", "drifting", "broken", "invalid", "Done"}},
-		{"applications", at("/applications"), []string{"10 applications", "web", "Synced", "Waiting for approval", "Drifted", "Invalid config"}},
-		{"applications-filtered", at("/applications?state=DRIFTED&sort=name"), []string{"1 of 10 applications", "drifting"}},
+		{"applications", at("/applications"), []string{"applications", "web", "Synced", "Waiting for approval", "Drifted", "Invalid config"}},
+		{"applications-filtered", at("/applications?state=DRIFTED&sort=name"), []string{" of ", "drifting"}},
 		{"applications-none", at("/applications?q=nothing+has+this+name"), []string{"Nothing matches"}},
 		{"application-objects", at("/applications/web"), []string{"web is live at", "Deployment", "ConfigMap"}},
 		{"application-object", objectOf("web", "live"), []string{"Deployment", "replicas: 1"}},
@@ -58,13 +61,17 @@ func views() []view {
 		{"deployment-log", deploymentOf("broken", ""), []string{"broken", "K8S_SYNC", "ImagePull"}},
 		{"deployment-plan", deploymentOf("ledger", "plan"), []string{"ledger", "Approve"}},
 		{"deployment-timeline", deploymentOf("ledger", "timeline"), []string{"ledger"}},
+		{"deployment-analysis", deploymentOf("analysed", "analysis"), []string{"analysed", "As expected", "status 200 (expected 200)"}},
 		{"rollouts", at("/rollouts"), []string{"web", "Complete"}},
 		{"delivery", at("/delivery"), []string{"Deployment frequency"}},
 		{"deployments", at("/deployments"), []string{"First versions"}},
 		{"agent", at("/agent"), []string{"Clusters", "Repositories"}},
+		{"agent-config", at("/agent?tab=config"), []string{"Leave out defaults", "[redacted]"}},
 		{"agent-keys", at("/agent?tab=keys"), []string{"owner"}},
 		{"agent-audit", at("/agent?tab=audit"), []string{"owner"}},
 		{"events", at("/events"), []string{"No event is registered"}},
+		{"plan-previews", at("/plan-previews"), []string{"Plan previews", "State"}},
+		{"plan-preview", func(t *testing.T, e *env) string { return "/plan-previews/" + e.preview(t, "views") }, []string{"would change 1 of 1 application", "web", "registry.example/web:v7"}},
 		{"search", at("/search?q=ledger"), []string{"ledger"}},
 		{"dialog", func(t *testing.T, e *env) string {
 			return "/actions/approve?stage=gate&deployment=" + e.last(t, "ledger").Id
@@ -72,8 +79,8 @@ func views() []view {
 	}
 }
 
-// showEveryView opens each view at two widths, light and dark: it shows what it should, has
-// nothing that axe finds, and is no wider than the window. Its pictures are written into the
+// showEveryView opens each view at two widths, light and dark: it shows what it should, and has
+// nothing that axe finds. At these and the extreme widths nothing is wider than the window. Its pictures are written into the
 // folder in PIPED_SCREENSHOTS, and the one that docs/page shows into that in PIPED_PICTURES.
 func showEveryView(t *testing.T, e *env) {
 	axe, err := os.ReadFile(filepath.Join("testdata", "axe-core", "axe.min.js"))
@@ -97,15 +104,36 @@ func showEveryView(t *testing.T, e *env) {
 				for _, problem := range inaccessible(tab) {
 					t.Errorf("%s: %s", shown, problem)
 				}
-				if got := browsertest.Eval[int64](tab, `document.documentElement.scrollWidth`); got > width {
-					t.Errorf("%s: the page scrolls to the side, it is %d pixels wide", shown, got)
-				}
+				reportWide(t, tab, shown, width)
 				writePicture(t, tab, os.Getenv("PIPED_SCREENSHOTS"), fmt.Sprintf("%s-%d-%s", v.name, width, map[bool]string{false: "light", true: "dark"}[dark]))
 				if name := pictures[v.name]; name != "" && width == 1280 && !dark {
 					writePicture(t, tab, os.Getenv("PIPED_PICTURES"), name)
 				}
 			}
 		}
+		for _, width := range []int64{360, 2560} {
+			tab.Show(width, false)
+			reportWide(t, tab, fmt.Sprintf("%s, %d pixels wide", v.name, width), width)
+			writePicture(t, tab, os.Getenv("PIPED_SCREENSHOTS"), fmt.Sprintf("%s-%d-light", v.name, width))
+		}
+	}
+}
+
+// reportWide reports what has to be scrolled to the side: the page, or a table that is a list on
+// narrow screens.
+func reportWide(t *testing.T, tab *browsertest.Tab, shown string, width int64) {
+	t.Helper()
+	if got := browsertest.Eval[int64](tab, `document.documentElement.scrollWidth`); got > width {
+		t.Errorf("%s: the page scrolls to the side, it is %d pixels wide", shown, got)
+	}
+	if width > 500 {
+		return
+	}
+	if n := browsertest.Eval[int64](tab, `[...document.querySelectorAll(".scroll:has(> .stacked)")].filter((e) => e.scrollWidth > e.clientWidth).length`); n > 0 {
+		t.Errorf("%s: %d tables scroll to the side", shown, n)
+	}
+	if !browsertest.Eval[bool](tab, `[...document.querySelectorAll(".nav a")].every((a) => a.getBoundingClientRect().right <= innerWidth)`) {
+		t.Errorf("%s: not all views are in sight", shown)
 	}
 }
 
@@ -158,16 +186,16 @@ func writePicture(t *testing.T, tab *browsertest.Tab, dir, name string) {
 // leads into the field from anywhere.
 func searchAsYouType(t *testing.T, e *env) {
 	tab := e.signIn(t, e.ownerKey(t), "/applications")
-	tab.AwaitText("#total", "10 applications")
+	tab.AwaitText(rowOf("app", "web"), "web")
 	tab.Keys("f")
 	tab.Await("the focus in the field", `document.activeElement.matches("[data-find]")`)
 	tab.Keys("mai")
-	tab.AwaitText("#total", "1 of 10 applications")
+	tab.AwaitText("#total", "1 of ")
 	tab.AwaitGone(rowOf("app", "web"))
 	tab.AwaitText(rowOf("app", "mail"), "mail")
 	tab.Await("the address of the search", `new URLSearchParams(location.search).get("q") === "mai"`)
 	tab.Open(tab.Path())
-	tab.AwaitText("#total", "1 of 10 applications")
+	tab.AwaitText("#total", "1 of ")
 	tab.Click(rowOf("app", "mail")+" .name a", "mail")
 	tab.Await("the address of the application", `location.pathname.startsWith("/applications/mail")`)
 	tab.AwaitText("main h1", "mail is live at")
@@ -227,41 +255,22 @@ func showHostileCommit(t *testing.T, e *env) {
 // reportProblems shows that the checks of every test can fail: a page that does what the policy
 // forbids, throws, or complains is reported.
 func reportProblems(t *testing.T, e *env) {
-	r := &recorder{T: t}
-	tab := e.browser.Tab(r, e.address)
-	tab.Open("/sign-in")
-	browsertest.Eval[browsertest.Nothing](tab, `new Promise((done) => {
-		const s = document.createElement("script"); s.textContent = "1"; document.body.append(s);
-		console.error("it complains");
-		setTimeout(() => { setTimeout(done); throw new Error("it throws"); });
-		alert("it stops");
-	})`)
-	tab.Open("/no-such-view")
-	r.end()
+	err := browsertest.Try(func(tb browsertest.TB) error {
+		tab := e.browser.Tab(tb, e.address)
+		tab.Open("/sign-in")
+		browsertest.Eval[browsertest.Nothing](tab, `new Promise((done) => {
+			const s = document.createElement("script"); s.textContent = "1"; document.body.append(s);
+			console.error("it complains");
+			setTimeout(() => { setTimeout(done); throw new Error("it throws"); });
+			alert("it stops");
+		})`)
+		tab.Open("/no-such-view")
+		return nil
+	})
 	for _, want := range []string{"Content-Security-Policy", "it complains", "it throws", "it stops", "status of 404"} {
-		if !strings.Contains(strings.Join(r.errors, "\n"), want) {
-			t.Errorf("the browser did not report %q, only %q", want, r.errors)
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("the browser did not report %q, only %q", want, err)
 		}
-	}
-}
-
-// recorder is a test that collects its errors.
-type recorder struct {
-	*testing.T
-	errors   []string
-	cleanups []func()
-}
-
-func (r *recorder) Errorf(format string, args ...any) {
-	r.errors = append(r.errors, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
-
-// end ends the test.
-func (r *recorder) end() {
-	for i := range r.cleanups {
-		r.cleanups[len(r.cleanups)-1-i]()
 	}
 }
 
@@ -316,4 +325,105 @@ func reconnectAfterRestart(t *testing.T, e *env) {
 	if got := tab.Text(rowOf("app", "web")); got == before || !browsertest.Eval[bool](tab, `window.kept === true`) {
 		t.Errorf("the row was %q and is %q, or the page was loaded again", before, got)
 	}
+}
+
+// copyConfiguration: what one copies of a configuration is its text without the numbers of lines,
+// and the address of a line leads to it.
+func copyConfiguration(t *testing.T, e *env) {
+	resp, err := e.control.GetApplicationConfig(e.ctx, &controlv1.GetApplicationConfigRequest{ApplicationId: idOf("web")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := e.signIn(t, e.ownerKey(t), "/applications/web?tab=config")
+	copied := browsertest.Eval[string](tab, `getSelection().selectAllChildren(document.querySelector(".yaml code")), getSelection().toString()`)
+	if diff := gocmp.Diff(strings.TrimRight(resp.Yaml, "\n"), strings.TrimRight(copied, "\n")); diff != "" {
+		t.Errorf("-configuration +copied:\n%s", diff)
+	}
+	tab.Click("#L3 .number", "3")
+	tab.Await("the line in the address", `location.hash === "#L3" && document.querySelector(".line:target").id === "L3"`)
+	tab.Click("main .link", "Leave out defaults")
+	tab.AwaitText("main", "lines of defaults are left out")
+	if text := tab.Text(".yaml"); strings.Contains(text, "# default") || !strings.Contains(text, "name: web") {
+		t.Errorf("without defaults: %s", text)
+	}
+}
+
+// preview requests a plan preview of a branch that changes the image of web, and returns the
+// command.
+func (e *env) preview(t *testing.T, branch string) string {
+	t.Helper()
+	e.pushing.Lock()
+	web := fixture{name: "web", labels: "{team: shop, tier: front}", version: "v7"}
+	commit := e.repo.PushOn(t, branch, "Another image of web", web.files(e.namespace))
+	e.pushing.Unlock()
+	resp, err := e.api.RequestPlanPreview(e.ctx, &apiservice.RequestPlanPreviewRequest{RepoRemoteUrl: e.repo.Dir, HeadBranch: branch, HeadCommit: commit, BaseBranch: "main"})
+	if err != nil || len(resp.GetCommands()) != 1 {
+		t.Fatal(resp, err)
+	}
+	return resp.Commands[0]
+}
+
+// followPlanPreviews: a plan preview appears in the list when it is requested, its state changes
+// when it has ended, and its page says what the change would do. The page is never loaded again
+// before one asks for it.
+func followPlanPreviews(t *testing.T, e *env) {
+	tab := e.signIn(t, e.ownerKey(t), "/plan-previews?branch=followed")
+	tab.AwaitText("main", "Nothing matches")
+	tab.Await("the stream of changes", `document.documentElement.hasAttribute("data-live")`)
+	browsertest.Eval[bool](tab, `window.kept = true`)
+	first := e.preview(t, "followed")
+	tab.AwaitText("#preview-"+first, "Done")
+	tab.AwaitText("#preview-"+first, "1 of 1 application changed")
+	tab.Await("the same page", `window.kept === true`)
+	tab.Open("/plan-previews?branch=followed")
+	tab.Await("the stream of changes", `document.documentElement.hasAttribute("data-live")`)
+	second := e.preview(t, "followed")
+	tab.AwaitText("#resort", "1 new plan preview")
+	tab.Click("#resort a", "1 new plan preview")
+	tab.AwaitText("#preview-"+second, "Done")
+	tab.Click("#preview-"+second+" .name a", "apps")
+	tab.AwaitText("main h1", "This change would change 1 of 1 application.")
+	tab.AwaitText("main", "Deployment web")
+	tab.AwaitText(".diff .removed", "registry.example/web:v")
+	tab.AwaitText(".diff .added", "registry.example/web:v7")
+}
+
+// saveFilter: a filter of the list is saved under a name, used again from there, and removed.
+func saveFilter(t *testing.T, e *env) {
+	tab := e.signIn(t, e.ownerKey(t), "/applications?state=DRIFTED")
+	tab.Click(".saved summary", "Save filter")
+	tab.Click(".saved input[type=text]", "")
+	tab.Keys("to heal\r")
+	tab.AwaitText(".saved .chip[aria-current]", "to heal")
+	tab.Open("/")
+	tab.Open("/applications")
+	tab.Click(".saved .chip", "to heal")
+	tab.Await("the filter in the address", `location.search === "?state=DRIFTED"`)
+	tab.AwaitText(rowOf("app", "drifting"), "drifting")
+	tab.Click(".saved summary", "Edit filters")
+	tab.Click(".saved .menu-body button", "Remove")
+	tab.AwaitText(".saved summary", "Save filter")
+	tab.AwaitGone(".saved .chip")
+	if got := tab.Path(); got != "/applications?state=DRIFTED" {
+		t.Errorf("after the removal, the address is %s", got)
+	}
+}
+
+// countApplications: the list says how many applications there are and match, as the API has them.
+func countApplications(t *testing.T, e *env) {
+	resp, err := e.api.ListApplications(e.ctx, &apiservice.ListApplicationsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := len(resp.Applications)
+	if all < len(fixtures("")) {
+		t.Fatalf("the API lists %d applications, want all that the tests began with but one, and two new ones", all)
+	}
+	tab := e.signIn(t, e.ownerKey(t), "/applications")
+	tab.AwaitText("#total", fmt.Sprintf("%d applications", all))
+	if got := tab.Count(`[id^="app-"]`); got != all {
+		t.Errorf("the list has %d rows, want %d", got, all)
+	}
+	tab.Open("/applications?q=mail")
+	tab.AwaitText("#total", fmt.Sprintf("1 of %d applications", all))
 }

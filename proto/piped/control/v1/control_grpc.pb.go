@@ -36,6 +36,8 @@ const (
 	ControlService_RejectStage_FullMethodName           = "/piped.control.v1.ControlService/RejectStage"
 	ControlService_SkipStage_FullMethodName             = "/piped.control.v1.ControlService/SkipStage"
 	ControlService_FollowStageLogs_FullMethodName       = "/piped.control.v1.ControlService/FollowStageLogs"
+	ControlService_GetStageLog_FullMethodName           = "/piped.control.v1.ControlService/GetStageLog"
+	ControlService_SearchStageLog_FullMethodName        = "/piped.control.v1.ControlService/SearchStageLog"
 	ControlService_GetLiveState_FullMethodName          = "/piped.control.v1.ControlService/GetLiveState"
 	ControlService_WatchLiveState_FullMethodName        = "/piped.control.v1.ControlService/WatchLiveState"
 	ControlService_GetLiveObject_FullMethodName         = "/piped.control.v1.ControlService/GetLiveObject"
@@ -49,6 +51,9 @@ const (
 	ControlService_GetDeploymentTrace_FullMethodName    = "/piped.control.v1.ControlService/GetDeploymentTrace"
 	ControlService_GetAnalysisSeries_FullMethodName     = "/piped.control.v1.ControlService/GetAnalysisSeries"
 	ControlService_ListEvents_FullMethodName            = "/piped.control.v1.ControlService/ListEvents"
+	ControlService_ListPlanPreviews_FullMethodName      = "/piped.control.v1.ControlService/ListPlanPreviews"
+	ControlService_GetPlanPreview_FullMethodName        = "/piped.control.v1.ControlService/GetPlanPreview"
+	ControlService_WatchPlanPreviews_FullMethodName     = "/piped.control.v1.ControlService/WatchPlanPreviews"
 	ControlService_CreateAPIKey_FullMethodName          = "/piped.control.v1.ControlService/CreateAPIKey"
 	ControlService_ListAPIKeys_FullMethodName           = "/piped.control.v1.ControlService/ListAPIKeys"
 	ControlService_DisableAPIKey_FullMethodName         = "/piped.control.v1.ControlService/DisableAPIKey"
@@ -61,6 +66,10 @@ const (
 	ControlService_ListDisabledUsers_FullMethodName     = "/piped.control.v1.ControlService/ListDisabledUsers"
 	ControlService_ListAudit_FullMethodName             = "/piped.control.v1.ControlService/ListAudit"
 	ControlService_GetStatus_FullMethodName             = "/piped.control.v1.ControlService/GetStatus"
+	ControlService_GetAgentConfig_FullMethodName        = "/piped.control.v1.ControlService/GetAgentConfig"
+	ControlService_GetApplicationConfig_FullMethodName  = "/piped.control.v1.ControlService/GetApplicationConfig"
+	ControlService_ReplayDeadLetters_FullMethodName     = "/piped.control.v1.ControlService/ReplayDeadLetters"
+	ControlService_DropDeadLetters_FullMethodName       = "/piped.control.v1.ControlService/DropDeadLetters"
 	ControlService_Resolve_FullMethodName               = "/piped.control.v1.ControlService/Resolve"
 	ControlService_SearchApplications_FullMethodName    = "/piped.control.v1.ControlService/SearchApplications"
 	ControlService_GetApplicationSummary_FullMethodName = "/piped.control.v1.ControlService/GetApplicationSummary"
@@ -184,8 +193,15 @@ type ControlServiceClient interface {
 	// NOT_FOUND: no such deployment or stage. UNAVAILABLE and UNAUTHENTICATED: as
 	// WatchDeployments; after_index lets the next call go on.
 	FollowStageLogs(ctx context.Context, in *FollowStageLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowStageLogsResponse], error)
+	// Returns a window of the log of a stage: its end, or the blocks before or after
+	// an index. Needs `view-logs`.
+	// NOT_FOUND: no such deployment or stage.
+	GetStageLog(ctx context.Context, in *GetStageLogRequest, opts ...grpc.CallOption) (*GetStageLogResponse, error)
+	// Finds a text in the log of a stage, from any point on. Needs `view-logs`.
+	// NOT_FOUND: no such deployment or stage.
+	SearchStageLog(ctx context.Context, in *SearchStageLogRequest, opts ...grpc.CallOption) (*SearchStageLogResponse, error)
 	// Reads the live objects of an application from its cluster, within ten
-	// seconds. Needs `view`. NOT_FOUND: no such application. UNAVAILABLE: the cluster
+	// seconds: all of them, or a folded tree of those that matter. Needs `view`. NOT_FOUND: no such application. UNAVAILABLE: the cluster
 	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(ctx context.Context, in *GetLiveStateRequest, opts ...grpc.CallOption) (*GetLiveStateResponse, error)
 	// Streams the live objects of an application: first all of them, then those
@@ -252,6 +268,19 @@ type ControlServiceClient interface {
 	GetAnalysisSeries(ctx context.Context, in *GetAnalysisSeriesRequest, opts ...grpc.CallOption) (*GetAnalysisSeriesResponse, error)
 	// Lists registered events, newest first. Needs `view` in all applications.
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
+	// Lists the plan previews whose results are stored and those that are being built,
+	// newest first. Needs `sync`. A caller who may not view all applications gets those
+	// that it requested.
+	ListPlanPreviews(ctx context.Context, in *ListPlanPreviewsRequest, opts ...grpc.CallOption) (*ListPlanPreviewsResponse, error)
+	// Returns a plan preview with what it would do to each object. Needs `sync`. Rights as for
+	// ListPlanPreviews.
+	// NOT_FOUND: no such plan preview, or its result was removed.
+	GetPlanPreview(ctx context.Context, in *GetPlanPreviewRequest, opts ...grpc.CallOption) (*GetPlanPreviewResponse, error)
+	// Streams plan previews when they are requested and when they have ended, from now on:
+	// list what there is after the first response. Needs `sync`. Rights as for
+	// ListPlanPreviews.
+	// UNAVAILABLE and UNAUTHENTICATED: as WatchDeployments.
+	WatchPlanPreviews(ctx context.Context, in *WatchPlanPreviewsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPlanPreviewsResponse], error)
 	// Creates an API key. Needs `keys`.
 	// ALREADY_EXISTS: an enabled key has that name.
 	CreateAPIKey(ctx context.Context, in *CreateAPIKeyRequest, opts ...grpc.CallOption) (*CreateAPIKeyResponse, error)
@@ -292,6 +321,21 @@ type ControlServiceClient interface {
 	// Returns the state of the agent itself, as its parts knew it last: no cluster
 	// and no remote is asked. Needs `view` in all applications.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
+	// Returns the configuration of the agent as it is in effect, without secrets.
+	// Needs `administer`.
+	GetAgentConfig(ctx context.Context, in *GetAgentConfigRequest, opts ...grpc.CallOption) (*GetAgentConfigResponse, error)
+	// Returns the configuration of an application as it is in effect at the last
+	// known head, without secrets. An invalid one is no error of the call. Needs `view`.
+	// NOT_FOUND: no such application. UNAVAILABLE: its repository has not been read yet.
+	GetApplicationConfig(ctx context.Context, in *GetApplicationConfigRequest, opts ...grpc.CallOption) (*GetApplicationConfigResponse, error)
+	// Delivers all notifications again that were given up for one receiver, from now
+	// on. Each gets at least five new attempts. Needs `administer`.
+	// NOT_FOUND: no such receiver.
+	ReplayDeadLetters(ctx context.Context, in *ReplayDeadLettersRequest, opts ...grpc.CallOption) (*ReplayDeadLettersResponse, error)
+	// Deletes all notifications that were given up for one receiver; they cannot be
+	// replayed. Needs `administer`.
+	// NOT_FOUND: no such receiver.
+	DropDeadLetters(ctx context.Context, in *DropDeadLettersRequest, opts ...grpc.CallOption) (*DropDeadLettersResponse, error)
 	// Returns the applications or deployments that a name means. Needs `view`.
 	Resolve(ctx context.Context, in *ResolveRequest, opts ...grpc.CallOption) (*ResolveResponse, error)
 	// Searches applications by words and facets, and counts facets. Applications
@@ -509,6 +553,26 @@ func (c *controlServiceClient) FollowStageLogs(ctx context.Context, in *FollowSt
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ControlService_FollowStageLogsClient = grpc.ServerStreamingClient[FollowStageLogsResponse]
 
+func (c *controlServiceClient) GetStageLog(ctx context.Context, in *GetStageLogRequest, opts ...grpc.CallOption) (*GetStageLogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetStageLogResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetStageLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) SearchStageLog(ctx context.Context, in *SearchStageLogRequest, opts ...grpc.CallOption) (*SearchStageLogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchStageLogResponse)
+	err := c.cc.Invoke(ctx, ControlService_SearchStageLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *controlServiceClient) GetLiveState(ctx context.Context, in *GetLiveStateRequest, opts ...grpc.CallOption) (*GetLiveStateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetLiveStateResponse)
@@ -666,6 +730,45 @@ func (c *controlServiceClient) ListEvents(ctx context.Context, in *ListEventsReq
 	return out, nil
 }
 
+func (c *controlServiceClient) ListPlanPreviews(ctx context.Context, in *ListPlanPreviewsRequest, opts ...grpc.CallOption) (*ListPlanPreviewsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPlanPreviewsResponse)
+	err := c.cc.Invoke(ctx, ControlService_ListPlanPreviews_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) GetPlanPreview(ctx context.Context, in *GetPlanPreviewRequest, opts ...grpc.CallOption) (*GetPlanPreviewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPlanPreviewResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetPlanPreview_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) WatchPlanPreviews(ctx context.Context, in *WatchPlanPreviewsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPlanPreviewsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[5], ControlService_WatchPlanPreviews_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchPlanPreviewsRequest, WatchPlanPreviewsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_WatchPlanPreviewsClient = grpc.ServerStreamingClient[WatchPlanPreviewsResponse]
+
 func (c *controlServiceClient) CreateAPIKey(ctx context.Context, in *CreateAPIKeyRequest, opts ...grpc.CallOption) (*CreateAPIKeyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateAPIKeyResponse)
@@ -786,6 +889,46 @@ func (c *controlServiceClient) GetStatus(ctx context.Context, in *GetStatusReque
 	return out, nil
 }
 
+func (c *controlServiceClient) GetAgentConfig(ctx context.Context, in *GetAgentConfigRequest, opts ...grpc.CallOption) (*GetAgentConfigResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetAgentConfigResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetAgentConfig_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) GetApplicationConfig(ctx context.Context, in *GetApplicationConfigRequest, opts ...grpc.CallOption) (*GetApplicationConfigResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetApplicationConfigResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetApplicationConfig_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) ReplayDeadLetters(ctx context.Context, in *ReplayDeadLettersRequest, opts ...grpc.CallOption) (*ReplayDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplayDeadLettersResponse)
+	err := c.cc.Invoke(ctx, ControlService_ReplayDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) DropDeadLetters(ctx context.Context, in *DropDeadLettersRequest, opts ...grpc.CallOption) (*DropDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DropDeadLettersResponse)
+	err := c.cc.Invoke(ctx, ControlService_DropDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *controlServiceClient) Resolve(ctx context.Context, in *ResolveRequest, opts ...grpc.CallOption) (*ResolveResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ResolveResponse)
@@ -818,7 +961,7 @@ func (c *controlServiceClient) GetApplicationSummary(ctx context.Context, in *Ge
 
 func (c *controlServiceClient) WatchApplications(ctx context.Context, in *WatchApplicationsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchApplicationsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[5], ControlService_WatchApplications_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[6], ControlService_WatchApplications_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -952,8 +1095,15 @@ type ControlServiceServer interface {
 	// NOT_FOUND: no such deployment or stage. UNAVAILABLE and UNAUTHENTICATED: as
 	// WatchDeployments; after_index lets the next call go on.
 	FollowStageLogs(*FollowStageLogsRequest, grpc.ServerStreamingServer[FollowStageLogsResponse]) error
+	// Returns a window of the log of a stage: its end, or the blocks before or after
+	// an index. Needs `view-logs`.
+	// NOT_FOUND: no such deployment or stage.
+	GetStageLog(context.Context, *GetStageLogRequest) (*GetStageLogResponse, error)
+	// Finds a text in the log of a stage, from any point on. Needs `view-logs`.
+	// NOT_FOUND: no such deployment or stage.
+	SearchStageLog(context.Context, *SearchStageLogRequest) (*SearchStageLogResponse, error)
 	// Reads the live objects of an application from its cluster, within ten
-	// seconds. Needs `view`. NOT_FOUND: no such application. UNAVAILABLE: the cluster
+	// seconds: all of them, or a folded tree of those that matter. Needs `view`. NOT_FOUND: no such application. UNAVAILABLE: the cluster
 	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(context.Context, *GetLiveStateRequest) (*GetLiveStateResponse, error)
 	// Streams the live objects of an application: first all of them, then those
@@ -1020,6 +1170,19 @@ type ControlServiceServer interface {
 	GetAnalysisSeries(context.Context, *GetAnalysisSeriesRequest) (*GetAnalysisSeriesResponse, error)
 	// Lists registered events, newest first. Needs `view` in all applications.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
+	// Lists the plan previews whose results are stored and those that are being built,
+	// newest first. Needs `sync`. A caller who may not view all applications gets those
+	// that it requested.
+	ListPlanPreviews(context.Context, *ListPlanPreviewsRequest) (*ListPlanPreviewsResponse, error)
+	// Returns a plan preview with what it would do to each object. Needs `sync`. Rights as for
+	// ListPlanPreviews.
+	// NOT_FOUND: no such plan preview, or its result was removed.
+	GetPlanPreview(context.Context, *GetPlanPreviewRequest) (*GetPlanPreviewResponse, error)
+	// Streams plan previews when they are requested and when they have ended, from now on:
+	// list what there is after the first response. Needs `sync`. Rights as for
+	// ListPlanPreviews.
+	// UNAVAILABLE and UNAUTHENTICATED: as WatchDeployments.
+	WatchPlanPreviews(*WatchPlanPreviewsRequest, grpc.ServerStreamingServer[WatchPlanPreviewsResponse]) error
 	// Creates an API key. Needs `keys`.
 	// ALREADY_EXISTS: an enabled key has that name.
 	CreateAPIKey(context.Context, *CreateAPIKeyRequest) (*CreateAPIKeyResponse, error)
@@ -1060,6 +1223,21 @@ type ControlServiceServer interface {
 	// Returns the state of the agent itself, as its parts knew it last: no cluster
 	// and no remote is asked. Needs `view` in all applications.
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
+	// Returns the configuration of the agent as it is in effect, without secrets.
+	// Needs `administer`.
+	GetAgentConfig(context.Context, *GetAgentConfigRequest) (*GetAgentConfigResponse, error)
+	// Returns the configuration of an application as it is in effect at the last
+	// known head, without secrets. An invalid one is no error of the call. Needs `view`.
+	// NOT_FOUND: no such application. UNAVAILABLE: its repository has not been read yet.
+	GetApplicationConfig(context.Context, *GetApplicationConfigRequest) (*GetApplicationConfigResponse, error)
+	// Delivers all notifications again that were given up for one receiver, from now
+	// on. Each gets at least five new attempts. Needs `administer`.
+	// NOT_FOUND: no such receiver.
+	ReplayDeadLetters(context.Context, *ReplayDeadLettersRequest) (*ReplayDeadLettersResponse, error)
+	// Deletes all notifications that were given up for one receiver; they cannot be
+	// replayed. Needs `administer`.
+	// NOT_FOUND: no such receiver.
+	DropDeadLetters(context.Context, *DropDeadLettersRequest) (*DropDeadLettersResponse, error)
 	// Returns the applications or deployments that a name means. Needs `view`.
 	Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error)
 	// Searches applications by words and facets, and counts facets. Applications
@@ -1140,6 +1318,12 @@ func (UnimplementedControlServiceServer) SkipStage(context.Context, *SkipStageRe
 func (UnimplementedControlServiceServer) FollowStageLogs(*FollowStageLogsRequest, grpc.ServerStreamingServer[FollowStageLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method FollowStageLogs not implemented")
 }
+func (UnimplementedControlServiceServer) GetStageLog(context.Context, *GetStageLogRequest) (*GetStageLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetStageLog not implemented")
+}
+func (UnimplementedControlServiceServer) SearchStageLog(context.Context, *SearchStageLogRequest) (*SearchStageLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SearchStageLog not implemented")
+}
 func (UnimplementedControlServiceServer) GetLiveState(context.Context, *GetLiveStateRequest) (*GetLiveStateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetLiveState not implemented")
 }
@@ -1179,6 +1363,15 @@ func (UnimplementedControlServiceServer) GetAnalysisSeries(context.Context, *Get
 func (UnimplementedControlServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
 }
+func (UnimplementedControlServiceServer) ListPlanPreviews(context.Context, *ListPlanPreviewsRequest) (*ListPlanPreviewsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPlanPreviews not implemented")
+}
+func (UnimplementedControlServiceServer) GetPlanPreview(context.Context, *GetPlanPreviewRequest) (*GetPlanPreviewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPlanPreview not implemented")
+}
+func (UnimplementedControlServiceServer) WatchPlanPreviews(*WatchPlanPreviewsRequest, grpc.ServerStreamingServer[WatchPlanPreviewsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchPlanPreviews not implemented")
+}
 func (UnimplementedControlServiceServer) CreateAPIKey(context.Context, *CreateAPIKeyRequest) (*CreateAPIKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateAPIKey not implemented")
 }
@@ -1214,6 +1407,18 @@ func (UnimplementedControlServiceServer) ListAudit(context.Context, *ListAuditRe
 }
 func (UnimplementedControlServiceServer) GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
+}
+func (UnimplementedControlServiceServer) GetAgentConfig(context.Context, *GetAgentConfigRequest) (*GetAgentConfigResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetAgentConfig not implemented")
+}
+func (UnimplementedControlServiceServer) GetApplicationConfig(context.Context, *GetApplicationConfigRequest) (*GetApplicationConfigResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetApplicationConfig not implemented")
+}
+func (UnimplementedControlServiceServer) ReplayDeadLetters(context.Context, *ReplayDeadLettersRequest) (*ReplayDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReplayDeadLetters not implemented")
+}
+func (UnimplementedControlServiceServer) DropDeadLetters(context.Context, *DropDeadLettersRequest) (*DropDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DropDeadLetters not implemented")
 }
 func (UnimplementedControlServiceServer) Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Resolve not implemented")
@@ -1540,6 +1745,42 @@ func _ControlService_FollowStageLogs_Handler(srv interface{}, stream grpc.Server
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ControlService_FollowStageLogsServer = grpc.ServerStreamingServer[FollowStageLogsResponse]
 
+func _ControlService_GetStageLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetStageLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetStageLog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetStageLog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetStageLog(ctx, req.(*GetStageLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_SearchStageLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchStageLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).SearchStageLog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_SearchStageLog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).SearchStageLog(ctx, req.(*SearchStageLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ControlService_GetLiveState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetLiveStateRequest)
 	if err := dec(in); err != nil {
@@ -1752,6 +1993,53 @@ func _ControlService_ListEvents_Handler(srv interface{}, ctx context.Context, de
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _ControlService_ListPlanPreviews_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPlanPreviewsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ListPlanPreviews(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ListPlanPreviews_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ListPlanPreviews(ctx, req.(*ListPlanPreviewsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_GetPlanPreview_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPlanPreviewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetPlanPreview(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetPlanPreview_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetPlanPreview(ctx, req.(*GetPlanPreviewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_WatchPlanPreviews_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchPlanPreviewsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ControlServiceServer).WatchPlanPreviews(m, &grpc.GenericServerStream[WatchPlanPreviewsRequest, WatchPlanPreviewsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_WatchPlanPreviewsServer = grpc.ServerStreamingServer[WatchPlanPreviewsResponse]
 
 func _ControlService_CreateAPIKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateAPIKeyRequest)
@@ -1969,6 +2257,78 @@ func _ControlService_GetStatus_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_GetAgentConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetAgentConfigRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetAgentConfig(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetAgentConfig_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetAgentConfig(ctx, req.(*GetAgentConfigRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_GetApplicationConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetApplicationConfigRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetApplicationConfig(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetApplicationConfig_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetApplicationConfig(ctx, req.(*GetApplicationConfigRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_ReplayDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplayDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ReplayDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ReplayDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ReplayDeadLetters(ctx, req.(*ReplayDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_DropDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DropDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).DropDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_DropDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).DropDeadLetters(ctx, req.(*DropDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ControlService_Resolve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ResolveRequest)
 	if err := dec(in); err != nil {
@@ -2102,6 +2462,14 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ControlService_SkipStage_Handler,
 		},
 		{
+			MethodName: "GetStageLog",
+			Handler:    _ControlService_GetStageLog_Handler,
+		},
+		{
+			MethodName: "SearchStageLog",
+			Handler:    _ControlService_SearchStageLog_Handler,
+		},
+		{
 			MethodName: "GetLiveState",
 			Handler:    _ControlService_GetLiveState_Handler,
 		},
@@ -2140,6 +2508,14 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListEvents",
 			Handler:    _ControlService_ListEvents_Handler,
+		},
+		{
+			MethodName: "ListPlanPreviews",
+			Handler:    _ControlService_ListPlanPreviews_Handler,
+		},
+		{
+			MethodName: "GetPlanPreview",
+			Handler:    _ControlService_GetPlanPreview_Handler,
 		},
 		{
 			MethodName: "CreateAPIKey",
@@ -2190,6 +2566,22 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ControlService_GetStatus_Handler,
 		},
 		{
+			MethodName: "GetAgentConfig",
+			Handler:    _ControlService_GetAgentConfig_Handler,
+		},
+		{
+			MethodName: "GetApplicationConfig",
+			Handler:    _ControlService_GetApplicationConfig_Handler,
+		},
+		{
+			MethodName: "ReplayDeadLetters",
+			Handler:    _ControlService_ReplayDeadLetters_Handler,
+		},
+		{
+			MethodName: "DropDeadLetters",
+			Handler:    _ControlService_DropDeadLetters_Handler,
+		},
+		{
 			MethodName: "Resolve",
 			Handler:    _ControlService_Resolve_Handler,
 		},
@@ -2226,6 +2618,11 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchDrift",
 			Handler:       _ControlService_WatchDrift_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchPlanPreviews",
+			Handler:       _ControlService_WatchPlanPreviews_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -28,7 +28,21 @@ type GetLiveStateRequest struct {
 	// The application. Required.
 	ApplicationId string `protobuf:"bytes,1,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
 	// Also read what the objects created: ReplicaSets, Pods, Jobs.
-	Children      bool `protobuf:"varint,2,opt,name=children,proto3" json:"children,omitempty"`
+	Children bool `protobuf:"varint,2,opt,name=children,proto3" json:"children,omitempty"`
+	// Return the tree folded, so that the response is small for any application: the
+	// objects and what they created, at most this many of one kind on a level. Of
+	// larger levels, the least healthy objects are returned, and come first. If the
+	// tree has more than four times this many objects, what healthy objects created is
+	// folded, too, and kinds with an object in trouble come first. At most ten times this many objects are returned, besides
+	// those of `levels`. LiveFold counts what is folded. At most 500; 0: the tree is
+	// not folded. Implies `children`.
+	LevelLimit int32 `protobuf:"varint,3,opt,name=level_limit,json=levelLimit,proto3" json:"level_limit,omitempty"`
+	// Levels to unfold, with what leads to them. At most 100, of at most 10,000
+	// objects altogether. Needs `level_limit`.
+	Levels []*LiveLevel `protobuf:"bytes,4,rep,name=levels,proto3" json:"levels,omitempty"`
+	// Accept live objects that another call has read, at most this many milliseconds
+	// ago. At most 30,000; 0: what was read after the call came. Needs `level_limit`.
+	MaxAgeMs      int64 `protobuf:"varint,5,opt,name=max_age_ms,json=maxAgeMs,proto3" json:"max_age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -77,6 +91,103 @@ func (x *GetLiveStateRequest) GetChildren() bool {
 	return false
 }
 
+func (x *GetLiveStateRequest) GetLevelLimit() int32 {
+	if x != nil {
+		return x.LevelLimit
+	}
+	return 0
+}
+
+func (x *GetLiveStateRequest) GetLevels() []*LiveLevel {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
+func (x *GetLiveStateRequest) GetMaxAgeMs() int64 {
+	if x != nil {
+		return x.MaxAgeMs
+	}
+	return 0
+}
+
+// A level of the tree of live objects to unfold.
+type LiveLevel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The object that created the objects of the level; its version and UID are
+	// ignored, and an empty cluster is any. Not set: the level of the application's
+	// own objects.
+	Under *v1.ObjectRef `protobuf:"bytes,1,opt,name=under,proto3" json:"under,omitempty"`
+	// Kind of the objects of the level. Empty: all kinds, up to `level_limit` of each;
+	// if that is one object, also what it created.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// ReplicaSets of earlier revisions without pods.
+	Idle bool `protobuf:"varint,3,opt,name=idle,proto3" json:"idle,omitempty"`
+	// At most this many objects of the kind. Required with a kind.
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LiveLevel) Reset() {
+	*x = LiveLevel{}
+	mi := &file_piped_control_v1_live_state_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LiveLevel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LiveLevel) ProtoMessage() {}
+
+func (x *LiveLevel) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_live_state_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LiveLevel.ProtoReflect.Descriptor instead.
+func (*LiveLevel) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_live_state_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *LiveLevel) GetUnder() *v1.ObjectRef {
+	if x != nil {
+		return x.Under
+	}
+	return nil
+}
+
+func (x *LiveLevel) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *LiveLevel) GetIdle() bool {
+	if x != nil {
+		return x.Idle
+	}
+	return false
+}
+
+func (x *LiveLevel) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 // Response of GetLiveState.
 type GetLiveStateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -88,7 +199,7 @@ type GetLiveStateResponse struct {
 
 func (x *GetLiveStateResponse) Reset() {
 	*x = GetLiveStateResponse{}
-	mi := &file_piped_control_v1_live_state_proto_msgTypes[1]
+	mi := &file_piped_control_v1_live_state_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -100,7 +211,7 @@ func (x *GetLiveStateResponse) String() string {
 func (*GetLiveStateResponse) ProtoMessage() {}
 
 func (x *GetLiveStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_live_state_proto_msgTypes[1]
+	mi := &file_piped_control_v1_live_state_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -113,7 +224,7 @@ func (x *GetLiveStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLiveStateResponse.ProtoReflect.Descriptor instead.
 func (*GetLiveStateResponse) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_live_state_proto_rawDescGZIP(), []int{1}
+	return file_piped_control_v1_live_state_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetLiveStateResponse) GetLiveState() *v1.LiveState {
@@ -127,10 +238,20 @@ var File_piped_control_v1_live_state_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_live_state_proto_rawDesc = "" +
 	"\n" +
-	"!piped/control/v1/live_state.proto\x12\x10piped.control.v1\x1a\x1epiped/model/v1/livestate.proto\"X\n" +
+	"!piped/control/v1/live_state.proto\x12\x10piped.control.v1\x1a\x1epiped/model/v1/livestate.proto\x1a\x1bpiped/model/v1/object.proto\"\xcc\x01\n" +
 	"\x13GetLiveStateRequest\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x1a\n" +
-	"\bchildren\x18\x02 \x01(\bR\bchildren\"P\n" +
+	"\bchildren\x18\x02 \x01(\bR\bchildren\x12\x1f\n" +
+	"\vlevel_limit\x18\x03 \x01(\x05R\n" +
+	"levelLimit\x123\n" +
+	"\x06levels\x18\x04 \x03(\v2\x1b.piped.control.v1.LiveLevelR\x06levels\x12\x1c\n" +
+	"\n" +
+	"max_age_ms\x18\x05 \x01(\x03R\bmaxAgeMs\"z\n" +
+	"\tLiveLevel\x12/\n" +
+	"\x05under\x18\x01 \x01(\v2\x19.piped.model.v1.ObjectRefR\x05under\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04idle\x18\x03 \x01(\bR\x04idle\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"P\n" +
 	"\x14GetLiveStateResponse\x128\n" +
 	"\n" +
 	"live_state\x18\x01 \x01(\v2\x19.piped.model.v1.LiveStateR\tliveStateB<Z:github.com/c785c783/piped/proto/piped/control/v1;controlv1b\x06proto3"
@@ -147,19 +268,23 @@ func file_piped_control_v1_live_state_proto_rawDescGZIP() []byte {
 	return file_piped_control_v1_live_state_proto_rawDescData
 }
 
-var file_piped_control_v1_live_state_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_piped_control_v1_live_state_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_piped_control_v1_live_state_proto_goTypes = []any{
 	(*GetLiveStateRequest)(nil),  // 0: piped.control.v1.GetLiveStateRequest
-	(*GetLiveStateResponse)(nil), // 1: piped.control.v1.GetLiveStateResponse
-	(*v1.LiveState)(nil),         // 2: piped.model.v1.LiveState
+	(*LiveLevel)(nil),            // 1: piped.control.v1.LiveLevel
+	(*GetLiveStateResponse)(nil), // 2: piped.control.v1.GetLiveStateResponse
+	(*v1.ObjectRef)(nil),         // 3: piped.model.v1.ObjectRef
+	(*v1.LiveState)(nil),         // 4: piped.model.v1.LiveState
 }
 var file_piped_control_v1_live_state_proto_depIdxs = []int32{
-	2, // 0: piped.control.v1.GetLiveStateResponse.live_state:type_name -> piped.model.v1.LiveState
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	1, // 0: piped.control.v1.GetLiveStateRequest.levels:type_name -> piped.control.v1.LiveLevel
+	3, // 1: piped.control.v1.LiveLevel.under:type_name -> piped.model.v1.ObjectRef
+	4, // 2: piped.control.v1.GetLiveStateResponse.live_state:type_name -> piped.model.v1.LiveState
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_live_state_proto_init() }
@@ -173,7 +298,7 @@ func file_piped_control_v1_live_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_control_v1_live_state_proto_rawDesc), len(file_piped_control_v1_live_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -43,7 +43,9 @@ type ListRolloutsRequest struct {
 	// Most rollouts to return, up to 1000; 0 means 100.
 	Limit int32 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Cursor of the response before; empty for the first page.
-	Cursor        string `protobuf:"bytes,9,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,9,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Namespaces of the workload; one must match.
+	Namespaces    []string `protobuf:"bytes,10,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -141,6 +143,13 @@ func (x *ListRolloutsRequest) GetCursor() string {
 	return ""
 }
 
+func (x *ListRolloutsRequest) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
 // Response of ListRollouts.
 type ListRolloutsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -200,7 +209,7 @@ var File_piped_control_v1_rollout_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_rollout_proto_rawDesc = "" +
 	"\n" +
-	"\x1epiped/control/v1/rollout.proto\x12\x10piped.control.v1\x1a\x1cpiped/model/v1/rollout.proto\"\xb2\x03\n" +
+	"\x1epiped/control/v1/rollout.proto\x12\x10piped.control.v1\x1a\x1cpiped/model/v1/rollout.proto\"\xd2\x03\n" +
 	"\x13ListRolloutsRequest\x12'\n" +
 	"\x0fapplication_ids\x18\x01 \x03(\tR\x0eapplicationIds\x12I\n" +
 	"\x06labels\x18\x02 \x03(\v21.piped.control.v1.ListRolloutsRequest.LabelsEntryR\x06labels\x12#\n" +
@@ -210,7 +219,11 @@ const file_piped_control_v1_rollout_proto_rawDesc = "" +
 	"\afrom_ms\x18\x06 \x01(\x03R\x06fromMs\x12\x13\n" +
 	"\x05to_ms\x18\a \x01(\x03R\x04toMs\x12\x14\n" +
 	"\x05limit\x18\b \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06cursor\x18\t \x01(\tR\x06cursor\x1a9\n" +
+	"\x06cursor\x18\t \x01(\tR\x06cursor\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\n" +
+	" \x03(\tR\n" +
+	"namespaces\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"c\n" +

@@ -892,6 +892,9 @@ type GetApplicationSummaryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The application. Required.
 	ApplicationId string `protobuf:"bytes,1,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	// Accept the health of live objects that another call has read, at most this many
+	// milliseconds ago. At most 30,000; 0: what was read after the call came.
+	MaxAgeMs      int64 `protobuf:"varint,2,opt,name=max_age_ms,json=maxAgeMs,proto3" json:"max_age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -933,11 +936,20 @@ func (x *GetApplicationSummaryRequest) GetApplicationId() string {
 	return ""
 }
 
+func (x *GetApplicationSummaryRequest) GetMaxAgeMs() int64 {
+	if x != nil {
+		return x.MaxAgeMs
+	}
+	return 0
+}
+
 // Response of GetApplicationSummary.
 type GetApplicationSummaryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The summary.
-	Summary       *ApplicationSummary `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	Summary *ApplicationSummary `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// When the live objects were read, of which it has the health; 0 if they were not.
+	LiveReadAtMs  int64 `protobuf:"varint,2,opt,name=live_read_at_ms,json=liveReadAtMs,proto3" json:"live_read_at_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -977,6 +989,13 @@ func (x *GetApplicationSummaryResponse) GetSummary() *ApplicationSummary {
 		return x.Summary
 	}
 	return nil
+}
+
+func (x *GetApplicationSummaryResponse) GetLiveReadAtMs() int64 {
+	if x != nil {
+		return x.LiveReadAtMs
+	}
+	return 0
 }
 
 // What one screen shows of an application.
@@ -1423,11 +1442,14 @@ const file_piped_control_v1_search_proto_rawDesc = "" +
 	"\fapplications\x18\x01 \x03(\v2\".piped.control.v1.ApplicationEntryR\fapplications\x12/\n" +
 	"\x06facets\x18\x02 \x03(\v2\x17.piped.control.v1.FacetR\x06facets\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x05R\x05total\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"E\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"c\n" +
 	"\x1cGetApplicationSummaryRequest\x12%\n" +
-	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\"_\n" +
+	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x1c\n" +
+	"\n" +
+	"max_age_ms\x18\x02 \x01(\x03R\bmaxAgeMs\"\x86\x01\n" +
 	"\x1dGetApplicationSummaryResponse\x12>\n" +
-	"\asummary\x18\x01 \x01(\v2$.piped.control.v1.ApplicationSummaryR\asummary\"\x9b\x06\n" +
+	"\asummary\x18\x01 \x01(\v2$.piped.control.v1.ApplicationSummaryR\asummary\x12%\n" +
+	"\x0flive_read_at_ms\x18\x02 \x01(\x03R\fliveReadAtMs\"\x9b\x06\n" +
 	"\x12ApplicationSummary\x12\x1a\n" +
 	"\bheadline\x18\x01 \x01(\tR\bheadline\x12;\n" +
 	"\x06status\x18\x02 \x01(\v2#.piped.control.v1.ApplicationStatusR\x06status\x12=\n" +

@@ -427,6 +427,414 @@ func (x *FollowStageLogsRequest) GetNoFollow() bool {
 	return false
 }
 
+// Request of GetStageLog.
+type GetStageLogRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The deployment. Required.
+	DeploymentId string `protobuf:"bytes,1,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
+	// The stage. Required.
+	StageId string `protobuf:"bytes,2,opt,name=stage_id,json=stageId,proto3" json:"stage_id,omitempty"`
+	// The newest blocks before this index. Without before_index and after_index
+	// the window is the end of the log.
+	BeforeIndex *int64 `protobuf:"varint,3,opt,name=before_index,json=beforeIndex,proto3,oneof" json:"before_index,omitempty"`
+	// The oldest blocks after this index; -1 means the beginning of the log. Not
+	// together with before_index.
+	AfterIndex *int64 `protobuf:"varint,4,opt,name=after_index,json=afterIndex,proto3,oneof" json:"after_index,omitempty"`
+	// The most blocks; 0 means 500, at most 1000.
+	Limit         int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStageLogRequest) Reset() {
+	*x = GetStageLogRequest{}
+	mi := &file_piped_control_v1_stage_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStageLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStageLogRequest) ProtoMessage() {}
+
+func (x *GetStageLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_stage_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStageLogRequest.ProtoReflect.Descriptor instead.
+func (*GetStageLogRequest) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_stage_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GetStageLogRequest) GetDeploymentId() string {
+	if x != nil {
+		return x.DeploymentId
+	}
+	return ""
+}
+
+func (x *GetStageLogRequest) GetStageId() string {
+	if x != nil {
+		return x.StageId
+	}
+	return ""
+}
+
+func (x *GetStageLogRequest) GetBeforeIndex() int64 {
+	if x != nil && x.BeforeIndex != nil {
+		return *x.BeforeIndex
+	}
+	return 0
+}
+
+func (x *GetStageLogRequest) GetAfterIndex() int64 {
+	if x != nil && x.AfterIndex != nil {
+		return *x.AfterIndex
+	}
+	return 0
+}
+
+func (x *GetStageLogRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Response of GetStageLog.
+type GetStageLogResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stage.
+	StageId string `protobuf:"bytes,1,opt,name=stage_id,json=stageId,proto3" json:"stage_id,omitempty"`
+	// The blocks in order of index, each of them whole: fewer than the limit if
+	// they would exceed 1 MiB together, but at least one if there is any.
+	Blocks []*v1.LogBlock `protobuf:"bytes,2,rep,name=blocks,proto3" json:"blocks,omitempty"`
+	// There are blocks before them.
+	Earlier bool `protobuf:"varint,3,opt,name=earlier,proto3" json:"earlier,omitempty"`
+	// There are blocks after them.
+	Later bool `protobuf:"varint,4,opt,name=later,proto3" json:"later,omitempty"`
+	// The stage has ended: nothing more is added to its log.
+	Completed     bool `protobuf:"varint,5,opt,name=completed,proto3" json:"completed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStageLogResponse) Reset() {
+	*x = GetStageLogResponse{}
+	mi := &file_piped_control_v1_stage_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStageLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStageLogResponse) ProtoMessage() {}
+
+func (x *GetStageLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_stage_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStageLogResponse.ProtoReflect.Descriptor instead.
+func (*GetStageLogResponse) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_stage_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetStageLogResponse) GetStageId() string {
+	if x != nil {
+		return x.StageId
+	}
+	return ""
+}
+
+func (x *GetStageLogResponse) GetBlocks() []*v1.LogBlock {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+func (x *GetStageLogResponse) GetEarlier() bool {
+	if x != nil {
+		return x.Earlier
+	}
+	return false
+}
+
+func (x *GetStageLogResponse) GetLater() bool {
+	if x != nil {
+		return x.Later
+	}
+	return false
+}
+
+func (x *GetStageLogResponse) GetCompleted() bool {
+	if x != nil {
+		return x.Completed
+	}
+	return false
+}
+
+// Request of SearchStageLog.
+type SearchStageLogRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The deployment. Required.
+	DeploymentId string `protobuf:"bytes,1,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
+	// The stage. Required.
+	StageId string `protobuf:"bytes,2,opt,name=stage_id,json=stageId,proto3" json:"stage_id,omitempty"`
+	// The text to find, in upper or lower case. Escape sequences of terminals in
+	// the log are ignored. Required, at most 200 characters.
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// Searches the blocks after this index; without it, from the beginning.
+	AfterIndex *int64 `protobuf:"varint,4,opt,name=after_index,json=afterIndex,proto3,oneof" json:"after_index,omitempty"`
+	// The most matches; 0 means 100, at most 1000.
+	Limit         int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchStageLogRequest) Reset() {
+	*x = SearchStageLogRequest{}
+	mi := &file_piped_control_v1_stage_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchStageLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchStageLogRequest) ProtoMessage() {}
+
+func (x *SearchStageLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_stage_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchStageLogRequest.ProtoReflect.Descriptor instead.
+func (*SearchStageLogRequest) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_stage_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SearchStageLogRequest) GetDeploymentId() string {
+	if x != nil {
+		return x.DeploymentId
+	}
+	return ""
+}
+
+func (x *SearchStageLogRequest) GetStageId() string {
+	if x != nil {
+		return x.StageId
+	}
+	return ""
+}
+
+func (x *SearchStageLogRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *SearchStageLogRequest) GetAfterIndex() int64 {
+	if x != nil && x.AfterIndex != nil {
+		return *x.AfterIndex
+	}
+	return 0
+}
+
+func (x *SearchStageLogRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Response of SearchStageLog.
+type SearchStageLogResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stage.
+	StageId string `protobuf:"bytes,1,opt,name=stage_id,json=stageId,proto3" json:"stage_id,omitempty"`
+	// The blocks that have the text, in order of index.
+	Matches []*StageLogMatch `protobuf:"bytes,2,rep,name=matches,proto3" json:"matches,omitempty"`
+	// Index of the last block that was searched; after_index of the next call.
+	// -1 if there is none.
+	SearchedIndex int64 `protobuf:"varint,3,opt,name=searched_index,json=searchedIndex,proto3" json:"searched_index,omitempty"`
+	// There may be matches after it: the limit was reached, or one call's share of
+	// 100,000 blocks or 16 MiB was searched.
+	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchStageLogResponse) Reset() {
+	*x = SearchStageLogResponse{}
+	mi := &file_piped_control_v1_stage_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchStageLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchStageLogResponse) ProtoMessage() {}
+
+func (x *SearchStageLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_stage_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchStageLogResponse.ProtoReflect.Descriptor instead.
+func (*SearchStageLogResponse) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_stage_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SearchStageLogResponse) GetStageId() string {
+	if x != nil {
+		return x.StageId
+	}
+	return ""
+}
+
+func (x *SearchStageLogResponse) GetMatches() []*StageLogMatch {
+	if x != nil {
+		return x.Matches
+	}
+	return nil
+}
+
+func (x *SearchStageLogResponse) GetSearchedIndex() int64 {
+	if x != nil {
+		return x.SearchedIndex
+	}
+	return 0
+}
+
+func (x *SearchStageLogResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// A block of a stage's log that has the text of a search.
+type StageLogMatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index of the block.
+	Index int64 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Its number for a reader: index + 1.
+	Line int64 `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	// The first of its lines that has the text, without escape sequences of
+	// terminals; of a long line at most 500 characters around the text.
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// How serious the block is.
+	Severity v1.LogSeverity `protobuf:"varint,4,opt,name=severity,proto3,enum=piped.model.v1.LogSeverity" json:"severity,omitempty"`
+	// When it was written, unix milliseconds.
+	CreatedAtMs   int64 `protobuf:"varint,5,opt,name=created_at_ms,json=createdAtMs,proto3" json:"created_at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageLogMatch) Reset() {
+	*x = StageLogMatch{}
+	mi := &file_piped_control_v1_stage_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageLogMatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageLogMatch) ProtoMessage() {}
+
+func (x *StageLogMatch) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_stage_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageLogMatch.ProtoReflect.Descriptor instead.
+func (*StageLogMatch) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_stage_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *StageLogMatch) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *StageLogMatch) GetLine() int64 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *StageLogMatch) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *StageLogMatch) GetSeverity() v1.LogSeverity {
+	if x != nil {
+		return x.Severity
+	}
+	return v1.LogSeverity(0)
+}
+
+func (x *StageLogMatch) GetCreatedAtMs() int64 {
+	if x != nil {
+		return x.CreatedAtMs
+	}
+	return 0
+}
+
 // Response of FollowStageLogs.
 type FollowStageLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -442,7 +850,7 @@ type FollowStageLogsResponse struct {
 
 func (x *FollowStageLogsResponse) Reset() {
 	*x = FollowStageLogsResponse{}
-	mi := &file_piped_control_v1_stage_proto_msgTypes[7]
+	mi := &file_piped_control_v1_stage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +862,7 @@ func (x *FollowStageLogsResponse) String() string {
 func (*FollowStageLogsResponse) ProtoMessage() {}
 
 func (x *FollowStageLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_stage_proto_msgTypes[7]
+	mi := &file_piped_control_v1_stage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +875,7 @@ func (x *FollowStageLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowStageLogsResponse.ProtoReflect.Descriptor instead.
 func (*FollowStageLogsResponse) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_stage_proto_rawDescGZIP(), []int{7}
+	return file_piped_control_v1_stage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FollowStageLogsResponse) GetStageId() string {
@@ -525,7 +933,41 @@ const file_piped_control_v1_stage_proto_rawDesc = "" +
 	"\tno_follow\x18\x04 \x01(\bR\bnoFollow\x1a=\n" +
 	"\x0fAfterIndexEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x84\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd9\x01\n" +
+	"\x12GetStageLogRequest\x12#\n" +
+	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x12\x19\n" +
+	"\bstage_id\x18\x02 \x01(\tR\astageId\x12&\n" +
+	"\fbefore_index\x18\x03 \x01(\x03H\x00R\vbeforeIndex\x88\x01\x01\x12$\n" +
+	"\vafter_index\x18\x04 \x01(\x03H\x01R\n" +
+	"afterIndex\x88\x01\x01\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x05R\x05limitB\x0f\n" +
+	"\r_before_indexB\x0e\n" +
+	"\f_after_index\"\xb0\x01\n" +
+	"\x13GetStageLogResponse\x12\x19\n" +
+	"\bstage_id\x18\x01 \x01(\tR\astageId\x120\n" +
+	"\x06blocks\x18\x02 \x03(\v2\x18.piped.model.v1.LogBlockR\x06blocks\x12\x18\n" +
+	"\aearlier\x18\x03 \x01(\bR\aearlier\x12\x14\n" +
+	"\x05later\x18\x04 \x01(\bR\x05later\x12\x1c\n" +
+	"\tcompleted\x18\x05 \x01(\bR\tcompleted\"\xb7\x01\n" +
+	"\x15SearchStageLogRequest\x12#\n" +
+	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x12\x19\n" +
+	"\bstage_id\x18\x02 \x01(\tR\astageId\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12$\n" +
+	"\vafter_index\x18\x04 \x01(\x03H\x00R\n" +
+	"afterIndex\x88\x01\x01\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x05R\x05limitB\x0e\n" +
+	"\f_after_index\"\xa9\x01\n" +
+	"\x16SearchStageLogResponse\x12\x19\n" +
+	"\bstage_id\x18\x01 \x01(\tR\astageId\x129\n" +
+	"\amatches\x18\x02 \x03(\v2\x1f.piped.control.v1.StageLogMatchR\amatches\x12%\n" +
+	"\x0esearched_index\x18\x03 \x01(\x03R\rsearchedIndex\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xaa\x01\n" +
+	"\rStageLogMatch\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x03R\x04line\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x127\n" +
+	"\bseverity\x18\x04 \x01(\x0e2\x1b.piped.model.v1.LogSeverityR\bseverity\x12\"\n" +
+	"\rcreated_at_ms\x18\x05 \x01(\x03R\vcreatedAtMs\"\x84\x01\n" +
 	"\x17FollowStageLogsResponse\x12\x19\n" +
 	"\bstage_id\x18\x01 \x01(\tR\astageId\x120\n" +
 	"\x06blocks\x18\x02 \x03(\v2\x18.piped.model.v1.LogBlockR\x06blocks\x12\x1c\n" +
@@ -543,7 +985,7 @@ func file_piped_control_v1_stage_proto_rawDescGZIP() []byte {
 	return file_piped_control_v1_stage_proto_rawDescData
 }
 
-var file_piped_control_v1_stage_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_piped_control_v1_stage_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_piped_control_v1_stage_proto_goTypes = []any{
 	(*ApproveStageRequest)(nil),     // 0: piped.control.v1.ApproveStageRequest
 	(*ApproveStageResponse)(nil),    // 1: piped.control.v1.ApproveStageResponse
@@ -552,18 +994,27 @@ var file_piped_control_v1_stage_proto_goTypes = []any{
 	(*SkipStageRequest)(nil),        // 4: piped.control.v1.SkipStageRequest
 	(*SkipStageResponse)(nil),       // 5: piped.control.v1.SkipStageResponse
 	(*FollowStageLogsRequest)(nil),  // 6: piped.control.v1.FollowStageLogsRequest
-	(*FollowStageLogsResponse)(nil), // 7: piped.control.v1.FollowStageLogsResponse
-	nil,                             // 8: piped.control.v1.FollowStageLogsRequest.AfterIndexEntry
-	(*v1.LogBlock)(nil),             // 9: piped.model.v1.LogBlock
+	(*GetStageLogRequest)(nil),      // 7: piped.control.v1.GetStageLogRequest
+	(*GetStageLogResponse)(nil),     // 8: piped.control.v1.GetStageLogResponse
+	(*SearchStageLogRequest)(nil),   // 9: piped.control.v1.SearchStageLogRequest
+	(*SearchStageLogResponse)(nil),  // 10: piped.control.v1.SearchStageLogResponse
+	(*StageLogMatch)(nil),           // 11: piped.control.v1.StageLogMatch
+	(*FollowStageLogsResponse)(nil), // 12: piped.control.v1.FollowStageLogsResponse
+	nil,                             // 13: piped.control.v1.FollowStageLogsRequest.AfterIndexEntry
+	(*v1.LogBlock)(nil),             // 14: piped.model.v1.LogBlock
+	(v1.LogSeverity)(0),             // 15: piped.model.v1.LogSeverity
 }
 var file_piped_control_v1_stage_proto_depIdxs = []int32{
-	8, // 0: piped.control.v1.FollowStageLogsRequest.after_index:type_name -> piped.control.v1.FollowStageLogsRequest.AfterIndexEntry
-	9, // 1: piped.control.v1.FollowStageLogsResponse.blocks:type_name -> piped.model.v1.LogBlock
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	13, // 0: piped.control.v1.FollowStageLogsRequest.after_index:type_name -> piped.control.v1.FollowStageLogsRequest.AfterIndexEntry
+	14, // 1: piped.control.v1.GetStageLogResponse.blocks:type_name -> piped.model.v1.LogBlock
+	11, // 2: piped.control.v1.SearchStageLogResponse.matches:type_name -> piped.control.v1.StageLogMatch
+	15, // 3: piped.control.v1.StageLogMatch.severity:type_name -> piped.model.v1.LogSeverity
+	14, // 4: piped.control.v1.FollowStageLogsResponse.blocks:type_name -> piped.model.v1.LogBlock
+	5,  // [5:5] is the sub-list for method output_type
+	5,  // [5:5] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_stage_proto_init() }
@@ -571,13 +1022,15 @@ func file_piped_control_v1_stage_proto_init() {
 	if File_piped_control_v1_stage_proto != nil {
 		return
 	}
+	file_piped_control_v1_stage_proto_msgTypes[7].OneofWrappers = []any{}
+	file_piped_control_v1_stage_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_control_v1_stage_proto_rawDesc), len(file_piped_control_v1_stage_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -24,7 +24,10 @@ const (
 
 // Request of GetStatus.
 type GetStatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Accept the state that another call has read, at most this many milliseconds ago.
+	// At most 30,000; 0: what was read after the call came.
+	MaxAgeMs      int64 `protobuf:"varint,1,opt,name=max_age_ms,json=maxAgeMs,proto3" json:"max_age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -57,6 +60,13 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *GetStatusRequest) GetMaxAgeMs() int64 {
+	if x != nil {
+		return x.MaxAgeMs
+	}
+	return 0
 }
 
 // Response of GetStatus.
@@ -963,9 +973,11 @@ type ReceiverStatus struct {
 	// All notifications that were given up.
 	DeadLetterCount int32 `protobuf:"varint,5,opt,name=dead_letter_count,json=deadLetterCount,proto3" json:"dead_letter_count,omitempty"`
 	// Why the last delivery failed; empty when it did not.
-	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Error string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	// The notification that was given up first; absent when none was.
+	OldestDeadLetter *DeadLetter `protobuf:"bytes,7,opt,name=oldest_dead_letter,json=oldestDeadLetter,proto3" json:"oldest_dead_letter,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ReceiverStatus) Reset() {
@@ -1040,6 +1052,197 @@ func (x *ReceiverStatus) GetError() string {
 	return ""
 }
 
+func (x *ReceiverStatus) GetOldestDeadLetter() *DeadLetter {
+	if x != nil {
+		return x.OldestDeadLetter
+	}
+	return nil
+}
+
+// Request of ReplayDeadLetters.
+type ReplayDeadLettersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the receiver. Required.
+	Receiver      string `protobuf:"bytes,1,opt,name=receiver,proto3" json:"receiver,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayDeadLettersRequest) Reset() {
+	*x = ReplayDeadLettersRequest{}
+	mi := &file_piped_control_v1_status_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayDeadLettersRequest) ProtoMessage() {}
+
+func (x *ReplayDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_status_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*ReplayDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReplayDeadLettersRequest) GetReceiver() string {
+	if x != nil {
+		return x.Receiver
+	}
+	return ""
+}
+
+// Response of ReplayDeadLetters.
+type ReplayDeadLettersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Notifications that wait for delivery again.
+	Count         int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayDeadLettersResponse) Reset() {
+	*x = ReplayDeadLettersResponse{}
+	mi := &file_piped_control_v1_status_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayDeadLettersResponse) ProtoMessage() {}
+
+func (x *ReplayDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_status_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*ReplayDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReplayDeadLettersResponse) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// Request of DropDeadLetters.
+type DropDeadLettersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the receiver. Required.
+	Receiver      string `protobuf:"bytes,1,opt,name=receiver,proto3" json:"receiver,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropDeadLettersRequest) Reset() {
+	*x = DropDeadLettersRequest{}
+	mi := &file_piped_control_v1_status_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropDeadLettersRequest) ProtoMessage() {}
+
+func (x *DropDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_status_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*DropDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *DropDeadLettersRequest) GetReceiver() string {
+	if x != nil {
+		return x.Receiver
+	}
+	return ""
+}
+
+// Response of DropDeadLetters.
+type DropDeadLettersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Notifications that were deleted.
+	Count         int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropDeadLettersResponse) Reset() {
+	*x = DropDeadLettersResponse{}
+	mi := &file_piped_control_v1_status_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropDeadLettersResponse) ProtoMessage() {}
+
+func (x *DropDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_status_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*DropDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DropDeadLettersResponse) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // A notification that was given up.
 type DeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1061,7 +1264,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[12]
+	mi := &file_piped_control_v1_status_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1276,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[12]
+	mi := &file_piped_control_v1_status_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1289,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{12}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeadLetter) GetKey() string {
@@ -1135,8 +1338,10 @@ var File_piped_control_v1_status_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpiped/control/v1/status.proto\x12\x10piped.control.v1\x1a piped/model/v1/application.proto\x1a\x1fpiped/model/v1/deployment.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xba\x04\n" +
+	"\x1dpiped/control/v1/status.proto\x12\x10piped.control.v1\x1a piped/model/v1/application.proto\x1a\x1fpiped/model/v1/deployment.proto\"0\n" +
+	"\x10GetStatusRequest\x12\x1c\n" +
+	"\n" +
+	"max_age_ms\x18\x01 \x01(\x03R\bmaxAgeMs\"\xba\x04\n" +
 	"\x11GetStatusResponse\x123\n" +
 	"\x05agent\x18\x01 \x01(\v2\x1d.piped.control.v1.AgentStatusR\x05agent\x125\n" +
 	"\x06queues\x18\x02 \x03(\v2\x1d.piped.control.v1.QueueStatusR\x06queues\x12F\n" +
@@ -1206,14 +1411,23 @@ const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\x0eschema_version\x18\x02 \x01(\x03R\rschemaVersion\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"\xf8\x01\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"\xc4\x02\n" +
 	"\x0eReceiverStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x125\n" +
 	"\x17oldest_pending_since_ms\x18\x03 \x01(\x03R\x14oldestPendingSinceMs\x12?\n" +
 	"\fdead_letters\x18\x04 \x03(\v2\x1c.piped.control.v1.DeadLetterR\vdeadLetters\x12*\n" +
 	"\x11dead_letter_count\x18\x05 \x01(\x05R\x0fdeadLetterCount\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xb0\x01\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\x12J\n" +
+	"\x12oldest_dead_letter\x18\a \x01(\v2\x1c.piped.control.v1.DeadLetterR\x10oldestDeadLetter\"6\n" +
+	"\x18ReplayDeadLettersRequest\x12\x1a\n" +
+	"\breceiver\x18\x01 \x01(\tR\breceiver\"1\n" +
+	"\x19ReplayDeadLettersResponse\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x05R\x05count\"4\n" +
+	"\x16DropDeadLettersRequest\x12\x1a\n" +
+	"\breceiver\x18\x01 \x01(\tR\breceiver\"/\n" +
+	"\x17DropDeadLettersResponse\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x05R\x05count\"\xb0\x01\n" +
 	"\n" +
 	"DeadLetter\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -1235,23 +1449,27 @@ func file_piped_control_v1_status_proto_rawDescGZIP() []byte {
 	return file_piped_control_v1_status_proto_rawDescData
 }
 
-var file_piped_control_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_piped_control_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_piped_control_v1_status_proto_goTypes = []any{
-	(*GetStatusRequest)(nil),      // 0: piped.control.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 1: piped.control.v1.GetStatusResponse
-	(*ScriptsStatus)(nil),         // 2: piped.control.v1.ScriptsStatus
-	(*WaitingDeployment)(nil),     // 3: piped.control.v1.WaitingDeployment
-	(*SyncStateCount)(nil),        // 4: piped.control.v1.SyncStateCount
-	(*AgentStatus)(nil),           // 5: piped.control.v1.AgentStatus
-	(*QueueStatus)(nil),           // 6: piped.control.v1.QueueStatus
-	(*RepositoryStatus)(nil),      // 7: piped.control.v1.RepositoryStatus
-	(*ClusterStatus)(nil),         // 8: piped.control.v1.ClusterStatus
-	(*WatchProblem)(nil),          // 9: piped.control.v1.WatchProblem
-	(*StoreStatus)(nil),           // 10: piped.control.v1.StoreStatus
-	(*ReceiverStatus)(nil),        // 11: piped.control.v1.ReceiverStatus
-	(*DeadLetter)(nil),            // 12: piped.control.v1.DeadLetter
-	(*v1.DeploymentWait)(nil),     // 13: piped.model.v1.DeploymentWait
-	(v1.ApplicationSyncStatus)(0), // 14: piped.model.v1.ApplicationSyncStatus
+	(*GetStatusRequest)(nil),          // 0: piped.control.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),         // 1: piped.control.v1.GetStatusResponse
+	(*ScriptsStatus)(nil),             // 2: piped.control.v1.ScriptsStatus
+	(*WaitingDeployment)(nil),         // 3: piped.control.v1.WaitingDeployment
+	(*SyncStateCount)(nil),            // 4: piped.control.v1.SyncStateCount
+	(*AgentStatus)(nil),               // 5: piped.control.v1.AgentStatus
+	(*QueueStatus)(nil),               // 6: piped.control.v1.QueueStatus
+	(*RepositoryStatus)(nil),          // 7: piped.control.v1.RepositoryStatus
+	(*ClusterStatus)(nil),             // 8: piped.control.v1.ClusterStatus
+	(*WatchProblem)(nil),              // 9: piped.control.v1.WatchProblem
+	(*StoreStatus)(nil),               // 10: piped.control.v1.StoreStatus
+	(*ReceiverStatus)(nil),            // 11: piped.control.v1.ReceiverStatus
+	(*ReplayDeadLettersRequest)(nil),  // 12: piped.control.v1.ReplayDeadLettersRequest
+	(*ReplayDeadLettersResponse)(nil), // 13: piped.control.v1.ReplayDeadLettersResponse
+	(*DropDeadLettersRequest)(nil),    // 14: piped.control.v1.DropDeadLettersRequest
+	(*DropDeadLettersResponse)(nil),   // 15: piped.control.v1.DropDeadLettersResponse
+	(*DeadLetter)(nil),                // 16: piped.control.v1.DeadLetter
+	(*v1.DeploymentWait)(nil),         // 17: piped.model.v1.DeploymentWait
+	(v1.ApplicationSyncStatus)(0),     // 18: piped.model.v1.ApplicationSyncStatus
 }
 var file_piped_control_v1_status_proto_depIdxs = []int32{
 	5,  // 0: piped.control.v1.GetStatusResponse.agent:type_name -> piped.control.v1.AgentStatus
@@ -1263,15 +1481,16 @@ var file_piped_control_v1_status_proto_depIdxs = []int32{
 	4,  // 6: piped.control.v1.GetStatusResponse.sync_states:type_name -> piped.control.v1.SyncStateCount
 	3,  // 7: piped.control.v1.GetStatusResponse.approvals:type_name -> piped.control.v1.WaitingDeployment
 	2,  // 8: piped.control.v1.GetStatusResponse.scripts:type_name -> piped.control.v1.ScriptsStatus
-	13, // 9: piped.control.v1.WaitingDeployment.wait:type_name -> piped.model.v1.DeploymentWait
-	14, // 10: piped.control.v1.SyncStateCount.status:type_name -> piped.model.v1.ApplicationSyncStatus
+	17, // 9: piped.control.v1.WaitingDeployment.wait:type_name -> piped.model.v1.DeploymentWait
+	18, // 10: piped.control.v1.SyncStateCount.status:type_name -> piped.model.v1.ApplicationSyncStatus
 	9,  // 11: piped.control.v1.ClusterStatus.watch_problems:type_name -> piped.control.v1.WatchProblem
-	12, // 12: piped.control.v1.ReceiverStatus.dead_letters:type_name -> piped.control.v1.DeadLetter
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	16, // 12: piped.control.v1.ReceiverStatus.dead_letters:type_name -> piped.control.v1.DeadLetter
+	16, // 13: piped.control.v1.ReceiverStatus.oldest_dead_letter:type_name -> piped.control.v1.DeadLetter
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_status_proto_init() }
@@ -1285,7 +1504,7 @@ func file_piped_control_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_control_v1_status_proto_rawDesc), len(file_piped_control_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

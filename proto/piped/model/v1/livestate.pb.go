@@ -103,8 +103,10 @@ type LiveState struct {
 	// Why it is incomplete, such as an API group that does not answer; empty
 	// when it is complete.
 	IncompleteReason string `protobuf:"bytes,5,opt,name=incomplete_reason,json=incompleteReason,proto3" json:"incomplete_reason,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Objects of the application that are folded; see GetLiveState.
+	Folded        []*LiveFold `protobuf:"bytes,6,rep,name=folded,proto3" json:"folded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LiveState) Reset() {
@@ -172,6 +174,151 @@ func (x *LiveState) GetIncompleteReason() string {
 	return ""
 }
 
+func (x *LiveState) GetFolded() []*LiveFold {
+	if x != nil {
+		return x.Folded
+	}
+	return nil
+}
+
+// Objects of one kind and level of the tree that are counted in place of being
+// returned.
+type LiveFold struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Their kind.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// They are ReplicaSets of earlier revisions without pods.
+	Idle bool `protobuf:"varint,2,opt,name=idle,proto3" json:"idle,omitempty"`
+	// Number of objects of this kind that the level contains in the response.
+	Shown int32 `protobuf:"varint,3,opt,name=shown,proto3" json:"shown,omitempty"`
+	// Number of folded objects by health, the best health first.
+	Counts        []*HealthCount `protobuf:"bytes,4,rep,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LiveFold) Reset() {
+	*x = LiveFold{}
+	mi := &file_piped_model_v1_livestate_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LiveFold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LiveFold) ProtoMessage() {}
+
+func (x *LiveFold) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_model_v1_livestate_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LiveFold.ProtoReflect.Descriptor instead.
+func (*LiveFold) Descriptor() ([]byte, []int) {
+	return file_piped_model_v1_livestate_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *LiveFold) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *LiveFold) GetIdle() bool {
+	if x != nil {
+		return x.Idle
+	}
+	return false
+}
+
+func (x *LiveFold) GetShown() int32 {
+	if x != nil {
+		return x.Shown
+	}
+	return 0
+}
+
+func (x *LiveFold) GetCounts() []*HealthCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// Number of objects of one health.
+type HealthCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The health.
+	Health Health `protobuf:"varint,1,opt,name=health,proto3,enum=piped.model.v1.Health" json:"health,omitempty"`
+	// Number of objects.
+	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// How many of them are being deleted.
+	Deleting      int32 `protobuf:"varint,3,opt,name=deleting,proto3" json:"deleting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthCount) Reset() {
+	*x = HealthCount{}
+	mi := &file_piped_model_v1_livestate_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthCount) ProtoMessage() {}
+
+func (x *HealthCount) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_model_v1_livestate_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthCount.ProtoReflect.Descriptor instead.
+func (*HealthCount) Descriptor() ([]byte, []int) {
+	return file_piped_model_v1_livestate_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HealthCount) GetHealth() Health {
+	if x != nil {
+		return x.Health
+	}
+	return Health_HEALTH_UNSPECIFIED
+}
+
+func (x *HealthCount) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *HealthCount) GetDeleting() int32 {
+	if x != nil {
+		return x.Deleting
+	}
+	return 0
+}
+
 // One live object with what it created. Nothing of its content is told.
 type LiveObject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -201,13 +348,17 @@ type LiveObject struct {
 	// How many more children there are than are told; the ones in trouble are
 	// told first.
 	ChildrenLeftOut int32 `protobuf:"varint,11,opt,name=children_left_out,json=childrenLeftOut,proto3" json:"children_left_out,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Children that are folded; see GetLiveState.
+	Folded []*LiveFold `protobuf:"bytes,12,rep,name=folded,proto3" json:"folded,omitempty"`
+	// It is being deleted.
+	Deleting      bool `protobuf:"varint,13,opt,name=deleting,proto3" json:"deleting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LiveObject) Reset() {
 	*x = LiveObject{}
-	mi := &file_piped_model_v1_livestate_proto_msgTypes[1]
+	mi := &file_piped_model_v1_livestate_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +370,7 @@ func (x *LiveObject) String() string {
 func (*LiveObject) ProtoMessage() {}
 
 func (x *LiveObject) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_model_v1_livestate_proto_msgTypes[1]
+	mi := &file_piped_model_v1_livestate_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +383,7 @@ func (x *LiveObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveObject.ProtoReflect.Descriptor instead.
 func (*LiveObject) Descriptor() ([]byte, []int) {
-	return file_piped_model_v1_livestate_proto_rawDescGZIP(), []int{1}
+	return file_piped_model_v1_livestate_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LiveObject) GetObject() *ObjectRef {
@@ -312,18 +463,42 @@ func (x *LiveObject) GetChildrenLeftOut() int32 {
 	return 0
 }
 
+func (x *LiveObject) GetFolded() []*LiveFold {
+	if x != nil {
+		return x.Folded
+	}
+	return nil
+}
+
+func (x *LiveObject) GetDeleting() bool {
+	if x != nil {
+		return x.Deleting
+	}
+	return false
+}
+
 var File_piped_model_v1_livestate_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_livestate_proto_rawDesc = "" +
 	"\n" +
-	"\x1epiped/model/v1/livestate.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/object.proto\"\xe3\x01\n" +
+	"\x1epiped/model/v1/livestate.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/object.proto\"\x95\x02\n" +
 	"\tLiveState\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12.\n" +
 	"\x06health\x18\x02 \x01(\x0e2\x16.piped.model.v1.HealthR\x06health\x124\n" +
 	"\aobjects\x18\x03 \x03(\v2\x1a.piped.model.v1.LiveObjectR\aobjects\x12\x1c\n" +
 	"\n" +
 	"read_at_ms\x18\x04 \x01(\x03R\breadAtMs\x12+\n" +
-	"\x11incomplete_reason\x18\x05 \x01(\tR\x10incompleteReason\"\xb5\x03\n" +
+	"\x11incomplete_reason\x18\x05 \x01(\tR\x10incompleteReason\x120\n" +
+	"\x06folded\x18\x06 \x03(\v2\x18.piped.model.v1.LiveFoldR\x06folded\"}\n" +
+	"\bLiveFold\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04idle\x18\x02 \x01(\bR\x04idle\x12\x14\n" +
+	"\x05shown\x18\x03 \x01(\x05R\x05shown\x123\n" +
+	"\x06counts\x18\x04 \x03(\v2\x1b.piped.model.v1.HealthCountR\x06counts\"o\n" +
+	"\vHealthCount\x12.\n" +
+	"\x06health\x18\x01 \x01(\x0e2\x16.piped.model.v1.HealthR\x06health\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1a\n" +
+	"\bdeleting\x18\x03 \x01(\x05R\bdeleting\"\x83\x04\n" +
 	"\n" +
 	"LiveObject\x121\n" +
 	"\x06object\x18\x01 \x01(\v2\x19.piped.model.v1.ObjectRefR\x06object\x12.\n" +
@@ -337,7 +512,9 @@ const file_piped_model_v1_livestate_proto_rawDesc = "" +
 	"\bdeclared\x18\t \x01(\bR\bdeclared\x12\x18\n" +
 	"\avariant\x18\n" +
 	" \x01(\tR\avariant\x12*\n" +
-	"\x11children_left_out\x18\v \x01(\x05R\x0fchildrenLeftOut*\x8b\x01\n" +
+	"\x11children_left_out\x18\v \x01(\x05R\x0fchildrenLeftOut\x120\n" +
+	"\x06folded\x18\f \x03(\v2\x18.piped.model.v1.LiveFoldR\x06folded\x12\x1a\n" +
+	"\bdeleting\x18\r \x01(\bR\bdeleting*\x8b\x01\n" +
 	"\x06Health\x12\x16\n" +
 	"\x12HEALTH_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHEALTH_HEALTHY\x10\x01\x12\x16\n" +
@@ -359,24 +536,30 @@ func file_piped_model_v1_livestate_proto_rawDescGZIP() []byte {
 }
 
 var file_piped_model_v1_livestate_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_piped_model_v1_livestate_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_piped_model_v1_livestate_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_piped_model_v1_livestate_proto_goTypes = []any{
-	(Health)(0),        // 0: piped.model.v1.Health
-	(*LiveState)(nil),  // 1: piped.model.v1.LiveState
-	(*LiveObject)(nil), // 2: piped.model.v1.LiveObject
-	(*ObjectRef)(nil),  // 3: piped.model.v1.ObjectRef
+	(Health)(0),         // 0: piped.model.v1.Health
+	(*LiveState)(nil),   // 1: piped.model.v1.LiveState
+	(*LiveFold)(nil),    // 2: piped.model.v1.LiveFold
+	(*HealthCount)(nil), // 3: piped.model.v1.HealthCount
+	(*LiveObject)(nil),  // 4: piped.model.v1.LiveObject
+	(*ObjectRef)(nil),   // 5: piped.model.v1.ObjectRef
 }
 var file_piped_model_v1_livestate_proto_depIdxs = []int32{
 	0, // 0: piped.model.v1.LiveState.health:type_name -> piped.model.v1.Health
-	2, // 1: piped.model.v1.LiveState.objects:type_name -> piped.model.v1.LiveObject
-	3, // 2: piped.model.v1.LiveObject.object:type_name -> piped.model.v1.ObjectRef
-	0, // 3: piped.model.v1.LiveObject.health:type_name -> piped.model.v1.Health
-	2, // 4: piped.model.v1.LiveObject.children:type_name -> piped.model.v1.LiveObject
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	4, // 1: piped.model.v1.LiveState.objects:type_name -> piped.model.v1.LiveObject
+	2, // 2: piped.model.v1.LiveState.folded:type_name -> piped.model.v1.LiveFold
+	3, // 3: piped.model.v1.LiveFold.counts:type_name -> piped.model.v1.HealthCount
+	0, // 4: piped.model.v1.HealthCount.health:type_name -> piped.model.v1.Health
+	5, // 5: piped.model.v1.LiveObject.object:type_name -> piped.model.v1.ObjectRef
+	0, // 6: piped.model.v1.LiveObject.health:type_name -> piped.model.v1.Health
+	4, // 7: piped.model.v1.LiveObject.children:type_name -> piped.model.v1.LiveObject
+	2, // 8: piped.model.v1.LiveObject.folded:type_name -> piped.model.v1.LiveFold
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_piped_model_v1_livestate_proto_init() }
@@ -391,7 +574,7 @@ func file_piped_model_v1_livestate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_model_v1_livestate_proto_rawDesc), len(file_piped_model_v1_livestate_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
