@@ -90,7 +90,7 @@ func (e *fenceEnv) mustHold(texts ...string) {
 // eventually fails unless ok becomes true.
 func (e *fenceEnv) eventually(what string, ok func() bool) {
 	e.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			e.t.Fatal("not yet: " + what)
 		}

@@ -159,7 +159,7 @@ func newFuzzEnv(t testing.TB) *fuzzEnv {
 // call sends a request and checks the response.
 func (l *fuzzEnv) call(t *testing.T, m protoreflect.MethodDescriptor, request []byte) {
 	t.Helper()
-	patience := 10 * time.Second
+	patience := time.Minute
 	if m.IsStreamingServer() {
 		patience = 30 * time.Millisecond // a stream may stay silent
 	}

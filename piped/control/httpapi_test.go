@@ -712,7 +712,7 @@ func FuzzHTTPRequests(f *testing.F) {
 		if n < 0 || n >= len(paths) {
 			return
 		}
-		streams, patience := paths[n] == followLogs || paths[n] == watchDeployments, 10*time.Second
+		streams, patience := paths[n] == followLogs || paths[n] == watchDeployments, time.Minute
 		if streams {
 			patience = 30 * time.Millisecond // a stream may stay silent
 		}

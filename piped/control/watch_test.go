@@ -20,7 +20,7 @@ import (
 )
 
 // patience limits how long a test waits for a message.
-const patience = 2 * time.Minute
+const patience = 10 * time.Minute
 
 // streaming returns a client of a new agent and a context for READ_ONLY calls.
 func streaming(t testing.TB, options ...controltest.Option) (context.Context, controlv1.ControlServiceClient, *controltest.Agent) {

@@ -81,7 +81,7 @@ func TestReplayedDeadLetterIsSent(t *testing.T) {
 }
 
 // patience bounds what takes milliseconds on an idle machine.
-const patience = 2 * time.Minute
+const patience = 10 * time.Minute
 
 // await waits until a condition holds.
 func await(t *testing.T, holds func() bool) {

@@ -18,7 +18,7 @@ import (
 func TestDriftIsWatched(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	app := agent.Application("web", nil)
-	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
+	ctx, interrupt := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer interrupt()
 	stdout, out := io.Pipe()
 	var stderr bytes.Buffer

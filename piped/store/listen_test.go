@@ -34,7 +34,7 @@ func waitFor(t *testing.T, w *store.Watch, ids ...string) {
 	for _, id := range ids {
 		missing[id] = true
 	}
-	deadline := time.After(3 * time.Minute)
+	deadline := time.After(10 * time.Minute)
 	for len(missing) > 0 {
 		select {
 		case <-w.C():
@@ -136,7 +136,7 @@ func TestCatchUpKnowsEveryTopic(t *testing.T) {
 		{Topic: deploy.TopicPropagation, ID: "c/apps/Deployment/shop/web", ApplicationID: "app-web"}: true,
 	}
 	defer run(t, mine)()
-	deadline := time.After(3 * time.Minute)
+	deadline := time.After(10 * time.Minute)
 	for len(missing)+len(want) > 0 {
 		select {
 		case <-w.C():
@@ -215,7 +215,7 @@ func TestOwnChangesAreNotEchoed(t *testing.T) {
 	put(t, mine, "own")
 	waitFor(t, w, "own")
 	put(t, theirs, "theirs") // its notification follows that of "own"
-	deadline := time.After(3 * time.Minute)
+	deadline := time.After(10 * time.Minute)
 	for seen := ""; !strings.Contains(seen, "theirs"); {
 		select {
 		case <-w.C():

@@ -129,7 +129,7 @@ func open(t *testing.T, address, request string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, request); err != nil {
@@ -188,7 +188,7 @@ func TestAPIReadsFewLargeBodies(t *testing.T) {
 	large := strings.Repeat("x", 20)
 	// The server continues after the first bytes of a body once its slot is taken.
 	held := open(t, address, "POST /api/v1/s/M HTTP/1.1\r\nHost: piped\r\nContent-Length: 20\r\n\r\n"+large[:15])
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(10 * time.Minute)
 	code, body := post(large)
 	for ; code == 200 && time.Now().Before(deadline); code, body = post(large) { // until the first bytes have been read
 	}

@@ -39,7 +39,6 @@ func TestSignInReturnsTheUser(t *testing.T) {
 // OpenID Connect Core 1.0, section 3.1.3.7.
 func TestTokensThatMustNotBeAccepted(t *testing.T) {
 	other := signintest.NewProvider(t) // has another key
-	now := time.Now()
 	tests := map[string]func(p *signintest.Provider){
 		"of another issuer":               func(p *signintest.Provider) { p.SetClaim("iss", "https://evil.example.com") },
 		"for another audience":            func(p *signintest.Provider) { p.SetClaim("aud", "other") },
@@ -48,12 +47,12 @@ func TestTokensThatMustNotBeAccepted(t *testing.T) {
 		"for two audiences, without azp":  func(p *signintest.Provider) { p.SetClaim("aud", []string{p.ClientID, "other"}) },
 		"with another nonce":              func(p *signintest.Provider) { p.SetClaim("nonce", "other") },
 		"without a nonce":                 func(p *signintest.Provider) { p.SetClaim("nonce", nil) },
-		"expired":                         func(p *signintest.Provider) { p.SetClaim("exp", now.Add(-time.Hour).Unix()) },
-		"expired before the skew":         func(p *signintest.Provider) { p.SetClaim("exp", now.Add(-70*time.Second).Unix()) },
+		"expired":                         func(p *signintest.Provider) { p.SetClaim("exp", time.Now().Add(-time.Hour).Unix()) },
+		"expired before the skew":         func(p *signintest.Provider) { p.SetClaim("exp", time.Now().Add(-70*time.Second).Unix()) },
 		"without an expiry":               func(p *signintest.Provider) { p.SetClaim("exp", nil) },
-		"issued after the skew":           func(p *signintest.Provider) { p.SetClaim("iat", now.Add(90*time.Second).Unix()) },
+		"issued after the skew":           func(p *signintest.Provider) { p.SetClaim("iat", time.Now().Add(90*time.Second).Unix()) },
 		"without the time of its issue":   func(p *signintest.Provider) { p.SetClaim("iat", nil) },
-		"not valid before the skew":       func(p *signintest.Provider) { p.SetClaim("nbf", now.Add(90*time.Second).Unix()) },
+		"not valid before the skew":       func(p *signintest.Provider) { p.SetClaim("nbf", time.Now().Add(90*time.Second).Unix()) },
 		"without a subject":               func(p *signintest.Provider) { p.SetClaim("sub", nil) },
 		"with the hash of another token":  func(p *signintest.Provider) { p.SetClaim("at_hash", "AAAAAAAAAAAAAAAAAAAAAA") },
 		"signed with the key of another":  func(p *signintest.Provider) { p.SetSign(signedBy(t, other)) },
@@ -128,11 +127,10 @@ func tampered(t *testing.T, p *signintest.Provider) func(map[string]any) string 
 
 // TestTokensThatMustBeAccepted are unusual and valid.
 func TestTokensThatMustBeAccepted(t *testing.T) {
-	now := time.Now()
 	tests := map[string]func(p *signintest.Provider){
-		"expired within the skew": func(p *signintest.Provider) { p.SetClaim("exp", now.Add(-45*time.Second).Unix()) },
-		"issued within the skew":  func(p *signintest.Provider) { p.SetClaim("iat", now.Add(45*time.Second).Unix()) },
-		"valid within the skew":   func(p *signintest.Provider) { p.SetClaim("nbf", now.Add(45*time.Second).Unix()) },
+		"expired within the skew": func(p *signintest.Provider) { p.SetClaim("exp", time.Now().Add(-45*time.Second).Unix()) },
+		"issued within the skew":  func(p *signintest.Provider) { p.SetClaim("iat", time.Now().Add(45*time.Second).Unix()) },
+		"valid within the skew":   func(p *signintest.Provider) { p.SetClaim("nbf", time.Now().Add(45*time.Second).Unix()) },
 		"for two audiences, to us": func(p *signintest.Provider) {
 			p.SetClaim("aud", []string{p.ClientID, "x"})
 			p.SetClaim("azp", p.ClientID)

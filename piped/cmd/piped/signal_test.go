@@ -83,7 +83,7 @@ func (p *process) read(stderr io.Reader) {
 // await returns the next log line with a message that contains text.
 func (p *process) await(text string) map[string]any {
 	p.t.Helper()
-	for timeout := time.After(3 * time.Minute); ; {
+	for timeout := time.After(10 * time.Minute); ; {
 		select {
 		case line, ok := <-p.lines:
 			if !ok {

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience limits how long a test waits for an event.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 const (
 	remote  = "git@git.example.com:shop/config.git"

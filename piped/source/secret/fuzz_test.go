@@ -26,7 +26,7 @@ func FuzzTemplate(f *testing.F) {
 		if strings.Contains(text, "hunter2") {
 			return
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		enc := &config.Encryption{EncryptedSecrets: map[string]string{"password": "x"}, DecryptionTargets: []string{"a.yaml"}}
 		_, err := New(keys).Tree(ctx, files("apps/web/a.yaml", text), dir, enc, nil)

@@ -288,7 +288,7 @@ func (w *world) walk(pattern, walker string) string {
 	if method == http.MethodGet && strings.HasPrefix(path, "/actions/") {
 		path += "?" + q.Encode()
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Minute)
 	defer cancel()
 	resp := w.do(ctx, method, path, walker, q)
 	defer resp.Body.Close()
@@ -407,7 +407,7 @@ func TestLogIsNeitherLostNorDoubled(t *testing.T) {
 	_, rest, _ := strings.Cut(body, `hx-sse:connect="/deployments/d-web/stages/`)
 	address, _, _ := strings.Cut("/deployments/d-web/stages/"+rest, `"`)
 	follow := func(last string) *bufio.Scanner {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		t.Cleanup(cancel)
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.server.URL+address, nil)
 		if err != nil {
