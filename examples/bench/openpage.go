@@ -114,7 +114,7 @@ var (
 
 // readFrame finds the rows of applications, or the summary, and which stage each of them shows.
 func readFrame(frame string) frameRead {
-	f := frameRead{places: map[string]int{}, now: strings.Contains(frame, `<div id="now"`)}
+	f := frameRead{places: map[string]int{}, now: strings.Contains(frame, `id="now"`) || strings.Contains(frame, `id="now-under-way"`)}
 	rows := rowStart.FindAllStringSubmatchIndex(frame, -1)
 	for i, row := range rows {
 		end := len(frame)

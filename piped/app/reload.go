@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -165,75 +162,4 @@ func (r *reloader) dropRemoved(ctx context.Context) error {
 	}
 	r.live.clusters.dropRemoved(busy)
 	return nil
-}
-
-// needRestart returns the changed fields that take effect only after a restart.
-func needRestart(was, now *config.Piped) []string {
-	differs := map[string]bool{
-		"dataDir":       was.DataDir != now.DataDir,
-		"store.dsn":     !was.Store.DSN.Equal(now.Store.DSN),
-		"api.address":   was.API.Address != now.API.Address,
-		"api.auditFile": was.API.AuditFile != now.API.AuditFile,
-		"web.address":   was.Web.Address != now.Web.Address,
-		"web.insecure":  was.Web.Insecure != now.Web.Insecure,
-		"projectID":     was.ProjectID != now.ProjectID,
-		"pipedID":       was.PipedID != now.PipedID,
-		"planPreview":   was.PlanPreview != now.PlanPreview,
-		"telemetry":     !was.Telemetry.Same(now.Telemetry),
-		"debug":         was.Debug != now.Debug,
-		"scripts":       !reflect.DeepEqual(was.Scripts, now.Scripts),
-		"api.tlsCertFile and api.tlsKeyFile (TLS on or off)": (was.API.TLSCertFile == "") != (now.API.TLSCertFile == ""),
-		"web.tlsCertFile and web.tlsKeyFile (TLS on or off)": (was.Web.TLSCertFile == "") != (now.Web.TLSCertFile == ""),
-	}
-	var out []string
-	for field, changed := range differs {
-		if changed {
-			out = append(out, field)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// withUnchanged returns a configuration with the settings of the former one that take effect only
-// after a restart, as needRestart lists them.
-func withUnchanged(next, was *config.Piped) *config.Piped {
-	out := *next
-	out.DataDir, out.Store, out.ProjectID, out.PipedID = was.DataDir, was.Store, was.ProjectID, was.PipedID
-	out.API.Address, out.API.AuditFile, out.API.Insecure = was.API.Address, was.API.AuditFile, was.API.Insecure
-	out.Web.Address, out.Web.Insecure = was.Web.Address, was.Web.Insecure
-	out.PlanPreview, out.Telemetry, out.Debug, out.Scripts = was.PlanPreview, was.Telemetry, was.Debug, was.Scripts
-	if (was.API.TLSCertFile == "") != (next.API.TLSCertFile == "") {
-		out.API.TLSCertFile, out.API.TLSKeyFile, out.API.ClientCAFile = was.API.TLSCertFile, was.API.TLSKeyFile, was.API.ClientCAFile
-	}
-	if (was.Web.TLSCertFile == "") != (next.Web.TLSCertFile == "") {
-		out.Web.TLSCertFile, out.Web.TLSKeyFile, out.Web.ClientCAFile = was.Web.TLSCertFile, was.Web.TLSKeyFile, was.Web.ClientCAFile
-	}
-	out.InFile = unchangedFields(next, was)
-	return &out
-}
-
-// unchangedFields returns the fields of a file, in which those that take effect only after a
-// restart are as they were.
-func unchangedFields(next, was *config.Piped) map[string]bool {
-	settings := []string{
-		"dataDir", "store", "projectID", "pipedID", "api.address", "api.auditFile", "api.insecure", "web.address", "web.insecure", "planPreview", "telemetry", "debug", "scripts",
-	}
-	if (was.API.TLSCertFile == "") != (next.API.TLSCertFile == "") {
-		settings = append(settings, "api.tlsCertFile", "api.tlsKeyFile", "api.clientCAFile")
-	}
-	if (was.Web.TLSCertFile == "") != (next.Web.TLSCertFile == "") {
-		settings = append(settings, "web.tlsCertFile", "web.tlsKeyFile", "web.clientCAFile")
-	}
-	stays := func(field string, _ bool) bool {
-		return slices.ContainsFunc(settings, func(setting string) bool { return field == setting || strings.HasPrefix(field, setting+".") })
-	}
-	out := maps.Clone(next.InFile)
-	maps.DeleteFunc(out, stays)
-	for field := range was.InFile {
-		if stays(field, true) {
-			out[field] = true
-		}
-	}
-	return out
 }

@@ -1094,7 +1094,7 @@ func clusterTable(v *visit, list []*controlv1.ClusterStatus) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = section("Clusters", fmt.Sprint(len(list))).Render(templ.WithChildren(ctx, templ_7745c5c3_Var46), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = section("", "Clusters", fmt.Sprint(len(list))).Render(templ.WithChildren(ctx, templ_7745c5c3_Var46), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1317,7 +1317,7 @@ func repositoryTable(v *visit, list []*controlv1.RepositoryStatus) templ.Compone
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = section("Repositories", fmt.Sprint(len(list))).Render(templ.WithChildren(ctx, templ_7745c5c3_Var56), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = section("", "Repositories", fmt.Sprint(len(list))).Render(templ.WithChildren(ctx, templ_7745c5c3_Var56), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1445,7 +1445,7 @@ func queueTable(v *visit, list []*controlv1.QueueStatus) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = section("Queues", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var65), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = section("", "Queues", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var65), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1836,7 +1836,7 @@ func receiverList(v *visit, list []*controlv1.ReceiverStatus) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = section("Given up", fmt.Sprint(len(letters))).Render(templ.WithChildren(ctx, templ_7745c5c3_Var78), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = section("", "Given up", fmt.Sprint(len(letters))).Render(templ.WithChildren(ctx, templ_7745c5c3_Var78), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -136,7 +136,7 @@ func chooseApplication(name string, several []*controlv1.ResolvedReference) temp
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = section("Which one?", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = section("", "Which one?", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -855,7 +855,7 @@ func driftTab(v *visit, a *applicationView, report *modelv1.DriftReport, past []
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = section("Earlier", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var32), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = section("", "Earlier", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var32), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1498,7 +1498,7 @@ func configTab(v *visit, a *applicationView, c *controlv1.GetApplicationConfigRe
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = section("In effect", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var56), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = section("", "In effect", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var56), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

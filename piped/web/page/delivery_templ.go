@@ -240,7 +240,7 @@ func deliveryPageView(v *visit, d *deliveryView) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = section("Over time", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = section("", "Over time", "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -1409,7 +1409,7 @@ func planTab(p *controlv1.Plan) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = section("Live changes that it undoes", fmt.Sprint(len(p.GetUndoes()))).Render(templ.WithChildren(ctx, templ_7745c5c3_Var62), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = section("", "Live changes that it undoes", fmt.Sprint(len(p.GetUndoes()))).Render(templ.WithChildren(ctx, templ_7745c5c3_Var62), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -19,10 +19,7 @@ const eventsPage = 50
 
 // eventsView is a page of the registered events.
 type eventsView struct {
-	q      url.Values
-	events []*modelv1.Event
-	newer  int // events that were registered since the page was shown
-	next   string
+	steadyList[*modelv1.Event]
 	denied bool // the caller may not list events
 	strip  *strip
 }
@@ -66,12 +63,12 @@ func showEvents(v *visit) (*screen, error) {
 // readEvents reads the page of an address. If the address says which event was the newest one
 // shown, newer ones are only counted.
 func (v *visit) readEvents(q url.Values) (*eventsView, error) {
-	e := &eventsView{q: q, denied: !v.everywhere("view")}
+	e := &eventsView{steadyList: newSteadyList[*modelv1.Event](q, eventsPage), denied: !v.everywhere("view")}
 	var err error
 	if e.strip, err = v.readStrip(); err != nil || e.denied {
 		return e, err
 	}
-	req := &controlv1.ListEventsRequest{Name: q.Get("name"), Limit: eventsPage, Cursor: q.Get("cursor")}
+	req := &controlv1.ListEventsRequest{Name: q.Get("name"), Limit: e.limit(), Cursor: q.Get("cursor")}
 	for _, s := range eventStatuses() {
 		if slices.Contains(q["status"], s.name) {
 			req.Statuses = append(req.Statuses, s.status)
@@ -84,11 +81,7 @@ func (v *visit) readEvents(q url.Values) (*eventsView, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.events, e.next = resp.Events, resp.Cursor
-	if seen := q.Get("seen"); seen != "" {
-		e.newer = max(0, slices.IndexFunc(e.events, func(event *modelv1.Event) bool { return event.Id == seen }))
-		e.events = e.events[e.newer:]
-	}
+	e.set(resp.Events, resp.Cursor, (*modelv1.Event).GetId)
 	return e, nil
 }
 
@@ -136,17 +129,20 @@ func (s eventsSource) parts(v *visit) ([]part, error) {
 
 // live returns the address of the stream.
 func (e *eventsView) live() string {
-	q := maps.Clone(e.q)
-	if len(e.events) > 0 {
-		q.Set("seen", e.events[0].Id)
-	}
-	return withQuery("/events/live", q)
+	return withQuery("/events/live", e.streamed((*modelv1.Event).GetId))
 }
 
 // parts returns the live parts, but the strip: rows change in place, and new ones are offered.
 func (e *eventsView) parts(v *visit) []part {
-	parts := []part{{"resort", keyOf(e.newer), newerEvents(e)}}
-	for _, event := range e.events {
+	parts := []part{{"events-headline", keyOf(e.headline()), eventsHeadline(e)}}
+	if e.denied {
+		return parts
+	}
+	if e.whole() {
+		return append(parts, part{"events", keyOf(e.next, keyOfAll(e.rows)), eventTable(v, e)})
+	}
+	parts = append(parts, part{"resort", keyOf(e.newer), newerEvents(e)})
+	for _, event := range e.rows {
 		parts = append(parts, part{rowID("event", event.Id), keyOf(event), eventRow(v, e, event)})
 	}
 	return parts
@@ -156,27 +152,23 @@ func (e *eventsView) filtered() bool {
 	return e.q.Has("name") || e.q.Has("status") || e.q.Has("labels")
 }
 
-// address returns the address of the view without what only the stream needs.
-func (e *eventsView) address() string {
-	q := maps.Clone(e.q)
-	q.Del("seen")
-	return withQuery("/events", q)
-}
-
 // headline is the first sentence of the view.
 func (e *eventsView) headline() string {
 	if e.denied {
 		return "Follow a change to what became of it."
 	}
 	counts := map[modelv1.EventStatus]int{}
-	for _, event := range e.events {
+	for _, event := range e.rows {
 		counts[event.Status]++
 	}
-	if len(e.events) == 0 {
+	if len(e.rows) == 0 && (e.filtered() || e.newer > 0) {
+		return "Events"
+	}
+	if len(e.rows) == 0 {
 		return "No event is registered."
 	}
-	text := plural(len(e.events), "event", "events")
-	if e.next != "" {
+	text := plural(len(e.rows), "event", "events")
+	if e.more {
 		text = "The last " + text
 	}
 	return fmt.Sprintf("%s: %d written into Git, %s, %d failed.", text, counts[modelv1.EventStatus_EVENT_SUCCESS],

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -39,7 +41,13 @@ type nowView struct {
 	total int32 // applications
 	more  int32 // applications that are left out
 	pods  rolloutPods
-	key   string
+}
+
+// nowGroup is a section of the view. A row is replaced alone unless others come or go.
+type nowGroup struct {
+	id, title string
+	problems  []problem // before the rows
+	rows      []part
 }
 
 // done is what was done today, and the last deployments.
@@ -76,7 +84,8 @@ func showNow(v *visit) (*screen, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &screen{title: "Now", nav: "Now", body: nowPage(v, view), live: "/live", parts: view.parts(v), strip: view.strip}, nil
+	parts := view.parts(v)
+	return &screen{title: "Now", nav: "Now", body: parts[0].body, live: "/live", parts: parts, strip: view.strip}, nil
 }
 
 // liveNow is the stream of the view Now.
@@ -123,8 +132,60 @@ func (s *nowSource) parts(v *visit) ([]part, error) {
 	return append(view.parts(v), view.strip.part()), nil
 }
 
-// parts returns the live parts, but the strip.
-func (n *nowView) parts(v *visit) []part { return []part{{"now", n.key, nowPage(v, n)}} }
+// parts returns the live parts, but the strip. The first is the whole view.
+func (n *nowView) parts(v *visit) []part {
+	groups := n.groups(v)
+	shape := []any{n.total == 0, n.more}
+	for _, g := range groups {
+		shape = append(shape, g.id)
+	}
+	parts := []part{{"now", keyOf(shape...), nowPage(v, n, groups)}, {"now-headline", keyOf(n.headline()), within{nowHeadline(n), "now"}}}
+	for _, g := range groups {
+		parts = append(parts, g.parts(v)...)
+	}
+	if n.total > 0 {
+		parts = append(parts, part{"now-done", keyOf(n.today, keyOfAll(n.recent)), within{nowDone(v, n.done), "now"}})
+	}
+	return parts
+}
+
+// groups returns the sections that have rows.
+func (n *nowView) groups(v *visit) []nowGroup {
+	waits, broken := nowGroup{id: "now-waiting", title: "Waiting for you"}, nowGroup{id: "now-not-well", title: "Not well", problems: n.problems}
+	running, held := nowGroup{id: "now-under-way", title: "Under way"}, nowGroup{id: "now-held", title: "Held"}
+	for _, w := range n.waiting {
+		waits.add(w.entry, keyOf(w.entry, w.deployment, w.mayApprove), waitingRow(v, w))
+	}
+	for _, e := range n.broken {
+		broken.add(e, keyOf(e), brokenRow(v, e))
+	}
+	for _, u := range n.underWay {
+		values := []any{u.entry, u.last}
+		for _, r := range u.rollouts {
+			values = append(values, r, n.pods[r.Id])
+		}
+		running.add(u.entry, keyOf(values...), underWayRow(v, n, u))
+	}
+	for _, e := range n.held {
+		held.add(e, keyOf(e), heldRow(v, e))
+	}
+	return slices.DeleteFunc([]nowGroup{waits, broken, running, held}, func(g nowGroup) bool { return g.count() == 0 })
+}
+
+func (g *nowGroup) add(e *controlv1.ApplicationEntry, key string, row templ.Component) {
+	g.rows = append(g.rows, part{rowID("now", e.Id), key, within{row, g.id}})
+}
+
+func (g nowGroup) count() int { return len(g.problems) + len(g.rows) }
+
+// parts returns the section and its rows.
+func (g nowGroup) parts(v *visit) []part {
+	shape := []any{g.problems}
+	for _, row := range g.rows {
+		shape = append(shape, row.id)
+	}
+	return append([]part{{g.id, keyOf(shape...), within{nowSection(v, g), "now"}}}, g.rows...)
+}
 
 // unsettled returns the values of the facet `state` of applications that are not just synced.
 func unsettled() []string {
@@ -160,7 +221,7 @@ func (v *visit) readNow(known *nowRead) (*nowView, error) {
 	}
 	v.saw(known.done.readAt.UnixMilli())
 	view.done = known.done
-	return view.keyed(found), nil
+	return view, nil
 }
 
 // add sorts an application into its group.
@@ -328,20 +389,6 @@ func (v *visit) readDone() (done, error) {
 		modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS.String(), modelv1.DeploymentStatus_DEPLOYMENT_FAILURE.String(), modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED.String(),
 	}})
 	return done{figures.GetTotal(), recent.GetDeployments(), v.now}, err
-}
-
-// keyed sets the key of what is shown.
-func (n *nowView) keyed(found *controlv1.SearchApplicationsResponse) *nowView {
-	values := []any{found, n.today, n.problems, keyOfAll(n.recent)}
-	for _, w := range n.waiting {
-		values = append(values, w.deployment, w.mayApprove)
-	}
-	for _, u := range n.underWay {
-		values = append(values, keyOfAll(u.rollouts))
-	}
-	values = append(values, n.pods)
-	n.key = keyOf(values...)
-	return n
 }
 
 // calm reports whether nothing needs a person.

@@ -167,7 +167,7 @@ func TestKeysOfParts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return view.key
+		return keyOfParts(view.parts(v))
 	}
 	first := read()
 	if again := read(); again != first {

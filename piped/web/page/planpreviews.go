@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,17 +16,9 @@ import (
 // previewsPage is how many plan previews a page shows.
 const previewsPage = 50
 
-// nothingSeen stands in the address of a stream for a list that was shown empty.
-const nothingSeen = "-"
-
 // previewsView is a page of the plan previews.
 type previewsView struct {
-	q      url.Values
-	seen   string // the newest one that was shown; "" before the list is shown
-	rows   []*controlv1.PlanPreviewBrief
-	newer  int // those that were requested since the page was shown
-	next   string
-	more   bool // older ones are not shown
+	steadyList[*controlv1.PlanPreviewBrief]
 	denied bool // the caller may not read plan previews
 	strip  *strip
 }
@@ -72,13 +63,12 @@ func showPlanPreviews(v *visit) (*screen, error) {
 // readPlanPreviews reads the page of an address. If the address says which plan preview was the
 // newest one shown, newer ones are only counted.
 func (v *visit) readPlanPreviews(q url.Values) (*previewsView, error) {
-	p := &previewsView{q: maps.Clone(q), seen: q.Get("seen"), denied: !v.somewhere("sync")}
-	p.q.Del("seen")
+	p := &previewsView{steadyList: newSteadyList[*controlv1.PlanPreviewBrief](q, previewsPage), denied: !v.somewhere("sync")}
 	var err error
 	if p.strip, err = v.readStrip(); err != nil || p.denied {
 		return p, err
 	}
-	req := &controlv1.ListPlanPreviewsRequest{RepositoryId: q.Get("repository"), HeadBranch: q.Get("branch"), Limit: previewsPage, Cursor: q.Get("cursor")}
+	req := &controlv1.ListPlanPreviewsRequest{RepositoryId: q.Get("repository"), HeadBranch: q.Get("branch"), Limit: p.limit(), Cursor: q.Get("cursor")}
 	for _, s := range previewStatuses() {
 		if slices.Contains(q["status"], s.name) {
 			req.Statuses = append(req.Statuses, s.status)
@@ -91,38 +81,12 @@ func (v *visit) readPlanPreviews(q url.Values) (*previewsView, error) {
 		}
 		req.PullRequest = int32(number)
 	}
-	stays := !p.whole() && p.seen != ""
-	if stays {
-		req.Limit = 2 * previewsPage
-	}
 	resp, err := v.control.ListPlanPreviews(v.ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	p.rows, p.next, p.more = resp.PlanPreviews, resp.Cursor, resp.Cursor != ""
-	if stays {
-		p.stay()
-	}
+	p.set(resp.PlanPreviews, resp.Cursor, (*controlv1.PlanPreviewBrief).GetCommandId)
 	return p, nil
-}
-
-// stay leaves the rows that were shown. If the first of them is not among those that were read,
-// none of them is known to be there.
-func (p *previewsView) stay() {
-	p.newer = slices.IndexFunc(p.rows, func(b *controlv1.PlanPreviewBrief) bool { return b.CommandId == p.seen })
-	if p.newer < 0 {
-		p.newer = len(p.rows)
-	}
-	p.rows = p.rows[p.newer:]
-	if len(p.rows) > previewsPage {
-		p.rows, p.more = p.rows[:previewsPage], true
-	}
-}
-
-// whole reports whether the list changes as a whole: where nothing was shown, nothing can move,
-// and from a list of one state rows go.
-func (p *previewsView) whole() bool {
-	return p.q.Has("status") || p.seen == nothingSeen || p.seen == "" && len(p.rows) == 0
 }
 
 // live returns the address of the stream.
@@ -130,12 +94,7 @@ func (p *previewsView) live() string {
 	if p.denied {
 		return ""
 	}
-	q := maps.Clone(p.q)
-	q.Set("seen", nothingSeen)
-	if len(p.rows) > 0 {
-		q.Set("seen", p.rows[0].CommandId)
-	}
-	return withQuery("/plan-previews/live", q)
+	return withQuery("/plan-previews/live", p.streamed((*controlv1.PlanPreviewBrief).GetCommandId))
 }
 
 // parts returns the live parts, but the strip: rows change in place, and new ones are offered.

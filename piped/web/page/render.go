@@ -151,3 +151,8 @@ func html(ctx context.Context, c templ.Component) (string, error) {
 	err := c.Render(ctx, &out)
 	return out.String(), err
 }
+
+// showNothing answers for the addresses that no view has.
+func showNothing(v *visit) (*screen, error) {
+	return nil, status.Errorf(codes.NotFound, "There is no view at %s", v.r.URL.Path)
+}

@@ -41,6 +41,7 @@ type member struct {
 // snapshot is what a room shows at one time. It is immutable.
 type snapshot struct {
 	id     string
+	number int // counts the snapshots of the room
 	parts  []drawn
 	before string // ID of the snapshot before
 	change string // the event that leads from the snapshot before to this one; "" for the first
@@ -49,6 +50,8 @@ type snapshot struct {
 // drawn is a part as HTML. That is empty as long as all members have it from the view itself.
 type drawn struct {
 	id, key, html string
+	changed       int    // number of the snapshot that brought the key
+	rendered      int    // number of the snapshot that the HTML shows, with all that the part contains
 	within        string // ID of the part that contains it and comes before it; "" for none
 }
 
@@ -334,26 +337,27 @@ func (m *member) take() string {
 // draw renders the parts that have changed since the last snapshot, and all others that were never
 // rendered if everything is wanted.
 func draw(ctx context.Context, id string, parts []part, last *snapshot, everything bool) (*snapshot, error) {
-	f, old, known := &snapshot{id: id}, map[string]drawn{}, map[string]string{}
+	f, old, known := &snapshot{id: id, number: 1}, map[string]drawn{}, map[string]string{}
 	if last != nil {
-		known = last.keys()
+		f.number, known = last.number+1, last.keys()
 		for _, d := range last.parts {
 			old[d.id] = d
 		}
 	}
 	for _, p := range parts {
-		d := drawn{id: p.id, key: p.key}
+		d := drawn{id: p.id, key: p.key, changed: f.number}
 		if w, ok := p.body.(within); ok {
 			d.within = w.part
 		}
-		if old[p.id].key == p.key {
-			d.html = old[p.id].html
+		if before := old[p.id]; before.key == p.key {
+			d.html, d.changed, d.rendered = before.html, before.changed, before.rendered
 		}
-		if d.html == "" && (everything || last != nil && old[p.id].key != p.key) {
+		if d.html == "" && (everything || last != nil && d.changed == f.number) {
 			var err error
 			if d.html, err = html(ctx, p.body); err != nil {
 				return nil, err
 			}
+			d.rendered = f.number
 		}
 		f.parts = append(f.parts, d)
 	}
@@ -373,16 +377,16 @@ func (f *snapshot) keys() map[string]string {
 }
 
 // since returns the event with the parts that differ from those with some keys; "" for none. A part
-// is sent with all that it contains.
+// is sent with all that it contains; what it contains of an earlier snapshot is sent after it.
 func (f *snapshot) since(keys map[string]string) string {
 	var out strings.Builder
-	whole := map[string]bool{}
+	sent := map[string]int{} // numbers of the snapshots that the sent parts, and what these contain, show
 	for _, p := range f.parts {
-		switch {
-		case whole[p.within]:
-			whole[p.id] = true
-		case keys[p.id] != p.key:
-			whole[p.id] = true
+		shows, within := sent[p.within]
+		if within && shows >= p.changed {
+			sent[p.id] = shows
+		} else if within || keys[p.id] != p.key {
+			sent[p.id] = p.rendered
 			swap(&out, p.id, p.html)
 		}
 	}

@@ -2,9 +2,12 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +81,58 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%d rooms without members are open", len(v.rooms.open))
 	}
 }
+
+// nestedSource is a source with one part in another.
+type nestedSource struct {
+	everyApplication
+	shape, row string
+}
+
+func (s nestedSource) parts(*visit) ([]part, error) {
+	text := func(format string, values ...any) templ.Component {
+		return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
+			_, err := fmt.Fprintf(w, format, values...)
+			return err
+		})
+	}
+	return []part{
+		{"list", keyOf(s.shape), text("[list %s: row %s]", s.shape, s.row)},
+		{"row", keyOf(s.row), within{text("[row %s]", s.row), "list"}},
+	}, nil
+}
+
+// TestPartsWithinParts: a browser that missed a change of a part and a later one of what it
+// contains shows both.
+func TestPartsWithinParts(t *testing.T) {
+	v := &visit{Handler: calm(t).page(), ctx: signedIn(t), allowed: map[string]bool{}}
+	src := nestedSource{shape: "one", row: "a"}
+	parts, _ := src.parts(v)
+	join := func() *member { return v.rooms.join("a", keyOfParts(parts), keysOf(parts)) }
+	quick, slow := join(), join()
+	for _, c := range []struct {
+		shape, row string
+		sent       []string
+	}{
+		{"one", "a", nil},
+		{"two", "a", []string{"[list two: row a]"}}, // with its row
+		{"two", "b", []string{"[row b]"}},
+		{"two", "c", []string{"[row c]"}},
+	} {
+		src.shape, src.row = c.shape, c.row
+		if err := v.roomOf(t, "a").refresh(v, src); err != nil {
+			t.Fatal(err)
+		}
+		if got := shownBy(quick.take()); !slices.Equal(got, c.sent) {
+			t.Errorf("%s, %s: %q was sent, want %q", c.shape, c.row, got, c.sent)
+		}
+	}
+	if got, want := shownBy(slow.take()), []string{"[list two: row a]", "[row c]"}; !slices.Equal(got, want) {
+		t.Errorf("%q was sent to the slow browser, want %q", got, want)
+	}
+}
+
+// shownBy returns the texts in brackets of an event.
+func shownBy(event string) []string { return regexp.MustCompile(`\[[^]]*\]`).FindAllString(event, -1) }
 
 // TestRoomsOfCallers: callers with the same rights share a room, unless the parts depend on who
 // asks.

@@ -50,6 +50,7 @@ func routes() []route {
 		{pattern: "GET /actions/{action}", serve: showAction},
 		{pattern: "POST /actions/{action}", serve: runAction},
 		{pattern: "GET /commands/{id}", serve: showCommand},
+		{pattern: "/", serve: showNothing},
 	}
 }
 

@@ -59,7 +59,7 @@ func newStrip(facets []*controlv1.Facet, state *controlv1.GetStatusResponse, now
 		}
 	}
 	for _, p := range problemsOf(state, now) {
-		s.items = append(s.items, stripItem{mark: p.mark, text: p.short, path: "/#agent"})
+		s.items = append(s.items, stripItem{mark: p.mark, text: p.short, path: "/#now-not-well"})
 	}
 	return s
 }

@@ -44,6 +44,7 @@ var signedOut = []string{"expired session", "ended session", "unknown session"}
 // walkTable is what each route answers to each of the walkers.
 var walkTable = map[string][]string{
 	"GET /{$}":               {signIn, without, shown, shown, shown, shown},
+	"/":                      {signIn, missing, missing, missing, missing, missing},
 	"GET /live":              {signIn, without, shown, shown, shown, shown},
 	"GET /applications":      {signIn, without, shown, shown, shown, shown},
 	"GET /applications/live": {signIn, without, shown, shown, shown, shown},
@@ -271,7 +272,10 @@ func (w *world) do(ctx context.Context, method, path, walker string, form url.Va
 // walk requests a route about the application.
 func (w *world) walk(pattern, walker string) string {
 	w.t.Helper()
-	method, path, _ := strings.Cut(pattern, " ")
+	method, path, ok := strings.Cut(pattern, " ")
+	if !ok { // of any method
+		method, path = http.MethodGet, pattern+"nothing"
+	}
 	path = strings.NewReplacer("{$}", "", "{action}", "sync", "{ref}", "walked", "/deployments/{id}", "/deployments/d-web", "/commands/{id}", "/commands/"+w.command, "/chains/{id}", "/chains/chain-1", "/plan-previews/{id}", "/plan-previews/c-preview", "{stage}", controltest.SyncStage).Replace(path)
 	switch path {
 	case "/search":
