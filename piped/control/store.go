@@ -35,8 +35,10 @@ type Store interface {
 	ListApplications(ctx context.Context, q store.ApplicationQuery) ([]deploy.Application, string, error)
 	ListDeployments(ctx context.Context, q store.DeploymentQuery) ([]deploy.Deployment, string, error)
 	// DeploymentsIn returns the deployments in any of these statuses, the first
-	// triggered first; DeploymentsByID returns those that exist.
+	// triggered first; DeploymentsAtStage the running ones in which a stage of this name runs;
+	// DeploymentsByID those that exist.
 	DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([]deploy.Deployment, error)
+	DeploymentsAtStage(ctx context.Context, name string) ([]deploy.Deployment, error)
 	DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Deployment, error)
 	// DeploymentsByPrefix returns deployments by ID prefix, the last triggered first.
 	DeploymentsByPrefix(ctx context.Context, prefix string, limit int) ([]deploy.Deployment, error)

@@ -119,6 +119,14 @@ func (v visible) DeploymentsIn(ctx context.Context, statuses ...deploy.Status) (
 	return only(ctx, v.all, list, applicationOf)
 }
 
+func (v visible) DeploymentsAtStage(ctx context.Context, name string) ([]deploy.Deployment, error) {
+	list, err := v.all.DeploymentsAtStage(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return only(ctx, v.all, list, applicationOf)
+}
+
 func (v visible) DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Deployment, error) {
 	list, err := v.all.DeploymentsByID(ctx, ids)
 	if err != nil {

@@ -112,7 +112,7 @@ func wait(w *deploy.Wait) *modelv1.DeploymentWait {
 
 // approvals returns the deployments that wait for approval, the longest waiting first.
 func (s *controlService) approvals(ctx context.Context) ([]*controlv1.WaitingDeployment, error) {
-	running, err := s.store.DeploymentsIn(ctx, deploy.Running)
+	running, err := s.store.DeploymentsAtStage(ctx, deploy.StageWaitApproval)
 	var out []*controlv1.WaitingDeployment
 	for _, d := range running {
 		if w := wait(d.Wait()); w.GetApproval() {

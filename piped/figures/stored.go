@@ -100,7 +100,7 @@ func (s *Stored) collectHolds(ctx context.Context, out chan<- prometheus.Metric)
 
 // collectApprovals relies on an application having at most one running deployment.
 func (s *Stored) collectApprovals(ctx context.Context, out chan<- prometheus.Metric) {
-	running, err := s.store.DeploymentsIn(ctx, deploy.Running)
+	running, err := s.store.DeploymentsAtStage(ctx, deploy.StageWaitApproval)
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(approvalDesc, err)
 		return

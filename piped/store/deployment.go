@@ -186,6 +186,16 @@ func (s *Store) DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([
 	return ds, s.fail(err, "list deployments by status")
 }
 
+const atStage = ` WHERE status = ? AND EXISTS (
+	SELECT 1 FROM stages WHERE stages.deployment_id = deployments.id AND stages.status = ? AND stages.name = ?) ORDER BY triggered_at, id`
+
+// DeploymentsAtStage returns the running deployments in which a stage of this name runs, the first
+// triggered first.
+func (s *Store) DeploymentsAtStage(ctx context.Context, name string) ([]deploy.Deployment, error) {
+	ds, err := s.deployments(ctx, selectDeployment+atStage, string(deploy.Running), string(deploy.StageRunning), name)
+	return ds, s.fail(err, "list deployments at stage "+name)
+}
+
 // CountTriggered counts the deployments of an application with a kind of trigger that were
 // triggered at since or later: for one commit, or with commit "" for any.
 func (s *Store) CountTriggered(ctx context.Context, appID string, kind deploy.TriggerKind, commit string, since time.Time) (int, error) {

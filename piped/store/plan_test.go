@@ -40,6 +40,7 @@ func TestListsUseIndices(t *testing.T) {
 		"next blocks of a log":   "SELECT deployment_id, stage_id, position, severity, log, at FROM stage_logs WHERE deployment_id = 'd' AND stage_id = 's' AND position > 5 ORDER BY position LIMIT 5",
 		"last blocks of a log":   "SELECT deployment_id, stage_id, position, severity, log, at FROM stage_logs WHERE deployment_id = 'd' AND stage_id = 's' AND position < 5 ORDER BY position DESC LIMIT 5",
 		"in a status":            selectDeployment + " WHERE status IN ('PENDING') ORDER BY triggered_at, id",
+		"at a stage":             selectDeployment + strings.ReplaceAll(atStage, "?", "'x'"),
 		"open commands":          selectCommand + " WHERE status = 'NOT_HANDLED_YET' ORDER BY created_at, id",
 		"held applications":      selectApplication + " WHERE hold <> '' AND deleted = FALSE ORDER BY id",
 		"drifted applications":   selectApplication + " WHERE " + drifted + " AND deleted = FALSE ORDER BY id",

@@ -355,3 +355,31 @@ func testDeploymentsByPrefix(t *testing.T, e *env) {
 		t.Errorf("with a limit: %d, %v", len(ds), err)
 	}
 }
+
+func testDeploymentsAtStage(t *testing.T, e *env) {
+	for _, id := range []string{"waiting", "before", "after", "done"} {
+		e.create(t, id, e.putApp(t, "app-"+id))
+		e.run(t, id)
+	}
+	stage := func(id string) {
+		e.update(t, id, func(d *deploy.Deployment) error { return d.StartStage("sync", e.clock.now()) })
+	}
+	stage("waiting")
+	stage("after")
+	e.update(t, "after", func(d *deploy.Deployment) error {
+		return d.FinishStage("sync", deploy.StageSuccess, "done", e.clock.now())
+	})
+	e.succeed(t, "done")
+	for name, want := range map[string][]string{deploy.StageK8sSync: {"waiting"}, deploy.StageWaitApproval: nil} {
+		found, err := e.store.DeploymentsAtStage(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, ids(found), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("at %s (-want +got):\n%s", name, diff)
+		}
+		for _, d := range found {
+			e.same(t, d)
+		}
+	}
+}

@@ -119,6 +119,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"DeploymentLife", testDeploymentLife},
 		{"DeploymentRefusals", testDeploymentRefusals},
 		{"DeploymentPages", testDeploymentPages},
+		{"DeploymentsAtStage", testDeploymentsAtStage},
 		{"DeploymentsByID", testDeploymentsByID},
 		{"DeploymentsByPrefix", testDeploymentsByPrefix},
 		{"Load", testLoad},

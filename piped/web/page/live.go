@@ -32,6 +32,7 @@ const (
 	// most liveAge ago.
 	knownAge = 15 * time.Second // more than liveTick, at which it is read anyway
 	liveAge  = time.Second
+	liveRead = 2 * time.Second // between two such reads
 	stateAge = 5 * time.Second // of the state of the agent, which no change announces
 )
 

@@ -187,7 +187,7 @@ func (r *room) run(v *visit, src source, changes <-chan struct{}, failed <-chan 
 			}
 			v.age = knownAge
 			if again == nil && !v.oldest.IsZero() && v.oldest.Before(changed) {
-				again = time.After(liveAge)
+				again = time.After(renewing.pause())
 			}
 			continue
 		}
@@ -203,6 +203,7 @@ type renewal struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	began   time.Time     // when it was started last
 	turn    chan struct{} // holds a token while it reads
 	done    chan struct{} // the parts are to be refreshed
 }
@@ -214,8 +215,12 @@ func newRenewal(v *visit, src source) *renewal {
 	return n
 }
 
+// pause returns how long the next one has to wait after a change.
+func (n *renewal) pause() time.Duration { return max(livePause, liveRead-time.Since(n.began)) }
+
 // start begins to read, unless it reads already. Meanwhile the view shows changes.
 func (n *renewal) start(v *visit) {
+	n.began = time.Now()
 	if n.src == nil {
 		v.age = liveAge
 		wake(n.done)
