@@ -10,6 +10,7 @@ import (
 // figureKind is one of the four figures.
 type figureKind struct {
 	name, title string
+	column      string // head of a column
 	about       string
 	value       func(*controlv1.DeliveryFigures) (float64, bool) // false: not measured
 	words       func(float64) string
@@ -31,10 +32,10 @@ func figureKinds() []figureKind {
 	}
 	took := func(n float64) string { return millis(int64(n)) }
 	return []figureKind{
-		{"frequency", "Deployment frequency", "successful deployments", func(f *controlv1.DeliveryFigures) (float64, bool) { return number(f.DeploymentFrequency) }, perDay},
-		{"lead", "Lead time", "median from commit to live", func(f *controlv1.DeliveryFigures) (float64, bool) { return time(f.LeadTimeMedianMs) }, took},
-		{"failures", "Change failure rate", "failures among those that ended", func(f *controlv1.DeliveryFigures) (float64, bool) { return number(f.ChangeFailureRate) }, share},
-		{"restore", "Time to restore", "median from a failure to the next success", func(f *controlv1.DeliveryFigures) (float64, bool) { return time(f.TimeToRestoreMedianMs) }, took},
+		{"frequency", "Deployment frequency", "Frequency", "successful deployments", func(f *controlv1.DeliveryFigures) (float64, bool) { return number(f.DeploymentFrequency) }, perDay},
+		{"lead", "Lead time", "Lead time", "median from commit to live", func(f *controlv1.DeliveryFigures) (float64, bool) { return time(f.LeadTimeMedianMs) }, took},
+		{"failures", "Change failure rate", "Failure rate", "failures among those that ended", func(f *controlv1.DeliveryFigures) (float64, bool) { return number(f.ChangeFailureRate) }, share},
+		{"restore", "Time to restore", "Time to restore", "median from a failure to the next success", func(f *controlv1.DeliveryFigures) (float64, bool) { return time(f.TimeToRestoreMedianMs) }, took},
 	}
 }
 

@@ -118,6 +118,9 @@ func problemsOf(s *controlv1.GetStatusResponse, now time.Time) []problem {
 	if text := s.GetAgent().GetConfigError(); text != "" {
 		add(bad, "The new configuration of the agent was refused", "configuration refused", text, 0)
 	}
+	if text := s.GetScripts().GetError(); text != "" {
+		add(bad, "Stages with scripts fail", "scripts fail", text, 0)
+	}
 	if s.GetAgent().GetDisabled() {
 		add(mark{icon: "pause", word: "Disabled", role: roleAttention}, "The agent is disabled", "agent disabled", "Nothing is deployed until it is enabled: pipectl piped enable.", 0)
 	}
