@@ -135,7 +135,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	a.addRequests(cfg, o, st, src, phases.planner)
 	courier, setReceivers := a.addNotifications(cfg, o, st)
 	state := agentStatus{
-		version: o.Version, commit: o.Commit, started: o.Now(), store: st, counts: newApplicationCounts(st), phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
+		version: o.Version, commit: o.Commit, started: o.Now(), store: st, phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
 	}
 	users, err := a.listen(cfg, o, st, previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}, state)
 	if err != nil {

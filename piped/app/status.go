@@ -23,7 +23,6 @@ type agentStatus struct {
 	started         time.Time
 
 	store   *store.Store
-	counts  *applicationCounts
 	phases  phases
 	serves  *capabilities.Reader
 	live    *live
@@ -37,12 +36,13 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 		Name: *s.live.name.Load(), Version: s.version, BuildCommit: s.commit, GoVersion: runtime.Version(), StartedAt: s.started, Store: s.store.State(ctx),
 	}
 	out.ConfigLoadedAt, out.ConfigError = s.live.configuration.get()
-	applications, syncStates, err := s.counts.get(ctx)
+	applications, err := s.store.ApplicationsIn(ctx)
+	syncStates, syncErr := s.store.SyncStates(ctx)
 	pending, commands, waitingErr := s.store.Waiting(ctx)
 	record, recordErr := s.store.Agent(ctx)
 	receivers, receiversErr := s.courier.Status(ctx)
 	out.Name, out.Disabled = cmp.Or(record.Name, out.Name), record.Disabled
-	if err = cmp.Or(err, waitingErr, recordErr, receiversErr); err != nil && out.Store.Error == "" {
+	if err = cmp.Or(err, syncErr, waitingErr, recordErr, receiversErr); err != nil && out.Store.Error == "" {
 		out.Store.Error = err.Error()
 	}
 	if problem := s.disk.Problem(); problem != nil && out.Store.Error == "" {
@@ -58,41 +58,6 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	out.Scripts = s.phases.scripts.State()
 	out.Clusters = s.live.clusters.states(s.serves.Versions())
 	return out
-}
-
-// applicationCounts counts the applications, again after each change: every view of the page asks
-// for the state of the agent. It is safe for concurrent use.
-type applicationCounts struct {
-	store   *store.Store
-	changes *store.Watch
-
-	mu           sync.Mutex
-	counted      bool
-	repositories map[string]int
-	syncStates   map[deploy.SyncStatus]int
-}
-
-func newApplicationCounts(st *store.Store) *applicationCounts {
-	return &applicationCounts{store: st, changes: st.Watch(deploy.TopicApplication, deploy.TopicDeployment, deploy.TopicDrift, deploy.TopicRegistration)}
-}
-
-// get returns the numbers of applications by repository ID, and of enabled ones by sync status.
-// The caller must not change them. They contain every commit of this process.
-func (c *applicationCounts) get(ctx context.Context) (repositories map[string]int, syncStates map[deploy.SyncStatus]int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.changes.Take()) == 0 && c.counted {
-		return c.repositories, c.syncStates, nil
-	}
-	c.counted = false
-	if c.repositories, err = c.store.ApplicationsIn(ctx); err != nil {
-		return nil, nil, err
-	}
-	if c.syncStates, err = c.store.SyncStates(ctx); err != nil {
-		return nil, nil, err
-	}
-	c.counted = true
-	return c.repositories, c.syncStates, nil
 }
 
 // states returns the states of the configured repositories; applications counts by repository

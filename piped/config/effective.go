@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -217,6 +218,27 @@ func (e encoder) fields(path string, v reflect.Value, into *yaml.Node) {
 			}
 		}
 	}
+	e.hideValue(path, into)
+}
+
+// hideValue redacts the field value of a struct if the name or the path beside it is that of a
+// secret.
+func (e encoder) hideValue(path string, of *yaml.Node) {
+	fields := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(of.Content); i += 2 {
+		if of.Content[i+1].Kind == yaml.ScalarNode {
+			fields[of.Content[i].Value] = of.Content[i+1]
+		}
+	}
+	value, names := fields["value"], []any{}
+	for _, name := range []*yaml.Node{fields["name"], fields["path"]} {
+		if name != nil {
+			names = append(names, name.Value)
+		}
+	}
+	if value != nil && namesSecret(names...) {
+		*value = *e.text(below(path, "value"), hidden)
+	}
 }
 
 func (e encoder) mapping(path string, v reflect.Value) *yaml.Node {
@@ -290,15 +312,26 @@ func shortened(d time.Duration) string {
 	return text
 }
 
+const (
+	secretWord = `[\w.-]*(?:token|secret|pass(?:w|phrase)?|pwd|credential|authorization|api[-_]?key|access[-_]?key|private[-_]?key|cookie)[\w.-]*`
+	secretText = `("[^"\n]*"|'[^'\n]*'|[^\s"';]+)`
+)
+
 var (
 	// secretName matches names of environment variables, headers and values that hold secrets.
-	secretName = regexp.MustCompile(`(?i)(token|secret|passw|pwd|credential|auth|api[-_.]?key|access[-_.]?key|private|cookie|signature|session|dsn|(^|[-_.])key$)`)
+	secretName = regexp.MustCompile(`(?i)(token|secret|pass(w|phrase|$|[-_.])|pwd|credential|auth|api[-_.]?key|access[-_.]?key|private|cookie|signature|session|dsn|(^|[-_.])key$)`)
 	// userInfo is the user and password of a URL within a text, which may hold blanks.
-	userInfo = regexp.MustCompile(`(\w[\w+.-]*://)[^/?#@\s"'` + "`" + `]*@`)
+	userInfo = regexp.MustCompile(`(\w[\w+.-]*://)[^/?#\s"'` + "`" + `]*@`)
 	// queryValue is a value of a URL's query within a text.
 	queryValue = regexp.MustCompile(`(\w[\w+.-]*://[^\s"'` + "`" + `?]*\?)[^\s"'` + "`" + `]+`)
-	// assignment is a secret that a script sets, or sends as a header.
-	assignment = regexp.MustCompile(`(?i)([\w.-]*(?:token|secret|passw|pwd|credential|authorization|api[-_]?key|cookie)[\w.-]*["']?\s*[:=]\s*)(?:(?:bearer|basic|token)\s+)?("[^"\n]*"|'[^'\n]*'|[^\s"']+)`)
+	// assigned is a secret that a text assigns, such as that of a connection.
+	assigned = regexp.MustCompile(`(?i)(` + secretWord + `["']?\s*=\s*)` + secretText)
+	// inScript is a secret that a script sets, sends as a header, or passes as an argument.
+	inScript = []*regexp.Regexp{
+		regexp.MustCompile(`(?i)(` + secretWord + `["']?\s*[:=]\s*)(?:(?:bearer|basic|token)\s+)?` + secretText),
+		regexp.MustCompile(`(?i)(--?` + secretWord + `[ \t]+)` + secretText),
+		regexp.MustCompile(`((?:^|\s)(?:-u|--user)[ \t=]*)("[^"\n]*:[^"\n]*"|'[^'\n]*:[^'\n]*'|[^\s"':]+:\S+)`),
+	}
 	listIndex  = regexp.MustCompile(`\[\d+\]`)
 )
 
@@ -315,10 +348,62 @@ func shownText(path, text string) string {
 	}
 	text = userInfo.ReplaceAllString(text, "${1}"+hidden+"@")
 	text = queryValue.ReplaceAllString(text, "${1}"+hidden)
-	if strings.HasSuffix(at, ".run") || strings.HasSuffix(at, ".onRollback") {
-		text = assignment.ReplaceAllString(text, "${1}"+hidden)
+	if !strings.HasSuffix(at, ".run") && !strings.HasSuffix(at, ".onRollback") {
+		return assigned.ReplaceAllString(text, "${1}"+hidden)
+	}
+	for _, secret := range inScript {
+		text = secret.ReplaceAllString(text, "${1}"+hidden)
 	}
 	return text
+}
+
+// ShownOptions returns the options of a stage, as JSON, without the secrets that they can have.
+func ShownOptions(options []byte) string {
+	var value any
+	if err := json.Unmarshal(options, &value); err != nil {
+		return string(options)
+	}
+	shown := shownValue("", value)
+	if reflect.DeepEqual(shown, value) {
+		return string(options)
+	}
+	out, err := json.Marshal(shown)
+	if err != nil { // what JSON became can be JSON again
+		return hidden
+	}
+	return string(out)
+}
+
+// shownValue returns a copy of a decoded JSON value without secrets.
+func shownValue(path string, value any) any {
+	switch v := value.(type) {
+	case string:
+		return shownText(path, v)
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = shownValue(fmt.Sprintf("%s[%d]", path, i), item)
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		for key, item := range v {
+			out[key] = shownValue(path+"."+key, item)
+			if _, ok := item.(string); ok && (key != "key" && secretName.MatchString(key) || key == "value" && namesSecret(v["name"], v["path"])) {
+				out[key] = hidden
+			}
+		}
+		return out
+	}
+	return value
+}
+
+// namesSecret reports whether one of the names that stand beside a value is that of a secret.
+func namesSecret(names ...any) bool {
+	return slices.ContainsFunc(names, func(name any) bool {
+		text, ok := name.(string)
+		return ok && secretName.MatchString(text)
+	})
 }
 
 // hostOf returns a URL without what follows its host.

@@ -217,13 +217,17 @@ spec:
   pipeline:
     stages:
     - name: K8S_CANARY_ROLLOUT
-      with: {replicas: 10%}
+      with: {replicas: 10%, patches: [{target: {kind: Secret, documentRoot: $.data, name: web}, ops: [{op: yaml-replace, path: $.password, value: hunter2}, {op: yaml-replace, path: $.mode, value: fast}]}]}
     - name: ANALYSIS
       with: {duration: 10m, metrics: [{template: {name: errors}}]}
     - name: SCRIPT_RUN
       with:
         run: 'curl -H "Authorization: Bearer hunter2" https://ana:hunter2@example.com; TOKEN=hunter2 ./deploy'
-        env: {MODE: fast, DB_PASSWORD: hunter2}
+        env: {MODE: fast, DB_PASSWORD: hunter2, DB_PASS: hunter2, GPG_PASSPHRASE: hunter2, CONNECTION: "Server=db;Password=hunter2;Timeout=5"}
+        onRollback: |
+          helm registry login --username ci --password hunter2 registry.example
+          curl -u ci:hunter2 --fail 'https://ci:p@hunter2@example.com'
+          SSH_PRIVATE_KEY=hunter2 ssh deploy@example.com
     - name: K8S_PRIMARY_ROLLOUT
     - name: K8S_CANARY_CLEAN
   encryption: {encryptedSecrets: {some: hunter2}, decryptionTargets: [secret.yaml]}
@@ -249,6 +253,21 @@ spec:
 	}
 	if t.Failed() {
 		t.Log(got)
+	}
+}
+
+// TestShownOptions: what the API shows of a stage hides what the effective configuration hides.
+func TestShownOptions(t *testing.T) {
+	for options, want := range map[string]string{
+		`{"run": "make deploy",  "env": {"MODE": "fast"}}`:                                   `{"run": "make deploy",  "env": {"MODE": "fast"}}`,
+		`{"run":"TOKEN=hunter2 make","env":{"DB_PASS":"hunter2","MODE":"fast"},"timeout":5}`: `{"env":{"DB_PASS":"[redacted]","MODE":"fast"},"run":"TOKEN=[redacted] make","timeout":5}`,
+		`{"http":[{"url":"https://a/?q=hunter2","headers":[{"key":"X","value":"hunter2"}]}]}`: `{"http":[{"headers":[{"key":"X","value":"[redacted]"}],"url":"https://a/?[redacted]"}]}`,
+		`{"ops":[{"path":"$.password","value":"hunter2"}]}`:                                   `{"ops":[{"path":"$.password","value":"[redacted]"}]}`,
+		"": "", "{": "{",
+	} {
+		if got := ShownOptions([]byte(options)); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", options, got, want)
+		}
 	}
 }
 

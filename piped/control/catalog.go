@@ -283,8 +283,9 @@ func newEntry(known deploy.Situation) *entry {
 		app: deploy.Application{
 			ID: app.ID, Name: app.Name, Kind: app.Kind, Git: app.Git, Provider: app.Provider, Labels: app.Labels, Disabled: app.Disabled, UpdatedAt: app.UpdatedAt,
 		},
-		status: deploy.StateOf(known), sync: app.ShownSync().Status, health: known.Health, running: app.LastSuccessful, text: searchText(app),
+		status: deploy.StateOf(known), sync: app.ShownSync().Status, health: known.Health, running: app.LastSuccessful,
 	}
+	e.text = searchText(known, e.status.Reason)
 	if d := known.Last; d != nil {
 		e.last = &deploy.Deployment{
 			ID: d.ID, Status: d.Status, StatusReason: cut(d.StatusReason, maxEntryValue), Trigger: deploy.Trigger{Commit: d.Trigger.Commit, Commander: d.Trigger.Commander},
@@ -300,8 +301,19 @@ func newEntry(known deploy.Situation) *entry {
 
 // searchText returns the text in which words are searched. Line breaks separate its parts, so
 // that no word matches across two of them.
-func searchText(app deploy.Application) string {
+func searchText(known deploy.Situation, reason string) string {
+	app := known.App
 	parts := []string{app.Name, app.Git.RepoID + "/" + app.Git.ConfigPath(), app.Provider}
+	if r := app.LastSuccessful; r != nil {
+		parts = append(parts, r.Trigger.Commit.Hash)
+		for _, version := range r.Versions {
+			parts = append(parts, version.Name+":"+version.Version)
+		}
+	}
+	if d := known.Last; d != nil {
+		parts = append(parts, d.Trigger.Commit.Hash)
+	}
+	parts = append(parts, reason)
 	for _, name := range slices.Sorted(maps.Keys(app.Labels)) {
 		parts = append(parts, name+":"+app.Labels[name])
 	}

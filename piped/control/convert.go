@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -141,7 +142,7 @@ func stage(s deploy.Stage) *modelv1.PipelineStage {
 		CompletedAt: seconds(s.CompletedAt), CreatedAt: seconds(s.CreatedAt), UpdatedAt: seconds(s.UpdatedAt),
 		AvailableOperation: operation(s),
 		StartedAtMs:        millis(s.StartedAt), CompletedAtMs: millis(s.CompletedAt), DeadlineMs: millis(s.Deadline),
-		Options: text(string(s.Options)), SkipOn: text(string(s.SkipOn)), TimeoutMs: s.Timeout.Milliseconds(),
+		Options: text(config.ShownOptions(s.Options)), SkipOn: text(string(s.SkipOn)), TimeoutMs: s.Timeout.Milliseconds(),
 	}
 	if s.Name == deploy.StageWaitApproval {
 		m.AuthorizedOperators, m.RequiredApprovals = approvals(s)

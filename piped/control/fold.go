@@ -75,18 +75,18 @@ func (k levelKind) compare(o levelKind) int {
 	return cmp.Compare(k.kind, o.kind)
 }
 
-// unfolding is what a request unfolds below one object.
-type unfolding struct {
-	cluster string            // "" for any
-	limits  map[levelKind]int // the zero key is all kinds
-}
+// levelKey is the object below which a level is; the zero value is the level of the roots.
+type levelKey struct{ cluster, object string } // "" for any cluster
+
+// unfolding is the limits of what a request unfolds on a level; the zero key is all kinds.
+type unfolding map[levelKind]int
 
 // folder folds the tree of live objects.
 type folder struct {
 	limit    int
 	whole    bool // also show what healthy objects created
 	left     int  // objects that may still be shown, without those of unfolded levels
-	unfolded map[string]unfolding
+	unfolded map[levelKey]unfolding
 	leads    map[*deploy.LiveObject]bool // the objects that lead to an unfolded level
 }
 
@@ -95,14 +95,14 @@ func folded(s deploy.LiveState, req *controlv1.GetLiveStateRequest) *modelv1.Liv
 	limit := int(req.LevelLimit)
 	f := &folder{
 		limit: limit, whole: count(s.Objects) <= wholeTree*limit, left: maxFolded * limit,
-		unfolded: map[string]unfolding{}, leads: map[*deploy.LiveObject]bool{},
+		unfolded: map[levelKey]unfolding{}, leads: map[*deploy.LiveObject]bool{},
 	}
 	for _, l := range req.Levels {
 		f.unfold(l)
 	}
 	f.markLeads(s.Objects)
 	m := liveHead(s)
-	m.Objects, m.Folded = f.level(s.Objects, f.unfolded[""], limit, false)
+	m.Objects, m.Folded = f.level(s.Objects, f.unfolded[levelKey{}], limit, false)
 	return m
 }
 
@@ -117,23 +117,24 @@ func count(objects []deploy.LiveObject) (n int) {
 }
 
 func (f *folder) unfold(l *controlv1.LiveLevel) {
-	key := ""
+	at := levelKey{cluster: l.Under.GetCluster()}
 	if l.Under != nil {
-		key = deploy.ObjectRef{Group: l.Under.Group, Kind: l.Under.Kind, Namespace: l.Under.Namespace, Name: l.Under.Name}.Key()
+		at.object = deploy.ObjectRef{Group: l.Under.Group, Kind: l.Under.Kind, Namespace: l.Under.Namespace, Name: l.Under.Name}.Key()
 	}
-	u, ok := f.unfolded[key]
-	if !ok {
-		u = unfolding{l.Under.GetCluster(), map[levelKind]int{}}
+	if f.unfolded[at] == nil {
+		f.unfolded[at] = unfolding{}
 	}
 	kind := levelKind{l.Kind, l.Idle}
-	u.limits[kind] = max(u.limits[kind], int(l.Limit))
-	f.unfolded[key] = u
+	f.unfolded[at][kind] = max(f.unfolded[at][kind], int(l.Limit))
 }
 
 // below returns what is unfolded below an object.
 func (f *folder) below(o *deploy.LiveObject) (unfolding, bool) {
-	u, ok := f.unfolded[o.Object.Key()]
-	return u, ok && (u.cluster == "" || u.cluster == o.Cluster)
+	u, ok := f.unfolded[levelKey{o.Cluster, o.Object.Key()}]
+	if !ok {
+		u, ok = f.unfolded[levelKey{object: o.Object.Key()}]
+	}
+	return u, ok
 }
 
 // markLeads marks the objects that lead to an unfolded level, and reports whether one does.
@@ -164,7 +165,7 @@ func (f *folder) level(objects []deploy.LiveObject, u unfolding, limit int, alon
 			own = 0
 		}
 		own = min(own, f.left)
-		some, rest := f.choose(kinds[kind], max(own, u.limits[kind]))
+		some, rest := f.choose(kinds[kind], max(own, u[kind]))
 		f.left -= min(len(some), own)
 		chosen = append(chosen, some...)
 		if len(rest) > 0 {
@@ -235,14 +236,11 @@ func (f *folder) choose(objects []*deploy.LiveObject, limit int) (shown, rest []
 // object returns an object with its children, unless these are folded.
 func (f *folder) object(o *deploy.LiveObject, unfold bool) *modelv1.LiveObject {
 	m := liveLine(*o)
-	u, asked := f.below(o)
-	_, all := u.limits[levelKind{}]
+	u, _ := f.below(o)
+	_, all := u[levelKind{}]
 	limit := f.limit
 	if fine := o.Health == deploy.Healthy || o.Health == deploy.HealthSuspended; fine && !f.whole && !all && !unfold {
 		limit = 0
-	}
-	if !asked {
-		u = unfolding{}
 	}
 	m.Children, m.Folded = f.level(o.Children, u, limit, all || unfold)
 	for _, fold := range m.Folded {

@@ -70,11 +70,17 @@ func TestFoldedTree(t *testing.T) {
 	agent := &modelv1.ObjectRef{Kind: "DaemonSet", Namespace: "shop", Name: "agent"}
 	webRef := &modelv1.ObjectRef{Cluster: "dev", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	large := []deploy.LiveObject{liveNode("DaemonSet", "agent", deploy.HealthDegraded, podsOfName("agent", 20, 13)...), web(3)}
+	former := liveNode("DaemonSet", "agent", deploy.HealthDegraded, podsOfName("agent", 20, 13)...)
+	former.Cluster = "old"
+	in := func(cluster string, limit int32) *controlv1.LiveLevel {
+		return &controlv1.LiveLevel{Under: &modelv1.ObjectRef{Cluster: cluster, Kind: "DaemonSet", Namespace: "shop", Name: "agent"}, Kind: "Pod", Limit: limit}
+	}
 	for name, c := range map[string]struct {
 		objects []deploy.LiveObject
 		levels  []*controlv1.LiveLevel
 		want    string
 	}{
+		"in two clusters":         {[]deploy.LiveObject{large[0], former}, []*controlv1.LiveLevel{in("dev", 4), in("old", 5)}, "agent\n  agent-0013\n  agent-0000\n  agent-0001\n  agent-0002\n  4 Pod and 16 healthy\nagent\n  agent-0013\n  agent-0000\n  agent-0001\n  agent-0002\n  agent-0003\n  5 Pod and 15 healthy"},
 		"small":                   {[]deploy.LiveObject{web(3)}, nil, "web\n  web-1\n    web-0000\n    web-0001\n  0 ReplicaSet and idle 3 healthy"},
 		"large":                   {large, nil, "agent\n  agent-0013\n  agent-0000\n  agent-0001\n  3 Pod and 17 healthy\nweb\n  0 ReplicaSet and 1 healthy\n  0 ReplicaSet and idle 3 healthy"},
 		"more of a level":         {large, []*controlv1.LiveLevel{{Under: agent, Kind: "Pod", Limit: 5}}, "agent\n  agent-0013\n  agent-0000\n  agent-0001\n  agent-0002\n  agent-0003\n  5 Pod and 15 healthy\nweb\n  0 ReplicaSet and 1 healthy\n  0 ReplicaSet and idle 3 healthy"},

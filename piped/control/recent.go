@@ -35,7 +35,7 @@ func (r *recents[V]) do(ctx context.Context, key string, age time.Duration, get 
 		return known.value, nil
 	}
 	value, err := r.reads.do(ctx, key, get)
-	if err == nil {
+	if err == nil && ctx.Err() == nil { // a read that was cut short may be incomplete
 		r.retain(key, recent[V]{value, now}, age > 0)
 	}
 	return value, err

@@ -45,6 +45,14 @@ func TestRecents(t *testing.T) {
 		if _, retained := r.known("c"); retained {
 			t.Error("an error is retained")
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cutShort := func(context.Context) (int, error) { cancel(); return 0, nil }
+		if _, err := r.do(ctx, "d", maxAge, cutShort); err != nil {
+			t.Errorf("the error is %v", err)
+		}
+		if _, retained := r.known("d"); retained {
+			t.Error("what a caller that went away has read is retained")
+		}
 		time.Sleep(maxAge)
 		synctest.Wait()
 		r.mu.Lock()

@@ -66,6 +66,8 @@ func TestSearchApplications(t *testing.T) {
 		"a word of the path":          {&controlv1.SearchApplicationsRequest{Text: "apps/job/app"}, "job"},
 		"a word of the description":   {&controlv1.SearchApplicationsRequest{Text: "application db"}, "db"},
 		"of the provider":             {&controlv1.SearchApplicationsRequest{Text: "dev"}, "api db job web"},
+		"of the reason":               {&controlv1.SearchApplicationsRequest{Text: "no image"}, "web"},
+		"of the last commit":          {&controlv1.SearchApplicationsRequest{Text: "0123456789ab"}, "api web"},
 		"no word across two parts":    {&controlv1.SearchApplicationsRequest{Text: "webapps"}, ""},
 		"the worst first":             {&controlv1.SearchApplicationsRequest{Order: controlv1.ApplicationOrder_APPLICATION_ORDER_STATE}, "web api db job"},
 		"the last deployed first":     {&controlv1.SearchApplicationsRequest{Order: controlv1.ApplicationOrder_APPLICATION_ORDER_LAST_DEPLOYED}, "api web db job"},
@@ -171,18 +173,18 @@ func TestSearchSeesCommittedChanges(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
-	expect("new", "; state")
+	expect("apps/new/", "; state")
 	app := agent.Application("new", nil)
-	expect("new", "new; state SYNCED=1")
+	expect("apps/new/", "new; state SYNCED=1")
 	agent.Deployment("d9", app, "")
-	expect("new", "new; state DEPLOYING=1")
+	expect("apps/new/", "new; state DEPLOYING=1")
 	agent.Move("d9", deploy.Success, "")
-	expect("new", "new; state SYNCED=1")
+	expect("apps/new/", "new; state SYNCED=1")
 	degraded := deploy.Event{Key: "e", Type: deploy.EventDegraded, ApplicationID: app.ID, At: controltest.Epoch}
 	if _, err := agent.Store.SetDegraded(t.Context(), app.ID, true, "its pods crash", degraded); err != nil {
 		t.Fatal(err)
 	}
-	expect("new", "new; state DEGRADED=1")
+	expect("apps/new/", "new; state DEGRADED=1")
 	app.Name, app.Git.Dir, app.Description = "newer", "elsewhere", ""
 	if _, err := agent.Store.PutApplication(t.Context(), app); err != nil {
 		t.Fatal(err)

@@ -50,8 +50,8 @@ func (r *reads[V]) do(ctx context.Context, key string, get func(context.Context)
 	}
 	r.close(l, own)
 	value, err := get(ctx)
-	if err != nil && ctx.Err() != nil {
-		return value, err // not shared
+	if ctx.Err() != nil {
+		return value, err // not shared: it may have been cut short, even without an error
 	}
 	own.value, own.err = value, err
 	close(own.done)

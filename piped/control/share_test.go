@@ -57,6 +57,16 @@ func TestReadsOfOtherKeysAreNotWaitedFor(t *testing.T) {
 }
 
 func TestReadsGoOnWhenWhoReadGoesAway(t *testing.T) {
+	for name, cut := range map[string]func(context.Context) error{
+		"with an error":             context.Context.Err,
+		"with a part, and no error": func(context.Context) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) { readsGoOn(t, cut) })
+	}
+}
+
+// readsGoOn lets who reads go away during the read, which then ends with the error of cut.
+func readsGoOn(t *testing.T, cut func(context.Context) error) {
 	synctest.Test(t, func(t *testing.T) {
 		var r reads[string]
 		first, leave := context.WithCancel(t.Context())
@@ -65,7 +75,7 @@ func TestReadsGoOnWhenWhoReadGoesAway(t *testing.T) {
 		synctest.Wait()
 		left := make(chan error, 1)
 		go func() {
-			_, err := r.do(first, "log", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
+			_, err := r.do(first, "log", func(ctx context.Context) (string, error) { <-ctx.Done(); return "a part", cut(ctx) })
 			left <- err
 		}()
 		synctest.Wait()

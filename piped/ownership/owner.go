@@ -290,6 +290,17 @@ func (o *Owner) move(leave []deploy.Partition) {
 	}
 }
 
+// moveAll tells all work to end; none begins any more.
+func (o *Owner) moveAll() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, h := range o.held {
+		if !isClosed(h.moving) {
+			close(h.moving)
+		}
+	}
+}
+
 // movable returns the terms of partitions that are to be handed over and have no more work.
 func (o *Owner) movable() (terms []deploy.Term) {
 	o.mu.Lock()
@@ -323,10 +334,9 @@ func (o *Owner) release(ctx context.Context) error {
 // expireInTime ends all work, unless the lease was extended meanwhile.
 func (o *Owner) expireInTime() {
 	o.mu.Lock()
-	late := !time.Now().Before(o.until)
-	o.mu.Unlock()
-	if late {
-		o.expire()
+	defer o.mu.Unlock()
+	if !time.Now().Before(o.until) {
+		o.end()
 	}
 }
 
@@ -334,6 +344,11 @@ func (o *Owner) expireInTime() {
 func (o *Owner) expire() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.end()
+}
+
+// end ends all work. The mutex is held.
+func (o *Owner) end() {
 	o.until = time.Time{}
 	if o.lose != nil {
 		o.lose(ErrLost)
@@ -345,6 +360,7 @@ func (o *Owner) leave(ctx context.Context) error {
 	if o.id == "" {
 		return nil
 	}
+	o.moveAll()
 	for end := time.After(o.Margin); o.busy(); {
 		select {
 		case <-o.idle:

@@ -172,10 +172,11 @@ func (s *Store) GiveUpDelivery(ctx context.Context, d deploy.Delivery, why strin
 }
 
 // ReplayDeadLetters makes all dead letters of a receiver pending again, due now and without
-// attempts, and returns their number. NotFound if the receiver is not registered.
+// attempts, as if they were new, and returns their number. NotFound if the receiver is not registered.
 func (s *Store) ReplayDeadLetters(ctx context.Context, receiver string) (int, error) {
 	return s.changeDeadLetters(ctx, receiver, "replay the dead letters of "+receiver, func(t *tx) (int64, error) {
-		n, err := t.exec(ctx, "UPDATE deliveries SET attempts = 0, given_up_at = 0, error = '', next_at = ? WHERE receiver = ? AND given_up_at > 0", toMilli(s.now()), receiver)
+		now := toMilli(s.now())
+		n, err := t.exec(ctx, "UPDATE deliveries SET attempts = 0, given_up_at = 0, error = '', created_at = ?, next_at = ? WHERE receiver = ? AND given_up_at > 0", now, now, receiver)
 		if err == nil && n > 0 {
 			t.changed(deploy.TopicReplay, receiver, "")
 		}

@@ -81,7 +81,7 @@ func (v *visit) readDeployment(id string, refresh bool) (*deploymentView, error)
 	}
 	view.body, view.key, err = tab.read(v, view)
 	if err != nil && status.Code(err) != codes.Unauthenticated {
-		view.body, view.key, err = tabFailed(v.failureOf(err)), keyOf(err), nil // the rest of the view stays usable
+		view.body, view.key, err = tabFailed(v.sharedFailure(err)), keyOf(v.sharedFailure(err)), nil // the rest of the view stays usable
 	}
 	return view, err
 }

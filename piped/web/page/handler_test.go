@@ -119,6 +119,9 @@ func TestFailures(t *testing.T) {
 		if retry := strings.Contains(body, `href="/applications?state=FAILED"`); retry != (want >= 500 || want == http.StatusTooManyRequests || want == http.StatusConflict) {
 			t.Errorf("%s: offers to try again: %t", code, retry)
 		}
+		if logged := strings.Contains(body, "log has the error under request "); logged != (want >= 500) {
+			t.Errorf("%s: names the request in the log: %t", code, logged)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 	"unicode/utf8"
@@ -59,10 +60,7 @@ func frameOf(v *visit, s *screen) frame {
 // stream returns the address of the stream of a screen. It says what is shown, so that the
 // stream begins with what has changed since.
 func (s *screen) stream() string {
-	if s.live == "" {
-		return ""
-	}
-	path, query, _ := strings.Cut(s.live, "?")
+	path, query, _ := strings.Cut(cmp.Or(s.live, "/strip/live"), "?")
 	q, err := url.ParseQuery(query)
 	if err != nil { // made by url.Values
 		return s.live

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"strconv"
@@ -20,7 +21,7 @@ type screen struct {
 	nav   string          // label of the route in the bar that is marked as current
 	body  templ.Component // of the whole page
 	part  templ.Component // for htmx; nil: body
-	live  string          // address of the stream with changes; "" for none
+	live  string          // address of the stream with changes; "" if only the strip has any
 	parts []part          // what the stream replaces, as it is shown
 	strip *strip          // nil: it is read
 	code  int             // default 200
@@ -52,7 +53,7 @@ func (v *visit) render(s *screen) {
 		http.Error(v.w, "This view cannot be rendered; see the agent's log.", http.StatusInternalServerError)
 		return
 	}
-	if s.live != "" && s.strip != nil {
+	if s.strip != nil {
 		keys := keysOf(append([]part{s.strip.part()}, s.parts...))
 		v.shown.remember(keyOf(keys), keys)
 	}
@@ -100,6 +101,7 @@ type failure struct {
 	signIn  string // address to sign in again; "" unless that helps
 	retry   string // address to try again; "" unless that helps
 	subject string // who is signed in; "" for nobody
+	request string // ID under which the log has the error; "" if the caller can understand it
 }
 
 // failureOf explains an error to the user.
@@ -127,6 +129,15 @@ func (v *visit) failureOf(err error) failure {
 	return f
 }
 
+// sharedFailure explains an error in a part that callers with the same rights share: it does not
+// say who read it.
+func (v *visit) sharedFailure(err error) failure {
+	f := v.failureOf(err)
+	f.subject = ""
+	f.text, _, _ = strings.Cut(f.text, ", which no role of ")
+	return f
+}
+
 // refuse answers a request that failed. A page without a session leads to the sign-in page.
 func (v *visit) refuse(r route, err error) {
 	signedOut := status.Code(err) == codes.Unauthenticated
@@ -142,6 +153,10 @@ func (v *visit) refuse(r route, err error) {
 		return
 	}
 	f := v.failureOf(err)
+	if f.code >= http.StatusInternalServerError {
+		f.request = rand.Text()[:8]
+		v.config.Logger.WarnContext(v.r.Context(), "cannot show a view", "path", v.r.URL.Path, "request", f.request, "error", err.Error())
+	}
 	v.render(&screen{title: f.title, code: f.code, body: failed(f)})
 }
 

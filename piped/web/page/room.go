@@ -137,8 +137,17 @@ func (r *room) lead(v *visit, src source) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { failed <- announce(next, changes) })
-	return r.run(&reader, src, changes, failed)
+	watching.Go(func() {
+		failed <- announce(next, changes)
+		cancel() // the rights may have changed: nothing that is being read is shown
+	})
+	err = r.run(&reader, src, changes, failed)
+	select {
+	case watchErr := <-failed:
+		return watchErr
+	default:
+		return err
+	}
 }
 
 // announce signals changes from the end of the present state on, until that fails.
@@ -258,6 +267,9 @@ func (r *room) refresh(v *visit, src source) error {
 	clear(v.allowed)
 	members, last := r.read()
 	parts, err := src.parts(v)
+	if err == nil {
+		err = v.ctx.Err()
+	}
 	if err != nil {
 		r.show(nil, nil)
 		return err

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
@@ -133,6 +135,46 @@ func TestPartsWithinParts(t *testing.T) {
 
 // shownBy returns the texts in brackets of an event.
 func shownBy(event string) []string { return regexp.MustCompile(`\[[^]]*\]`).FindAllString(event, -1) }
+
+// TestRightsThatEnd: what a leader reads once its watch has ended, such as with other rights, is
+// shown to nobody.
+func TestRightsThatEnd(t *testing.T) {
+	v := &visit{Handler: calm(t).page(), ctx: signedIn(t), allowed: map[string]bool{}}
+	m := v.rooms.join("a", "", nil)
+	src := endingSource{countedSource: &countedSource{word: "theirs"}, end: make(chan error), ended: make(chan struct{})}
+	if err := m.room.lead(v, src); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the leader ended with %v", err)
+	}
+	if got := m.take(); got != "" {
+		t.Errorf("%q was sent", got)
+	}
+}
+
+// endingSource is a source whose watch ends with end while its parts are read.
+type endingSource struct {
+	*countedSource
+	end   chan error
+	ended chan struct{}
+}
+
+func (s endingSource) watch(v *visit) (receive, error) {
+	began := false
+	return func() (bool, error) {
+		if !began {
+			began = true
+			return true, nil
+		}
+		err := <-s.end
+		context.AfterFunc(v.ctx, func() { close(s.ended) })
+		return false, err
+	}, nil
+}
+
+func (s endingSource) parts(v *visit) ([]part, error) {
+	s.end <- status.Error(codes.Unauthenticated, "the roles have changed")
+	<-s.ended
+	return s.countedSource.parts(v)
+}
 
 // TestRoomsOfCallers: callers with the same rights share a room, unless the parts depend on who
 // asks.

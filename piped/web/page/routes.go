@@ -18,6 +18,7 @@ func routes() []route {
 	return []route{
 		{pattern: "GET /{$}", nav: "Now", key: "n", serve: showNow},
 		{pattern: "GET /live", live: liveNow},
+		{pattern: "GET /strip/live", live: liveStrip},
 		{pattern: "GET /applications", nav: "Applications", key: "a", serve: showApplications},
 		{pattern: "GET /applications/live", live: liveApplications},
 		{pattern: "POST /applications/filters", serve: changeFilters},

@@ -23,11 +23,27 @@ func shortened(text string) (headline string, more bool) {
 	line, _, _ := strings.Cut(text, "\n")
 	line = strings.TrimSpace(line)
 	first := firstSentence(line)
-	headline = cutAtWord(first)
+	headline = withCause(first, cutAtWord(first))
 	if headline == first && first == line && line != text && !endsSentence(line) {
 		headline += " …" // the line goes on
 	}
 	return headline, headline != text
+}
+
+// causeMark begins the part of a reason that names a pod and its trouble, after what it led to.
+const causeMark = "; pod "
+
+// withCause returns a headline of a text that says what the pod's trouble is, if the text does.
+func withCause(text, headline string) string {
+	at := strings.Index(text, causeMark)
+	if headline == text || at < 0 || utf8.RuneCountInString(text[:at]) < headlineLength/2 {
+		return headline
+	}
+	lead, _, _ := strings.Cut(text[:at], ": ")
+	if utf8.RuneCountInString(lead) > wordLength {
+		lead = string([]rune(lead)[:wordLength])
+	}
+	return cutAtWord(lead + " … " + text[at+len("; "):])
 }
 
 // headlineOf returns the headline of a text.

@@ -38,6 +38,14 @@ func TestShortened(t *testing.T) {
 			"Stage K8S_TRAFFIC_ROUTING failed: the canary gets no traffic, because it was not ready for it within 10m0s: 0 of the 2 pods are ready; rolled back to commit 84e16d9",
 			"Stage K8S_TRAFFIC_ROUTING failed: the canary gets no traffic, because it was not ready for it within 10m0s: 0 of the 2 …", true,
 		},
+		"a pod's trouble": {
+			"Stage K8S_SYNC failed: Deployment shop/web: the progress deadline of 5s is exceeded: 0 of 1 new pods are available; pod web-7d9f8c5b6d-x2x4k: container app: ImagePullBackOff: web:v9 cannot be pulled; rolled back to commit 84e16d9",
+			"Stage K8S_SYNC failed … pod web-7d9f8c5b6d-x2x4k: container app: ImagePullBackOff: web:v9 cannot be pulled; rolled …", true,
+		},
+		"a pod's trouble that is shown": {
+			"web is not live: 0 of 1 pods are available; pod web-7d9f8: container app: ImagePullBackOff: web:v9 cannot be pulled from anywhere at all",
+			"web is not live: 0 of 1 pods are available; pod web-7d9f8: container app: ImagePullBackOff: web:v9 cannot be pulled …", true,
+		},
 		"comma before the cut": {strings.Repeat("word ", 22) + "another, more and more of it", strings.Repeat("word ", 22) + "another …", true},
 		"one word":             {strings.Repeat("a", 500), strings.Repeat("a", 118) + "…", true},
 		"umlauts":              {strings.Repeat("ü", 120), strings.Repeat("ü", 120), false},
@@ -52,13 +60,14 @@ func TestShortened(t *testing.T) {
 
 // FuzzShortened: a headline is short, and begins as the text does.
 func FuzzShortened(f *testing.F) {
+	f.Add("web is not live at 1f2ac83: " + strings.Repeat("word ", 20) + "; pod web: ImagePullBackOff" + strings.Repeat(" and more", 20))
 	f.Add("Stage K8S_SYNC failed: web: container app: ImagePullBackOff: web:v9. See e.g. the events.\nmore")
 	f.Fuzz(func(t *testing.T, text string) {
 		headline, more := shortened(text)
 		if n := utf8.RuneCountInString(headline); n > headlineLength+2 {
 			t.Errorf("%q has %d characters", headline, n)
 		}
-		if begin := strings.TrimRight(headline, " …"); utf8.ValidString(text) && !strings.HasPrefix(strings.TrimSpace(text), begin) {
+		if begin, _, _ := strings.Cut(strings.TrimRight(headline, " …"), " … pod "); utf8.ValidString(text) && !strings.HasPrefix(strings.TrimSpace(text), begin) {
 			t.Errorf("%q does not begin as %q", headline, text)
 		}
 		if !more && headline != strings.TrimSpace(text) {

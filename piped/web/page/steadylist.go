@@ -39,7 +39,7 @@ func (l *steadyList[R]) stays() bool { return l.seen != "" && !l.whole() }
 // limit returns how many rows have to be read, so that those that were shown are among them.
 func (l *steadyList[R]) limit() int32 {
 	if l.stays() {
-		return int32(2 * l.page)
+		return int32(4 * l.page)
 	}
 	return int32(l.page)
 }

@@ -42,6 +42,19 @@ func (v *visit) readStrip() (*strip, error) {
 	return newStrip(found.Facets, state, v.now), nil
 }
 
+// liveStrip is the stream of the views that have nothing else that changes.
+func liveStrip(*visit) (source, error) { return stripSource{}, nil }
+
+type stripSource struct{ everyApplication }
+
+func (stripSource) parts(v *visit) ([]part, error) {
+	s, err := v.readStrip()
+	if err != nil {
+		return nil, err
+	}
+	return []part{s.part()}, nil
+}
+
 // agentState returns the state of the agent, nil for a caller who may not see it.
 func (v *visit) agentState() (*controlv1.GetStatusResponse, error) {
 	if !v.everywhere("view") {

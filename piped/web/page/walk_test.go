@@ -45,6 +45,7 @@ var signedOut = []string{"expired session", "ended session", "unknown session"}
 var walkTable = map[string][]string{
 	"GET /{$}":               {signIn, without, shown, shown, shown, shown},
 	"/":                      {signIn, missing, missing, missing, missing, missing},
+	"GET /strip/live":        {signIn, without, without, without, without, without},
 	"GET /live":              {signIn, without, shown, shown, shown, shown},
 	"GET /applications":      {signIn, without, shown, shown, shown, shown},
 	"GET /applications/live": {signIn, without, shown, shown, shown, shown},

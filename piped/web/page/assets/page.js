@@ -81,14 +81,15 @@ function within(event, selector) {
 
 /** Goes through the rows, as the keys j and k do. @param {number} step */
 function move(step) {
-  const rows = all("main [data-row]");
+  const rows = all("main [data-row]").filter((r) => r.checkVisibility());
   const at = rows.findIndex((r) => r.dataset.current !== undefined);
   const next = rows[Math.min(Math.max(at + step, 0), rows.length - 1)];
   if (!next) return;
   for (const r of rows) delete r.dataset.current;
   next.dataset.current = "";
   next.scrollIntoView({ block: "nearest" });
-  next.querySelector("a")?.focus({ preventScroll: true });
+  const link = next.matches("a, summary") ? next : next.querySelector("a") ?? next.closest("li")?.querySelector(".node-links a:last-child");
+  if (link instanceof HTMLElement) link.focus({ preventScroll: true });
 }
 
 /** Shows how many rows are selected. */
@@ -109,13 +110,14 @@ function onKey(/** @type {KeyboardEvent} */ event) {
   prefix = event.key === "g" ? "g" : "";
   const link = chord.length === 2 && chord[0] === "g" ? document.querySelector(`.nav a[data-key="${CSS.escape(chord[1])}"]`) : null;
   const act = document.querySelector(`main [data-current] [data-act="${CSS.escape(event.key)}"], main :is(.summary, .tabs) [data-act="${CSS.escape(event.key)}"]`);
-  const find = document.querySelector("[data-find]");
+  const find = document.querySelector("[data-find]"), node = within(event, "summary")?.parentElement;
   if (link instanceof HTMLElement) link.click();
   else if (event.key === "/") openPalette();
   else if (event.key === "?") dialog("help")?.showModal();
   else if (find instanceof HTMLElement && event.key === "f") find.focus();
   else if (event.key === "j") move(1);
   else if (event.key === "k") move(-1);
+  else if (node instanceof HTMLDetailsElement && (event.key === "ArrowRight" || event.key === "ArrowLeft")) node.open = event.key === "ArrowRight";
   else if (act instanceof HTMLElement) act.click();
   else return;
   event.preventDefault();

@@ -602,8 +602,9 @@ func (x *FacetFilter) GetValues() []string {
 type SearchApplicationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Words, separated by spaces, up to 1000 bytes. Each must occur in the name,
-	// the repository ID, the path, a label as NAME:VALUE, the description or the
-	// provider, in upper or lower case.
+	// the repository ID, the path, the provider, the commit or an image (as
+	// NAME:VERSION) that runs, the commit of the last deployment, the reason of the
+	// state, a label as NAME:VALUE or the description, in upper or lower case.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// Facets, each at most once, up to 32; all must match.
 	Filters []*FacetFilter `protobuf:"bytes,2,rep,name=filters,proto3" json:"filters,omitempty"`
