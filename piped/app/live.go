@@ -150,6 +150,14 @@ func (l *live) Limits() scheduler.Limits { return *l.limits.Load() }
 // Retention returns how long completed deployments and their data are retained.
 func (l *live) Retention() config.Retention { return *l.retention.Load() }
 
+// page returns the address of the page in the configuration in effect, "" without one.
+func (l *live) page() string {
+	if cfg := l.effective.Load(); cfg != nil {
+		return cfg.Access.ExternalURL
+	}
+	return ""
+}
+
 func rateLimit(cfg *config.Piped) control.RateLimit {
 	return control.RateLimit{PerSecond: cfg.API.RateLimit.PerSecond, Burst: cfg.API.RateLimit.Burst}
 }

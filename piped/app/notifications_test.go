@@ -66,7 +66,7 @@ func TestReceiversOfAConfiguration(t *testing.T) {
 	}
 	rollout := notify.Notice{Event: deploy.Event{Type: deploy.EventRolloutEnded}, Application: &deploy.Application{Name: "web"}}
 	got := map[string][]bool{}
-	for _, r := range first.receivers(nil, time.Now) {
+	for _, r := range first.receivers(nil, nil, time.Now) {
 		got[r.Name()] = []bool{r.Wants(t.Context(), failed("prod")), r.Wants(t.Context(), failed("test")), r.Wants(t.Context(), rollout)}
 	}
 	want := map[string][]bool{"hook": {true, false, true}, "idle": {false, false, false}}

@@ -88,14 +88,14 @@ func (n *notifications) open() config.Notifications {
 }
 
 // receivers returns the configured receivers. One without a route receives nothing.
-func (n *notifications) receivers(st *store.Store, now func() time.Time) []notify.Receiver {
+func (n *notifications) receivers(st *store.Store, page notify.Page, now func() time.Time) []notify.Receiver {
 	var out []notify.Receiver
 	for i, r := range n.config.Receivers {
 		var sender notify.Sender
 		if r.Slack != nil {
 			sender = slack.New(slack.Config{
 				Receiver: r.Name, HookURL: r.Slack.HookURL.Reveal(), Token: n.secrets[i].Reveal(), ChannelID: r.Slack.ChannelID,
-				Accounts: r.Slack.MentionedAccounts, Groups: r.Slack.MentionedGroups, ProjectID: n.projectID, Notes: st, Now: now,
+				Accounts: r.Slack.MentionedAccounts, Groups: r.Slack.MentionedGroups, Page: page, ProjectID: n.projectID, Notes: st, Now: now,
 			})
 		} else {
 			sender = webhooks.New(webhooks.Config{
@@ -149,7 +149,7 @@ func (a *App) addNotifications(cfg *config.Piped, o Options, st *store.Store) (c
 	live := a.live
 	agent := cfg.ProjectID + "/" + cfg.PipedID
 	setReceivers = func(n *notifications) {
-		courier.SetReceivers(append(n.receivers(st, o.Now), live.gitHostReceivers(st, agent)...)...)
+		courier.SetReceivers(append(n.receivers(st, live.page, o.Now), live.gitHostReceivers(st, agent)...)...)
 	}
 	who := func() deploy.PipedIdentity {
 		return deploy.PipedIdentity{ID: cfg.PipedID, Name: *live.name.Load(), Version: o.Version, ProjectID: cfg.ProjectID}

@@ -70,11 +70,11 @@ func (s *Sender) compose(n notify.Notice) (text string, a slack.Attachment) {
 	accounts, groups := n.Mentioned()
 	users, teams := mentions("@", s.Accounts, accounts), mentions("!subteam^", s.Groups, groups)
 	a = slack.Attachment{
-		Title: title(n), Text: shortened(escape(body(n))), Color: color(n), MarkdownIn: []string{"text"},
+		Title: title(n), TitleLink: s.Page.Subject(n), Text: s.text(n), Color: color(n), MarkdownIn: []string{"text"},
 		Ts: json.Number(strconv.FormatInt(n.Event.At.Unix(), 10)),
 	}
 	a.Fallback = a.Title
-	if c := n.Commit(); c != nil {
+	if c := n.Commit(); c != nil && a.TitleLink == "" {
 		a.TitleLink = c.URL
 	}
 	for _, f := range s.fields(n, users, teams) {
@@ -102,7 +102,17 @@ func title(n notify.Notice) string {
 	return escape(fmt.Sprintf(format, subject))
 }
 
-// body returns the text of the attachment.
+// text returns the text of the attachment. How to approve is not shortened, because it has the
+// link and the command.
+func (s *Sender) text(n notify.Notice) string {
+	text := shortened(escape(body(n)))
+	if n.Event.Type == deploy.EventWaitApproval {
+		text = strings.TrimPrefix(text+"\n"+s.howToApprove(n), "\n")
+	}
+	return text
+}
+
+// body returns what the event says, not escaped.
 func body(n notify.Notice) string {
 	p := n.Details
 	switch n.Event.Type {
@@ -116,7 +126,10 @@ func body(n notify.Notice) string {
 		}
 		return by("Cancelled by ", p.Commander)
 	case deploy.EventWaitApproval:
-		return howToApprove(n)
+		if n.Stage == nil {
+			return ""
+		}
+		return n.Stage.Desc
 	case deploy.EventTriggered, deploy.EventStarted, deploy.EventSucceeded,
 		deploy.EventStageStarted, deploy.EventPipedStarted, deploy.EventPipedStopped:
 		return ""
@@ -126,14 +139,14 @@ func body(n notify.Notice) string {
 	return p.Reason
 }
 
-// howToApprove returns what must be approved and the commands to approve or reject. They
-// contain the full deployment ID, because the field shows only its beginning.
-func howToApprove(n notify.Notice) string {
-	text := fmt.Sprintf("Check the deployment, then run `pipectl deployment approve --deployment-id %s`, or `reject` with the same ID", n.Event.DeploymentID)
-	if n.Stage != nil && n.Stage.Desc != "" {
-		text = n.Stage.Desc + "\n" + text
+// howToApprove returns the link to the page and the commands to approve or reject. They contain
+// the full deployment ID, because the field shows only its beginning.
+func (s *Sender) howToApprove(n notify.Notice) string {
+	first := "Check the deployment, then"
+	if page := s.Page.Deployment(n.Event.DeploymentID); page != "" {
+		first = link("Approve or reject it on the page", page) + ", or"
 	}
-	return text
+	return fmt.Sprintf("%s run `pipectl deployment approve --deployment-id %s`, or `reject` with the same ID", first, escape(n.Event.DeploymentID))
 }
 
 // by returns text followed by a user, or "" without a user.
@@ -172,20 +185,24 @@ func color(n notify.Notice) string {
 	return infoColor
 }
 
-// fields returns the same fields of the attachment as PipeCD's messages, without those that
-// link to its web console. users and teams are the mentions in Slack's format, or empty.
+// fields returns the same fields of the attachment as PipeCD's messages, and the commit. users
+// and teams are the mentions in Slack's format, or empty.
 func (s *Sender) fields(n notify.Notice, users, teams string) []slack.AttachmentField {
 	short := func(title, value string) slack.AttachmentField {
 		return slack.AttachmentField{Title: title, Value: value, Short: true}
 	}
-	project := short("Project", truncated(s.ProjectID))
+	project := short("Project", escape(truncated(s.ProjectID)))
 	if p := n.Details.Piped; p != nil {
 		return []slack.AttachmentField{short("Name", escape(p.Name)), short("Version", escape(p.Version)), project, short("Id", escape(p.ID)),
 			short("Mention To Users", users), short("Mention To Groups", teams)}
 	}
-	out := []slack.AttachmentField{project, short("Application", escape(n.ApplicationName())), short("Kind", "kubernetes")}
-	if n.Event.DeploymentID != "" {
-		out = append(out, short("Deployment", truncated(n.Event.DeploymentID)))
+	application := ""
+	if n.Application != nil {
+		application = s.Page.Application(n.Application.ID)
+	}
+	out := []slack.AttachmentField{project, short("Application", link(n.ApplicationName(), application)), short("Kind", "kubernetes")}
+	if id := n.Event.DeploymentID; id != "" {
+		out = append(out, short("Deployment", link(truncated(id), s.Page.Deployment(id))))
 	}
 	if d := n.Deployment; d != nil {
 		who := d.Trigger.Commander
@@ -226,12 +243,12 @@ func date(t time.Time) string {
 	return fmt.Sprintf("<!date^%d^{date_num} {time_secs}|%s>", t.Unix(), t.UTC().Format(time.RFC3339))
 }
 
-// truncated returns an ID shortened as in PipeCD.
+// truncated returns an ID shortened as in PipeCD, not escaped.
 func truncated(id string) string {
 	if len(id) <= 8 {
-		return escape(id)
+		return id
 	}
-	return escape(id[:8]) + "..."
+	return id[:8] + "..."
 }
 
 func shortened(text string) string {

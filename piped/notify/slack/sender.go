@@ -34,6 +34,7 @@ type Config struct {
 
 	Accounts, Groups []string // IDs of the users and user groups that every message mentions
 
+	Page      notify.Page // what messages link to
 	ProjectID string
 	Notes     Notes
 	Now       func() time.Time

@@ -66,6 +66,51 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// TestLinks: with an address of the page, messages lead to it; the commit stays linked.
+func TestLinks(t *testing.T) {
+	const commit = "<https://git.example.com/apps/commit/c0ffee|c0ffee0>"
+	for _, base := range []string{"https://piped.example.com", "https://example.com/tools/piped/"} {
+		s := New(Config{HookURL: "https://hook", Page: func() string { return base }})
+		at := strings.TrimSuffix(base, "/")
+		deployment, application := at+"/deployments/0123456789abcdef", at+"/applications/app-1"
+		for kind, title := range map[deploy.EventType]string{
+			deploy.EventStarted: deployment, deploy.EventWaitApproval: deployment, deploy.EventStageFailed: deployment, deploy.EventRolloutEnded: deployment,
+			deploy.EventOutOfSync: application, deploy.EventTriggerFailed: application,
+			deploy.EventPipedStarted: at + "/agent",
+		} {
+			_, a := s.compose(notifytest.Notice(kind))
+			got := map[string]string{"title": a.TitleLink}
+			for _, f := range a.Fields {
+				got[f.Title] = f.Value
+			}
+			want := map[string]string{"title": title}
+			if kind != deploy.EventPipedStarted {
+				want["Application"], want["Commit"] = "<"+application+"|web>", commit
+			}
+			if title == deployment {
+				want["Deployment"] = "<" + deployment + "|01234567...>"
+			}
+			for name, value := range want {
+				if got[name] != value {
+					t.Errorf("%s: %s is %q, want %q", kind, name, got[name], value)
+				}
+			}
+		}
+	}
+}
+
+// TestAnApprovalLeadsToThePage: the link and the commands are never shortened.
+func TestAnApprovalLeadsToThePage(t *testing.T) {
+	n := notifytest.Notice(deploy.EventWaitApproval)
+	n.Stage.Desc = strings.Repeat("<check>", maxText)
+	_, a := New(Config{HookURL: "https://hook", Page: func() string { return "https://piped.example.com" }}).compose(n)
+	want := "…\n<https://piped.example.com/deployments/0123456789abcdef|Approve or reject it on the page>, " +
+		"or run `pipectl deployment approve --deployment-id 0123456789abcdef`, or `reject` with the same ID"
+	if !strings.HasSuffix(a.Text, want) || strings.Contains(a.Text, "<check>") {
+		t.Errorf("text: %s", a.Text)
+	}
+}
+
 // fakeSlack answers chat.postMessage and, at every other path, as an incoming webhook.
 type fakeSlack struct {
 	answers []string // JSON of the next answers; further ones are successes
