@@ -48,8 +48,8 @@ func stateOf(g *githosttest.GitHub, commit, name string) (states []string, says 
 
 // TestGitHubIsNotified pushes a pull request and its merge. GitHub announces the pull
 // request and gets a comment with the preview. After the merge it gets commit statuses, a
-// deployment, and an update of the same comment that shows where the commit is live. The
-// agent authenticates as a GitHub App.
+// deployment, and an update of the same comment that shows where the commit is live. They link
+// to the page. The agent authenticates as a GitHub App.
 func TestGitHubIsNotified(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
@@ -58,7 +58,7 @@ func TestGitHubIsNotified(t *testing.T) {
 	g, key := githosttest.NewGitHubApp(t, pathOf(remote))
 	agent := runReloading(t, spec{
 		dataDir: t.TempDir(), repositories: map[string]string{"apps": remote}, providers: map[string]string{"local": cluster.Kubeconfig()},
-		more: gitHubLines(g.URL, fmt.Sprintf("app: {appID: %d, privateKey: %q}", githosttest.AppID, key)),
+		more: gitHubLines(g.URL, fmt.Sprintf("app: {appID: %d, privateKey: %q}", githosttest.AppID, key)) + "  access: {externalURL: https://piped.example.com}\n",
 	}, time.Second)
 	files := merged(webApp(ns, "v1", slowPods), simple("settings", ns, "hello"))
 	files["web/app.pipecd.yaml"] = strings.Replace(files["web/app.pipecd.yaml"], "spec:\n", "spec:\n  environmentURL: https://shop.example.com\n  labels: {env: production}\n", 1)
@@ -86,18 +86,20 @@ func TestGitHubIsNotified(t *testing.T) {
 	}
 	eventually(t, "the pull request shows what it would deploy", func() bool { return len(g.Comments(7)) == 1 })
 	preview := g.Comments(7)[0].Body
-	mustContain(t, preview, "Plan preview of `"+head[:7]+"` into `main`", "**`web`** in `web`: QUICK_SYNC", "+      - image: registry.example/web:v2", "**`settings`**")
+	mustContain(t, preview, "### [Plan preview](https://piped.example.com/plan-previews/", ") of `"+head[:7]+"` into `main`", "**`web`** in `web`: QUICK_SYNC", "+      - image: registry.example/web:v2", "**`settings`**")
 
 	commit := repo.Push(t, "merge the pull request", change)
 	now := time.Now()
 	g.SetPull(githosttest.PullRequest{Number: 7, State: "closed", MergedAt: &now, Base: githosttest.Ref{Ref: "main"}, Brought: []string{commit}})
-	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-	agent.mustEnd(appID("settings"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	web := agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	settings := agent.mustEnd(appID("settings"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	eventually(t, "the pull request shows that it is live", func() bool { return strings.Contains(g.Comments(7)[0].Body, "`"+commit[:7]+"` is live") })
 	if all := g.Comments(7); len(all) != 1 || all[0].Edits != 1 {
 		t.Errorf("comments: %v", all)
 	}
-	mustContain(t, g.Comments(7)[0].Body, "| `web` | `production` <https://shop.example.com> | **live** | rollout took ", "| `settings` | `test` | **live** | ")
+	const page = "https://piped.example.com/deployments/"
+	mustContain(t, g.Comments(7)[0].Body, "| [`web`]("+page+web.Id+") | `production` <https://shop.example.com> | **live** | rollout took ",
+		"| [`settings`]("+page+settings.Id+") | `test` | **live** | ")
 	eventually(t, "the status of web is reported", func() bool {
 		states, _ := stateOf(g, commit, "piped/web")
 		return slices.Equal(states, inOrder)
@@ -106,6 +108,15 @@ func TestGitHubIsNotified(t *testing.T) {
 		states, _ := stateOf(g, commit, "piped/settings") // it may be deployed before its start can be reported
 		return slices.Equal(states, inOrder) || slices.Equal(states, inOrder[1:])
 	})
+	for _, s := range g.Statuses(commit) {
+		want := map[string]string{"piped/web": page + web.Id, "piped/settings": page + settings.Id}[s.Context]
+		if s.Context == "piped/web" && s.State == "success" {
+			want = "https://shop.example.com"
+		}
+		if s.TargetURL != want {
+			t.Errorf("the status %s %s links to %q, want %q", s.Context, s.State, s.TargetURL, want)
+		}
+	}
 	eventually(t, "the deployments are reported", func() bool {
 		states := map[string]string{}
 		for _, d := range g.Deployments() {

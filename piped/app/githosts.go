@@ -48,7 +48,7 @@ func (h gitHost) open() config.GitHost {
 func (l *live) gitHostReceivers(st *store.Store, agent string) []notify.Receiver {
 	var out []notify.Receiver
 	for _, h := range l.events.Load().hosts {
-		out = append(out, hostnotify.Receivers(hostnotify.Config{Host: h.config, API: h.api, Store: st, Remote: l.remoteOf, Agent: agent})...)
+		out = append(out, hostnotify.Receivers(hostnotify.Config{Host: h.config, API: h.api, Store: st, Remote: l.remoteOf, Page: l.page, Agent: agent})...)
 	}
 	return out
 }

@@ -16,8 +16,8 @@ import (
 // Access is spec.access: how users sign in, and what users and API keys may do.
 type Access struct {
 	// ExternalURL is the address at which browsers reach the web server: `https://`, or `http://`
-	// on a loopback address. It has no path. Issuers send users back to
-	// `<externalURL>/sign-in/<issuer>/callback`.
+	// on a loopback address. It has no path. Slack messages, commit statuses and comments link to
+	// the page there. Issuers send users back to `<externalURL>/sign-in/<issuer>/callback`.
 	// Required with `issuers`. Type: URL.
 	ExternalURL string `yaml:"externalURL"`
 	// Roles are the permissions of users and API keys. Without roles a user may do nothing. API

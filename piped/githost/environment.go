@@ -29,6 +29,7 @@ type Deployed struct {
 	State       DeploymentState
 	Description string // truncated to GitHub's limit
 	URL         string // of the deployed environment, "" for none
+	LogURL      string // of the deployment's details, "" for none
 }
 
 // HasDeployments reports whether the host has deployments, as GitHub does.
@@ -52,7 +53,7 @@ func (a *API) SetDeployment(ctx context.Context, remote string, d Deployed) erro
 			}
 			_, _, err = c.Repositories.CreateDeploymentStatus(ctx, owner, name, id, &github.DeploymentStatusRequest{
 				State: github.String(string(d.State)), Description: github.String(cut(d.Description, gitHubDescription)),
-				EnvironmentURL: optional(d.URL), AutoInactive: github.Bool(true),
+				EnvironmentURL: optional(d.URL), LogURL: optional(d.LogURL), AutoInactive: github.Bool(true),
 			})
 			return err
 		})

@@ -73,6 +73,7 @@ type DeploymentState struct {
 	State          string `json:"state"`
 	Description    string `json:"description"`
 	EnvironmentURL string `json:"environment_url"`
+	LogURL         string `json:"log_url"`
 }
 
 // GitHub is the fake host. Its methods are safe for concurrent use.

@@ -83,7 +83,7 @@ func (c comments) preview(ctx context.Context, p deploy.PlanPreviewed) error {
 	if err != nil {
 		return err
 	}
-	return c.API.UpsertComment(ctx, remote, p.Request.PullRequest, c.marker(), previewText(c.marker(), p.Request, found))
+	return c.API.UpsertComment(ctx, remote, p.Request.PullRequest, c.marker(), previewText(c.marker(), c.Page.PlanPreview(p.CommandID), p.Request, found))
 }
 
 // live comments the merged pull requests of d's commit with the result of all deployments of

@@ -105,6 +105,25 @@ func TestLiveCommentOfAll(t *testing.T) {
 	golden(t, "live", l.github.Comments(7)[0].Body)
 }
 
+// TestCommentsLinkToThePage: the row of an application links to its deployment, or to the
+// application without one, and a plan preview to its page.
+func TestCommentsLinkToThePage(t *testing.T) {
+	l := newEnv(t)
+	l.page = "https://piped.example.com/"
+	l.run()
+	l.open(commitA)
+	l.previewed("p1", commitA, deploy.PlanPreview{})
+	if got := l.body(); !strings.Contains(got, "### [Plan preview](https://piped.example.com/plan-previews/p1) of `a6ae82c` into `main`\n") {
+		t.Errorf("preview: %s", got)
+	}
+	l.merged(7, commitA)
+	l.invalid(l.app("db", "db", nil), commitA, "db/app.pipecd.yaml:4: spec.nonsense: unknown field", true)
+	l.create("d1", l.app("web", "web", nil), commitA)
+	l.move("d1", plan("https://shop.example.com"), start, end(deploy.Success, ""))
+	l.waitDelivered()
+	golden(t, "live-with-links", l.body())
+}
+
 // TestACommitOfManyApplications: the number of API calls does not grow with the
 // applications.
 func TestACommitOfManyApplications(t *testing.T) {
@@ -183,6 +202,9 @@ func TestEnvironments(t *testing.T) {
 		line := d.SHA[:7] + " " + d.Environment + ":"
 		for _, s := range d.Statuses {
 			line += " " + s.State + s.EnvironmentURL
+			if s.LogURL != "" {
+				t.Errorf("log_url %q without a page", s.LogURL)
+			}
 		}
 		got = append(got, line)
 	}
@@ -193,6 +215,27 @@ func TestEnvironments(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("deployments (-want +got):\n%s", diff)
+	}
+}
+
+// TestEnvironmentsLinkToThePage: each state of a deployment has the page as its log.
+func TestEnvironmentsLinkToThePage(t *testing.T) {
+	l := newEnv(t)
+	l.page = "https://example.com/piped"
+	l.run()
+	l.create("d1", l.app("web", "web", nil), commitA)
+	l.move("d1", plan("https://shop.example.com"), start)
+	l.waitDelivered()
+	l.move("d1", end(deploy.Success, ""))
+	l.waitDelivered()
+	all := l.github.Deployments()
+	if len(all) != 1 || len(all[0].Statuses) != 2 {
+		t.Fatalf("deployments: %+v", all)
+	}
+	for _, s := range all[0].Statuses {
+		if s.LogURL != "https://example.com/piped/deployments/d1" || s.EnvironmentURL != "https://shop.example.com" {
+			t.Errorf("%s: log_url %q, environment_url %q", s.State, s.LogURL, s.EnvironmentURL)
+		}
 	}
 }
 
@@ -277,7 +320,7 @@ func TestTextsHaveRoom(t *testing.T) {
 				Details: strings.Repeat("+ größer\n", c.details/11),
 			})
 		}
-		text := previewText("<!-- piped -->", deploy.PlanPreviewRequest{HeadCommit: commitA, BaseBranch: "main"}, p)
+		text := previewText("<!-- piped -->", "https://piped.example.com/plan-previews/p1", deploy.PlanPreviewRequest{HeadCommit: commitA, BaseBranch: "main"}, p)
 		if len(text) > githost.MaxComment || strings.Count(text, "```")%2 != 0 || strings.Count(text, "<details>") != strings.Count(text, "</details>") {
 			t.Errorf("%s: %d bytes, %d fences, %d details", name, len(text), strings.Count(text, "```"), strings.Count(text, "<details>"))
 		}

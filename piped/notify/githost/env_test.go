@@ -39,6 +39,7 @@ type env struct {
 	store  *store.Store
 	github *githosttest.GitHub
 	host   config.GitHost
+	page   string // address of the page, "" for none
 }
 
 func newEnv(t *testing.T) *env {
@@ -55,7 +56,7 @@ func (l *env) receivers() []notify.Receiver {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return Receivers(Config{Host: l.host, API: api, Store: l.store, Agent: "shop/piped", Remote: func(repoID string) string {
+	return Receivers(Config{Host: l.host, API: api, Store: l.store, Agent: "shop/piped", Page: func() string { return l.page }, Remote: func(repoID string) string {
 		if repoID == "apps" {
 			return remote
 		}

@@ -58,7 +58,7 @@ func (e environments) Deliver(ctx context.Context, n notify.Notice) error {
 	}
 	return e.API.SetDeployment(ctx, d.Git.Remote, githost.Deployed{
 		ID: d.ID, Commit: d.Trigger.Commit.Hash, Environment: environment(d) + "/" + label,
-		State: deploymentStates[d.Status], Description: description, URL: d.Metadata[deploy.MetaEnvironmentURL],
+		State: deploymentStates[d.Status], Description: description, URL: d.Metadata[deploy.MetaEnvironmentURL], LogURL: e.Page.Deployment(d.ID),
 	})
 }
 

@@ -33,18 +33,18 @@ func newest(of []deploy.Deployment) []deploy.Deployment {
 }
 
 // liveText returns the comment of a merged pull request: a headline and a row for each
-// application, first those without a deployment. The commit counts as live only if it
-// is live in all of them.
+// application, first those without a deployment. A row links to the deployment, or to the
+// application without one. The commit counts as live only if it is live in all of them.
 func (c comments) liveText(ctx context.Context, commit deploy.Commit, of []deploy.Deployment, without []missing) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n### %s\n\n| application | environment | state | rollout |\n|---|---|---|---|\n", c.marker(), headline(commit, of, len(without)))
 	all := len(of) + len(without)
 	for _, m := range without[:min(len(without), maxRows/2)] {
-		label, err := c.label(ctx, m.name, m.at)
+		label, err := c.label(ctx, m.app.Name, m.app.Git)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&b, "| %s |  | %s |  |\n", code(label), m.state)
+		fmt.Fprintf(&b, "| %s |  | %s |  |\n", linked(code(label), c.Page.Application(m.app.ID)), m.state)
 	}
 	shown := min(len(without), maxRows/2)
 	for _, d := range of[:min(len(of), maxRows-shown)] {
@@ -61,7 +61,7 @@ func (c comments) liveText(ctx context.Context, commit deploy.Commit, of []deplo
 		case deploy.Failure, deploy.Cancelled:
 			state += ": " + code(d.StatusReason)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(label), environmentLink(d), state, rollout)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", linked(code(label), c.Page.Deployment(d.ID)), environmentLink(d), state, rollout)
 	}
 	if shown += min(len(of), maxRows-shown); shown < all {
 		fmt.Fprintf(&b, "\nand %d more\n", all-shown)

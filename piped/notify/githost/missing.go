@@ -17,8 +17,7 @@ const maxWaits = 5
 
 // missing is an application that has no deployment of a commit.
 type missing struct {
-	name    string
-	at      deploy.GitPath
+	app     deploy.Application
 	state   string // the reason
 	awaited bool   // a deployment may follow
 }
@@ -57,7 +56,7 @@ func (c comments) missing(ctx context.Context, d *deploy.Deployment, of []deploy
 	}
 	deciding := mayBeDeciding(d.Trigger.Commit.Hash, apps, has)
 	apps = slices.DeleteFunc(apps, func(a deploy.Application) bool { // keep those without a deployment
-		return has[a.ID] || slices.ContainsFunc(out, func(m missing) bool { return m.at == a.Git })
+		return has[a.ID] || slices.ContainsFunc(out, func(m missing) bool { return m.app.ID == a.ID })
 	})
 	failed, err := c.failedAt(ctx, d.Trigger.Commit.Hash, apps)
 	if err != nil {
@@ -69,16 +68,16 @@ func (c comments) missing(ctx context.Context, d *deploy.Deployment, of []deploy
 		invalid := a.Sync.Status == deploy.SyncInvalidConfig
 		switch {
 		case announced:
-			out = append(out, missing{name: a.Name, at: a.Git, state: refused(reason)})
+			out = append(out, missing{app: a, state: refused(reason)})
 		case a.EvaluatedCommit == d.Trigger.Commit.Hash: // the commit does not change it
 		case invalid && (deciding || !a.Sync.At.After(began)):
-			out = append(out, missing{name: a.Name, at: a.Git, state: refused(a.Sync.Reason)})
+			out = append(out, missing{app: a, state: refused(a.Sync.Reason)})
 		case deciding:
-			out = append(out, missing{name: a.Name, at: a.Git, state: "not decided yet", awaited: true})
+			out = append(out, missing{app: a, state: "not decided yet", awaited: true})
 		}
 	}
 	slices.SortFunc(out, func(a, b missing) int {
-		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.at.ConfigPath(), b.at.ConfigPath()))
+		return cmp.Or(strings.Compare(a.app.Name, b.app.Name), strings.Compare(a.app.Git.ConfigPath(), b.app.Git.ConfigPath()))
 	})
 	return out, nil
 }
@@ -141,9 +140,9 @@ func (c comments) chained(ctx context.Context, apps []deploy.Application, of []d
 				switch {
 				case !ours || n.DeploymentID != "":
 				case n.Status == deploy.Pending:
-					out = append(out, missing{name: a.Name, at: a.Git, state: "waits for its block of the deployment chain", awaited: true})
+					out = append(out, missing{app: a, state: "waits for its block of the deployment chain", awaited: true})
 				default:
-					out = append(out, missing{name: a.Name, at: a.Git, state: refused(n.Reason)})
+					out = append(out, missing{app: a, state: refused(n.Reason)})
 				}
 			}
 		}

@@ -16,10 +16,11 @@ const (
 	minDiff     = 256 // a diff is omitted if less room is left
 )
 
-// previewText returns the comment of an open pull request.
-func previewText(marker string, asked deploy.PlanPreviewRequest, p deploy.PlanPreview) string {
+// previewText returns the comment of an open pull request. Its heading links to page, the
+// address of the preview, unless that is "".
+func previewText(marker, page string, asked deploy.PlanPreviewRequest, p deploy.PlanPreview) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n### Plan preview of %s into %s\n\n", marker, code(deploy.ShortHash(asked.HeadCommit)), code(asked.BaseBranch))
+	fmt.Fprintf(&b, "%s\n### %s of %s into %s\n\n", marker, linked("Plan preview", page), code(deploy.ShortHash(asked.HeadCommit)), code(asked.BaseBranch))
 	switch {
 	case p.Error != "":
 		b.WriteString("The preview could not be built:\n\n" + fenced("", clip(p.Error, maxProblem)))

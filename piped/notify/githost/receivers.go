@@ -32,6 +32,8 @@ type Config struct {
 	// Remote returns the fetch URL of a configured repository, "" for any other. It
 	// must be safe for concurrent use.
 	Remote func(repoID string) string
+	// Page has the addresses that reports link to.
+	Page notify.Page
 	// Agent identifies the comments of this agent among those of others, for
 	// example by project and piped ID.
 	Agent string

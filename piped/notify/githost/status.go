@@ -36,7 +36,7 @@ func hashOf(n notify.Notice) string {
 // Deliver sets the application's current status on the commit.
 func (s statuses) Deliver(ctx context.Context, n notify.Notice) error {
 	at, _ := s.location(n)
-	status := githost.Status{State: githost.StateFailure, Description: n.Details.Reason} // of an invalid configuration
+	status := githost.Status{State: githost.StateFailure, Description: n.Details.Reason, TargetURL: s.Page.Subject(n)} // of an invalid configuration
 	if n.Event.Type != deploy.EventTriggerFailed {
 		d, err := s.current(ctx, n)
 		if err == nil && d != nil {
@@ -62,8 +62,10 @@ var states = map[deploy.Status]githost.State{
 	deploy.Success: githost.StateSuccess, deploy.Failure: githost.StateFailure, deploy.Cancelled: githost.StateCancelled,
 }
 
+// statusOf returns the status for d. It links to the page, a success to the application's
+// environment if that is configured.
 func (s statuses) statusOf(ctx context.Context, d *deploy.Deployment) (githost.Status, error) {
-	out := githost.Status{State: states[d.Status]}
+	out := githost.Status{State: states[d.Status], TargetURL: s.Page.Deployment(d.ID)}
 	switch d.Status {
 	case deploy.Pending:
 		out.Description = cmp.Or(d.StatusReason, "waiting to be planned")
@@ -78,7 +80,7 @@ func (s statuses) statusOf(ctx context.Context, d *deploy.Deployment) (githost.S
 		if err != nil {
 			return out, err
 		}
-		out.Description, out.TargetURL = "live: "+seconds, d.Metadata[deploy.MetaEnvironmentURL]
+		out.Description, out.TargetURL = "live: "+seconds, cmp.Or(d.Metadata[deploy.MetaEnvironmentURL], out.TargetURL)
 	default:
 		out.Description = causeFirst(d.StatusReason)
 	}

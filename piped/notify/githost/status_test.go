@@ -51,6 +51,48 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// TestStatusesLinkToThePage: each status links to its deployment, a success to the application's
+// environment if that is configured, and an invalid configuration to the application.
+func TestStatusesLinkToThePage(t *testing.T) {
+	l := newEnv(t)
+	l.page = "https://example.com/piped/"
+	l.run()
+	web, api, db := l.app("web", "web", nil), l.app("api", "api", nil), l.app("db", "db", nil)
+	l.create("d1", web, commitA)
+	l.waitDelivered()
+	l.move("d1", plan(""), start)
+	l.waitDelivered()
+	l.move("d1", end(deploy.Success, ""))
+	l.create("d2", api, commitA)
+	l.move("d2", plan("https://shop.example.com"), start, end(deploy.Success, ""))
+	l.create("d3", l.app("job", "job", nil), commitA)
+	l.move("d3", plan("https://shop.example.com"), start, end(deploy.Failure, "no"))
+	l.create("d4", l.app("old", "old", nil), commitA)
+	l.move("d4", end(deploy.Cancelled, "cancelled by ann"))
+	l.invalid(db, commitA, "spec.nonsense: unknown field", true)
+	l.waitDelivered()
+	got := map[string][]string{}
+	for _, s := range l.github.Statuses(commitA) {
+		got[s.Context] = append(got[s.Context], s.State+" "+s.TargetURL)
+	}
+	for name, states := range got {
+		got[name] = slices.Compact(states)
+		if name != "piped/web" {
+			got[name] = states[len(states)-1:] // pending states may have passed before they are reported
+		}
+	}
+	want := map[string][]string{
+		"piped/web": {"pending https://example.com/piped/deployments/d1", "success https://example.com/piped/deployments/d1"},
+		"piped/api": {"success https://shop.example.com"},
+		"piped/job": {"failure https://example.com/piped/deployments/d3"},
+		"piped/old": {"error https://example.com/piped/deployments/d4"},
+		"piped/db":  {"failure https://example.com/piped/applications/" + db.ID},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+}
+
 // TestNothingPendingFollowsTheEnd: after an outage the host gets the current statuses
 // only, not those of the events that it missed.
 func TestNothingPendingFollowsTheEnd(t *testing.T) {

@@ -74,6 +74,14 @@ func code(text string) string {
 	return "`" + clip(text, maxCode) + "`"
 }
 
+// linked returns Markdown that links to a page's address, or the Markdown itself for "".
+func linked(markdown, page string) string {
+	if page == "" {
+		return markdown
+	}
+	return "[" + markdown + "](" + page + ")"
+}
+
 // fenced returns text as a code block, with a fence longer than any in the text.
 func fenced(language, text string) string {
 	fence := "```"
