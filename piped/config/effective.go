@@ -332,7 +332,7 @@ var (
 		regexp.MustCompile(`(?i)(--?` + secretWord + `[ \t]+)` + secretText),
 		regexp.MustCompile(`((?:^|\s)(?:-u|--user)[ \t=]*)("[^"\n]*:[^"\n]*"|'[^'\n]*:[^'\n]*'|[^\s"':]+:\S+)`),
 	}
-	listIndex  = regexp.MustCompile(`\[\d+\]`)
+	listIndex = regexp.MustCompile(`\[\d+\]`)
 )
 
 // shownText returns a text without the secrets that fields of that path can have.

@@ -259,8 +259,8 @@ spec:
 // TestShownOptions: what the API shows of a stage hides what the effective configuration hides.
 func TestShownOptions(t *testing.T) {
 	for options, want := range map[string]string{
-		`{"run": "make deploy",  "env": {"MODE": "fast"}}`:                                   `{"run": "make deploy",  "env": {"MODE": "fast"}}`,
-		`{"run":"TOKEN=hunter2 make","env":{"DB_PASS":"hunter2","MODE":"fast"},"timeout":5}`: `{"env":{"DB_PASS":"[redacted]","MODE":"fast"},"run":"TOKEN=[redacted] make","timeout":5}`,
+		`{"run": "make deploy",  "env": {"MODE": "fast"}}`:                                    `{"run": "make deploy",  "env": {"MODE": "fast"}}`,
+		`{"run":"TOKEN=hunter2 make","env":{"DB_PASS":"hunter2","MODE":"fast"},"timeout":5}`:  `{"env":{"DB_PASS":"[redacted]","MODE":"fast"},"run":"TOKEN=[redacted] make","timeout":5}`,
 		`{"http":[{"url":"https://a/?q=hunter2","headers":[{"key":"X","value":"hunter2"}]}]}`: `{"http":[{"headers":[{"key":"X","value":"[redacted]"}],"url":"https://a/?[redacted]"}]}`,
 		`{"ops":[{"path":"$.password","value":"hunter2"}]}`:                                   `{"ops":[{"path":"$.password","value":"[redacted]"}]}`,
 		"": "", "{": "{",
