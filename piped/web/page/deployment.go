@@ -27,6 +27,7 @@ type deploymentView struct {
 	rollouts    []*modelv1.Rollout
 	rolloutsErr error
 	pods        rolloutPods
+	last        int64 // milliseconds that the last successful one of the application took; 0 without one
 
 	appended bool // as that of the tab
 }
@@ -52,6 +53,7 @@ func showDeployment(v *visit) (*screen, error) {
 	if err != nil {
 		return nil, err
 	}
+	view.last = v.lastDuration(view.d.ApplicationId)
 	return &screen{
 		title: view.d.ApplicationName + " at " + short(view.d.GetTrigger().GetCommit().GetHash()), nav: "Applications", body: deploymentPage(v, view),
 		live: withQuery(deploymentPath(view.d.Id)+"/live", view.query), parts: view.parts(v),
@@ -129,7 +131,8 @@ func (d *deploymentView) parts(v *visit) []part {
 // deploymentSource is the stream of one deployment.
 type deploymentSource struct {
 	podsRenewal
-	id string
+	id   string
+	last *int64 // nil until it is read
 }
 
 func liveDeployment(v *visit) (source, error) { return &deploymentSource{id: v.r.PathValue("id")}, nil }
@@ -144,6 +147,10 @@ func (s *deploymentSource) parts(v *visit) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.last == nil {
+		s.last = new(v.lastDuration(view.d.ApplicationId))
+	}
+	view.last = *s.last
 	strip, err := v.readStrip()
 	if err != nil {
 		return nil, err

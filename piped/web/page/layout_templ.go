@@ -381,7 +381,7 @@ func layout(f frame, body templ.Component) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<p id=\"lost\" class=\"lost\" role=\"status\" hidden>The connection is lost; <span>reconnecting</span>. What you see may be old.</p><dialog id=\"dialog\" aria-labelledby=\"dialog-title\"><div id=\"dialog-body\"></div></dialog> ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<p id=\"lost\" class=\"lost\" role=\"status\" hidden>The connection was lost <time data-ago></time>; <span>reconnecting</span>. What you see may be old.</p><dialog id=\"dialog\" aria-labelledby=\"dialog-title\"><div id=\"dialog-body\"></div></dialog> ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -37,7 +37,7 @@ function duration(ms) {
 /** Counts relative times on. */
 function countOn() {
   for (const time of all("time[data-ago], time[data-since]")) {
-    if (!(time instanceof HTMLTimeElement)) continue;
+    if (!(time instanceof HTMLTimeElement) || !time.dateTime) continue;
     const passed = Date.now() - Date.parse(time.dateTime);
     const text = time.dataset.since !== undefined ? duration(passed) : passed < 1000 ? "just now" : `${duration(passed)} ago`;
     if (time.textContent !== text) time.textContent = text;
@@ -161,7 +161,10 @@ const log = {
 
 function connection(/** @type {boolean} */ lost) {
   const line = document.getElementById("lost");
+  const since = line?.querySelector("time");
+  if (since && lost && line?.hidden) since.dateTime = new Date().toISOString();
   if (line) line.hidden = !lost;
+  countOn();
   document.documentElement.toggleAttribute("data-live", !lost);
 }
 
