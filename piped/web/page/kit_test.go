@@ -5,10 +5,12 @@ import (
 	"context"
 	"flag"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +29,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var update = flag.Bool("update", false, "renew the golden files")
+
+// ActionNames returns the names of all actions, for the tests from outside.
+func ActionNames() []string { return slices.Sorted(maps.Keys(actions())) }
 
 // noon is the time of the tests.
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)

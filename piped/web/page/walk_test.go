@@ -3,17 +3,23 @@ package page_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/control"
@@ -22,6 +28,7 @@ import (
 	"github.com/c785c783/piped/piped/figures"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/web/page"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
@@ -115,6 +122,114 @@ func TestEveryRouteForEveryCaller(t *testing.T) {
 	}
 }
 
+// TestNoActionForViewers: no action is allowed for a caller who may view alone, or for nobody, and
+// nothing changes. A viewer may end sessions of its own, and not those of others.
+func TestNoActionForViewers(t *testing.T) {
+	w := newWorld(t)
+	sessions, err := controlv1.NewControlServiceClient(w.agent.Server.Conn()).ListSessions(w.as("admin"), &controlv1.ListSessionsRequest{Own: true})
+	if err != nil || len(sessions.Sessions) == 0 {
+		t.Fatal("sessions:", sessions, err)
+	}
+	key, _ := access.IDOf(w.agent.ReadWrite)
+	q := url.Values{
+		"application": {w.app.ID}, "deployment": {"d-web"}, "stage": {controltest.SyncStage}, "key": {key}, "session": {sessions.Sessions[0].Id}, "issuer": {"corp"}, "subject": {"ben"},
+		"receiver": {"slack"}, "reason": {"forged"}, "name": {"forged"}, "role": {"admin"}, "confirm": {"walked"}, "cascade": {"yes"}, "decision": {"accept:token"},
+	}
+	before := w.state()
+	for _, name := range page.ActionNames() {
+		want := map[string]string{"viewer": denied, "nobody": signIn}
+		if name == "end-session" {
+			want["viewer"] = missing
+		}
+		for walker, want := range want {
+			for method, path := range map[string]string{http.MethodGet: "/actions/" + name + "?" + q.Encode(), http.MethodPost: "/actions/" + name} {
+				resp := w.do(t.Context(), method, path, walker, q)
+				body, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := result(resp, string(body)); got != want {
+					t.Errorf("%s %s by %s: %s, want %s", method, path, walker, got, want)
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(before, w.state()); diff != "" {
+		t.Error("what was denied has changed (-before +after):\n" + diff)
+	}
+}
+
+// as returns a context with the session of a walker.
+func (w *world) as(walker string) context.Context {
+	return metadata.AppendToOutgoingContext(w.t.Context(), "authorization", "SESSION "+w.tokens[walker])
+}
+
+// state returns what actions change, as the API and the store have it.
+func (w *world) state() []string {
+	w.t.Helper()
+	ctx, api, control := w.as("admin"), apiservice.NewAPIServiceClient(w.agent.Server.Conn()), controlv1.NewControlServiceClient(w.agent.Server.Conn())
+	apps, err := api.ListApplications(ctx, &apiservice.ListApplicationsRequest{})
+	deployments, err2 := api.ListDeployments(ctx, &apiservice.ListDeploymentsRequest{})
+	deployment, err3 := api.GetDeployment(ctx, &apiservice.GetDeploymentRequest{DeploymentId: "d-web"})
+	commands, err4 := w.agent.Store.OpenCommands(ctx)
+	keys, err5 := control.ListAPIKeys(ctx, &controlv1.ListAPIKeysRequest{})
+	sessions, err6 := control.ListSessions(ctx, &controlv1.ListSessionsRequest{})
+	users, err7 := control.ListDisabledUsers(ctx, &controlv1.ListDisabledUsersRequest{})
+	if err := errors.Join(err, err2, err3, err4, err5, err6, err7); err != nil {
+		w.t.Fatal(err)
+	}
+	out := []string{fmt.Sprint(commands)}
+	for _, m := range []proto.Message{apps, deployments, deployment, users} {
+		out = append(out, prototext.Format(m))
+	}
+	for _, k := range keys.ApiKeys {
+		out = append(out, "key "+k.Id)
+	}
+	for _, s := range sessions.Sessions {
+		out = append(out, "session "+s.Id)
+	}
+	return out
+}
+
+// tabLinks matches the links to tabs and parts of a view.
+var tabLinks = regexp.MustCompile(`href="([^"]*(?:\?|&amp;)(?:tab|show)=[^"]*)"`)
+
+// controls matches what opens a dialog.
+var controls = regexp.MustCompile(`<[^>]*\sdata-dialog[^>]*>`)
+
+// TestNoControlForViewers: every tab of an application, a deployment, an object and the agent is
+// without a control for a caller who may view alone, but for the end of its own session.
+func TestNoControlForViewers(t *testing.T) {
+	w := newWorld(t)
+	for start, least := range map[string]int{
+		"/applications/walked": 5, "/applications/walked?tab=objects&object=apps/Deployment/shop/walked": 9, "/deployments/d-web": 4, "/agent": 2,
+	} {
+		seen := map[string]bool{}
+		for todo := []string{start}; len(todo) > 0; todo = todo[1:] {
+			if seen[todo[0]] {
+				continue
+			}
+			seen[todo[0]] = true
+			body := w.read(todo[0], "viewer")
+			for _, control := range controls.FindAllString(body, -1) {
+				if !strings.Contains(control, "/actions/end-session?") {
+					t.Errorf("%s has %s", todo[0], control)
+				}
+			}
+			for _, link := range tabLinks.FindAllStringSubmatch(body, -1) {
+				todo = append(todo, html.UnescapeString(link[1]))
+			}
+		}
+		if len(seen) < least {
+			t.Errorf("%s leads to %d tabs: %v", start, len(seen), seen)
+		}
+	}
+	if body := w.read("/applications/walked", "admin"); !controls.MatchString(body) {
+		t.Error("the page of an admin has no control:", body)
+	}
+}
+
 // world is a real API with an application that runs a deployment, and the page in front of it.
 type world struct {
 	t       *testing.T
@@ -174,8 +289,7 @@ func newWorld(t *testing.T) *world {
 
 // keySubject returns the subject of the session of a role.
 func (w *world) keySubject(role string) string {
-	ctx := metadata.AppendToOutgoingContext(w.t.Context(), "authorization", "SESSION "+w.tokens[role])
-	caller, err := controlv1.NewControlServiceClient(w.agent.Server.Conn()).GetCaller(ctx, &controlv1.GetCallerRequest{})
+	caller, err := controlv1.NewControlServiceClient(w.agent.Server.Conn()).GetCaller(w.as(role), &controlv1.GetCallerRequest{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
