@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -83,5 +84,27 @@ func TestFoldedLogs(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{1, 0, 2, 0, 0}, times); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestControlCharactersInHTML: no component writes a control character, and none ends the field of
+// an event in a stream.
+func TestControlCharactersInHTML(t *testing.T) {
+	got, err := html(t.Context(), empty("a\x1b[31mb\u202ec\x00", "x\r\ny\rid: forged\tz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">a\uFFFD[31mb\uFFFDc\uFFFD<", ">x\ny\nid: forged\tz<"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+}
+
+func TestFirstLine(t *testing.T) {
+	for text, want := range map[string]string{"": "", "one": "one", "one\r\ntwo": "one", "\x1b[31mred\x1b[0m \u202egnp\n": "red \uFFFDgnp"} {
+		if got := firstLine(text); got != want {
+			t.Errorf("the first line of %q is %q, want %q", text, got, want)
+		}
 	}
 }

@@ -937,9 +937,9 @@ func applicationRow(v *visit, e *controlv1.ApplicationEntry, gone bool) templ.Co
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var41 string
-			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(e.LastDeployment.CommitMessage)
+			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(withoutEscapes(e.LastDeployment.CommitMessage))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `applications.templ`, Line: 198, Col: 129}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `applications.templ`, Line: 198, Col: 145}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 			if templ_7745c5c3_Err != nil {
@@ -982,9 +982,9 @@ func applicationRow(v *visit, e *controlv1.ApplicationEntry, gone bool) templ.Co
 			}
 			if e.LastDeployment.By != "" {
 				var templ_7745c5c3_Var43 string
-				templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(" by " + e.LastDeployment.By)
+				templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(" by " + withoutEscapes(e.LastDeployment.By))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `applications.templ`, Line: 208, Col: 37}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `applications.templ`, Line: 208, Col: 53}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
 				if templ_7745c5c3_Err != nil {
@@ -1001,9 +1001,9 @@ func applicationRow(v *visit, e *controlv1.ApplicationEntry, gone bool) templ.Co
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var44 string
-		templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs(e.Status.GetReason())
+		templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs(withoutEscapes(e.Status.GetReason()))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `applications.templ`, Line: 214, Col: 78}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `applications.templ`, Line: 214, Col: 94}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var44))
 		if templ_7745c5c3_Err != nil {
@@ -1014,9 +1014,9 @@ func applicationRow(v *visit, e *controlv1.ApplicationEntry, gone bool) templ.Co
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var45 string
-		templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinStringErrs(e.Status.GetReason())
+		templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinStringErrs(withoutEscapes(e.Status.GetReason()))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `applications.templ`, Line: 214, Col: 103}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `applications.templ`, Line: 214, Col: 135}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var45))
 		if templ_7745c5c3_Err != nil {

@@ -51,8 +51,8 @@ func TestDeployments(t *testing.T) {
 	}
 }
 
-// TestHostileHistory: what others write is shown as text by these views, and they contain neither
-// scripts nor styles of their own.
+// TestHostileHistory: what others write is shown as text by these views, without control characters,
+// and they contain neither scripts nor styles of their own.
 func TestHostileHistory(t *testing.T) {
 	const attack = `<script>alert(1)</script>"'><img src=x onerror=alert(1)> <hx-partial hx-target="body"></hx-partial>`
 	hostile := attack + "\x1b[31mred\x1b[0m \u202egnp.txt " + strings.Repeat("w", 3000)
@@ -72,7 +72,7 @@ func TestHostileHistory(t *testing.T) {
 	f.on("Resolve", &controlv1.ResolveResponse{Matches: []*controlv1.ResolvedReference{{Id: "0000web-id", ApplicationName: "web"}}})
 	for _, target := range []string{"/rollouts", "/delivery", "/delivery?by=%3Cimg", "/deployments", "/rollouts" + query, "/delivery" + query, "/deployments" + query} {
 		body := bodyOf(t, f.get(target))
-		for _, pattern := range []string{`<script>`, `<img`, `"'>`, `<hx-partial`, `<script[^>]*>[^<]`, `<style`, `\sstyle=`, `<[^>"]*\son\w+=`, `hx-on`, `(src|href)="(https?:)?//`} {
+		for _, pattern := range []string{`<script>`, `<img`, `"'>`, `<hx-partial`, `<script[^>]*>[^<]`, `<style`, `\sstyle=`, `<[^>"]*\son\w+=`, `hx-on`, `(src|href)="(https?:)?//`, `[\x1b\x{202e}]`} {
 			if found := regexp.MustCompile(pattern).FindString(body); found != "" {
 				t.Errorf("%s contains %q", target, found)
 			}

@@ -149,11 +149,11 @@ func rowID(prefix, id string) string {
 
 // firstLine returns the first line of a text.
 func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
+	line, _, _ := strings.Cut(withoutEscapes(text), "\n")
 	return line
 }
 
 // byOf returns who asked for a deployment, or else the author of its commit.
 func byOf(d *modelv1.Deployment) string {
-	return cmp.Or(d.GetTrigger().GetCommander(), d.GetTrigger().GetCommit().GetAuthor())
+	return withoutEscapes(cmp.Or(d.GetTrigger().GetCommander(), d.GetTrigger().GetCommit().GetAuthor()))
 }

@@ -243,13 +243,20 @@ func withoutEscapes(line string) string {
 	if !strings.ContainsFunc(line, isControl) {
 		return line
 	}
-	line = ansi.Strip(line)
+	return withoutControls(ansi.Strip(strings.ReplaceAll(line, "\r\n", "\n")))
+}
+
+// withoutControls shows control characters as a replacement.
+func withoutControls(text string) string {
+	if !strings.ContainsFunc(text, isControl) {
+		return text
+	}
 	return strings.Map(func(r rune) rune {
 		if isControl(r) {
 			return '\uFFFD'
 		}
 		return r
-	}, line)
+	}, text)
 }
 
 // isControl reports control characters, and those that change the direction of text.

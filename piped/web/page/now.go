@@ -337,10 +337,11 @@ func commitNotLive(e *controlv1.ApplicationEntry) (*controlv1.DeploymentBrief, s
 
 // authored returns the message of a deployment's commit, with who asked for it or wrote it.
 func authored(d *controlv1.DeploymentBrief) string {
+	message := withoutEscapes(d.CommitMessage)
 	if d.By == "" {
-		return d.CommitMessage
+		return message
 	}
-	return strings.TrimSpace(d.CommitMessage + " by " + d.By)
+	return strings.TrimSpace(message + " by " + withoutEscapes(d.By))
 }
 
 // rememberedDuration returns lastDuration of an application that is being deployed.

@@ -140,16 +140,17 @@ func TestCommitNotLive(t *testing.T) {
 	}
 }
 
-// TestHostileContent: what others write is shown as text.
+// TestHostileContent: what others write is shown as text, without the characters that change how a
+// terminal or a browser shows the text after them.
 func TestHostileContent(t *testing.T) {
-	const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)> <hx-partial hx-target="body"></hx-partial>`
+	const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)> <hx-partial hx-target="body"></hx-partial>` + "\x1b[31mred \u202eevil \x1b]0;title"
 	f := busy(t, "sync", "approve")
 	e := entry(hostile, controlv1.ApplicationState_APPLICATION_STATE_FAILED, hostile, hostile)
 	e.Labels, e.PlatformProvider, e.LastDeployment.By, e.LastDeployment.CommitMessage = map[string]string{hostile: hostile}, hostile, hostile, hostile
 	f.on("SearchApplications", &controlv1.SearchApplicationsResponse{Applications: []*controlv1.ApplicationEntry{e}, Total: 1, Facets: []*controlv1.Facet{{Name: "label:" + hostile, Values: []*controlv1.FacetCount{{Value: hostile}, {Value: "b"}}}}})
 	for _, target := range []string{"/", "/applications", "/applications?q=%3Cscript%3Ealert(1)"} {
 		body := bodyOf(t, f.get(target))
-		for _, forbidden := range []string{"<script>alert", "<img", `"'>`, `<hx-partial hx-target="body"`} {
+		for _, forbidden := range []string{"<script>alert", "<img", `"'>`, `<hx-partial hx-target="body"`, "\x1b", "\u202e"} {
 			if strings.Contains(body, forbidden) {
 				t.Errorf("%s contains %q", target, forbidden)
 			}

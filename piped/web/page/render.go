@@ -47,8 +47,8 @@ func (v *visit) render(s *screen) {
 	if !v.fragment() {
 		body = layout(frameOf(v, s), body)
 	}
-	var out bytes.Buffer
-	if err := body.Render(v.r.Context(), &out); err != nil {
+	text, err := html(v.r.Context(), body)
+	if err != nil {
 		v.config.Logger.ErrorContext(v.r.Context(), "cannot render a view", "path", v.r.URL.Path, "error", err)
 		http.Error(v.w, "This view cannot be rendered; see the agent's log.", http.StatusInternalServerError)
 		return
@@ -57,7 +57,7 @@ func (v *visit) render(s *screen) {
 		keys := keysOf(append([]part{s.strip.part()}, s.parts...))
 		v.shown.remember(keyOf(keys), keys)
 	}
-	v.write(s.code, out.Bytes())
+	v.write(s.code, []byte(text))
 }
 
 // write writes HTML. Write errors are ignored: the client is gone.
@@ -160,11 +160,16 @@ func (v *visit) refuse(r route, err error) {
 	v.render(&screen{title: f.title, code: f.code, body: failed(f)})
 }
 
-// html renders a component.
+// lineEnds writes the ends of lines as browsers read them. In a stream, a carriage return would end
+// the field of an event.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
+// html renders a component. It shows control characters as a replacement, wherever they come from.
+// The rest of an escape sequence stays: one that does not end would take elements with it.
 func html(ctx context.Context, c templ.Component) (string, error) {
 	var out strings.Builder
 	err := c.Render(ctx, &out)
-	return out.String(), err
+	return withoutControls(lineEnds.Replace(out.String())), err
 }
 
 // showNothing answers for the addresses that no view has.

@@ -240,7 +240,7 @@ func (v *visit) commitHits(hash string) ([]hit, error) {
 	var out []hit
 	for _, c := range resp.GetTrace().GetCommits() {
 		if strings.HasPrefix(c.Hash, hash) {
-			out = append(out, hit{mark: mark{icon: "dot", role: roleMuted}, label: short(c.Hash) + " " + c.Message, hint: plural(len(c.Deployments), "deployment", "deployments"), path: tracePath("commit", c.Hash)})
+			out = append(out, hit{mark: mark{icon: "dot", role: roleMuted}, label: short(c.Hash) + " " + withoutEscapes(c.Message), hint: plural(len(c.Deployments), "deployment", "deployments"), path: tracePath("commit", c.Hash)})
 		}
 	}
 	return out, nil

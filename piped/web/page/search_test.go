@@ -119,7 +119,8 @@ func TestPaletteIsOnEveryView(t *testing.T) {
 	}
 }
 
-// TestHostileContentOfTheAgent: what others write is shown as text in these views, too.
+// TestHostileContentOfTheAgent: what others write is shown as text, without control characters, in
+// these views, too.
 func TestHostileContentOfTheAgent(t *testing.T) {
 	const hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> \x1b[31m\u202eevil" + `<hx-partial hx-target="body"></hx-partial>`
 	long := strings.Repeat("w", 5000)
@@ -148,7 +149,7 @@ func TestHostileContentOfTheAgent(t *testing.T) {
 		if resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", target, resp.Status)
 		}
-		for _, forbidden := range []string{"<script>alert", "<img", `"'>`, `<hx-partial hx-target="body"`, " style=", "javascript:"} {
+		for _, forbidden := range []string{"<script>alert", "<img", `"'>`, `<hx-partial hx-target="body"`, " style=", "javascript:", "\x1b", "\u202e"} {
 			if strings.Contains(body, forbidden) {
 				t.Errorf("%s contains %q", target, forbidden)
 			}

@@ -19,7 +19,7 @@ var abbreviations = []string{"e.g.", "i.e.", "etc.", "cf.", "vs.", "approx.", "c
 // shortened returns the headline of a text, which is its first line or sentence, cut at a word if
 // it is long. more reports that the text says more.
 func shortened(text string) (headline string, more bool) {
-	text = strings.TrimSpace(text)
+	text = strings.TrimSpace(withoutEscapes(text))
 	line, _, _ := strings.Cut(text, "\n")
 	line = strings.TrimSpace(line)
 	first := firstSentence(line)

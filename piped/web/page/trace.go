@@ -148,7 +148,7 @@ func (t *traceView) subject() string {
 	case t.q.Has("event"):
 		for _, e := range t.trace.GetEvents() {
 			if e.EventId == t.q.Get("event") {
-				return e.Name + " " + e.Data
+				return withoutEscapes(e.Name + " " + e.Data)
 			}
 		}
 	case t.q.Has("deployment"):
