@@ -76,7 +76,7 @@ bench: prerequisites build devcluster ## print the figures; BENCH=<regexp> selec
 	@exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'
 
 pictures: prerequisites devcluster ## renew the pictures of docs/page, in Chromium
-	PIPED_PICTURES=$(CURDIR)/docs/page/images go test -count=1 -timeout 20m -run '^TestPage$$/^together$$/^views$$' ./piped/web/page/browsertest
+	PIPED_PICTURES=$(CURDIR)/docs/page/images go test -count=1 -timeout 20m -run '^TestPage$$/^together$$/^(views|dialogs)$$' ./piped/web/page/browsertest
 
 generate: ## regenerate the wire types from the .proto files, the page from its templates, and the generated texts of docs/
 	proto/generate.sh

@@ -82,6 +82,8 @@ func fixtures(healthURL string) []fixture {
 		{"slow", "{team: office}", "\n  pipeline: {stages: [{id: pause, name: WAIT, with: {duration: 24h}}, {id: sync, name: K8S_SYNC}]}\n", "v1", synced},
 		{"reports", "{team: office}", "", "v1", synced},
 		{"analysed", "{team: office}", "\n  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{id: analysis, name: ANALYSIS, with: {duration: 2s, https: [{url: " + healthURL + ", method: GET, expectedCode: 200, interval: 1s}]}}, {id: sync, name: K8S_SYNC}]}\n", "v1", synced},
+		{"first", "{team: office}", "\n  postSync: {chain: {applications: [{name: second}]}}\n", "v1", synced},
+		{"second", "{team: office}", "\n  trigger: {onChain: {disabled: false}}\n", "v1", synced},
 		{"invalid", "{team: shop}", "\n  pipeline: {stages: [{name: K8S_SYNCC}]}\n", "v1", controlv1.ApplicationState_APPLICATION_STATE_INVALID_CONFIG},
 	}
 }

@@ -12,10 +12,12 @@ import (
 func TestPage(t *testing.T) {
 	e := newEnv(t, "", fixtures(healthy(t))...)
 	e.drift(t, "drifting")
+	e.register(t)
 	t.Run("together", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *env){
 			"sign in with the owner key":      signInWithOwnerKey,
 			"views":                           showEveryView,
+			"dialogs":                         showDialogs,
 			"objects and the log of a pod":    openObjects,
 			"folded levels":                   openFoldedLevels,
 			"search":                          searchAsYouType,

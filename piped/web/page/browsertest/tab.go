@@ -308,12 +308,17 @@ func (t *Tab) Count(selector string) int {
 	return Eval[int](t, fmt.Sprintf(`document.querySelectorAll(%s).length`, quote(selector)))
 }
 
-// Picture returns the whole page as a PNG.
+// Picture returns the whole page as a PNG; while a dialog is open, whose backdrop covers the window
+// alone, what is in sight.
 func (t *Tab) Picture() []byte {
 	t.tb.Helper()
+	take := chromedp.FullScreenshot(100)
+	if t.Count("dialog[open]") > 0 {
+		take = chromedp.CaptureScreenshot()
+	}
 	ctx, cancel := context.WithTimeout(t.ctx, patience)
 	defer cancel()
-	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	png, err := chromedp.Run(ctx, take)
 	t.check("take a picture", err)
 	return png
 }

@@ -5,15 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/web/page/browsertest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
 // view is a view of the page, and what a person finds in it.
@@ -33,6 +37,17 @@ func deploymentOf(name, tab string) func(*testing.T, *env) string {
 	return func(t *testing.T, e *env) string { return "/deployments/" + e.last(t, name).Id + "?tab=" + tab }
 }
 
+// podOf returns the address of a part of the pod of an application.
+func podOf(name, show string) func(*testing.T, *env) string {
+	return func(t *testing.T, e *env) string {
+		pods, err := e.cluster.Client(t).CoreV1().Pods(e.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
+		if err != nil || len(pods.Items) == 0 {
+			t.Fatalf("pods of %s: %v, %v", name, pods, err)
+		}
+		return "/applications/" + name + "?tab=objects&show=" + show + "&object=/Pod/" + e.namespace + "/" + pods.Items[0].Name
+	}
+}
+
 // objectOf returns the address of a part of the first object of an application.
 func objectOf(name, show string) func(*testing.T, *env) string {
 	return func(t *testing.T, e *env) string {
@@ -41,7 +56,7 @@ func objectOf(name, show string) func(*testing.T, *env) string {
 	}
 }
 
-// views are all views. To add one, add a line.
+// views are all views. To add one, add a line. What they show of register is there.
 func views() []view {
 	return []view{
 		{"now", at("/"), []string{"ledger", "approval", "drifting", "broken", "invalid", "Done"}},
@@ -50,6 +65,10 @@ func views() []view {
 		{"applications-none", at("/applications?q=nothing+has+this+name"), []string{"Nothing matches"}},
 		{"application-objects", at("/applications/web"), []string{"web is live at", "Deployment", "ConfigMap"}},
 		{"application-object", objectOf("web", "live"), []string{"Deployment", "replicas: 1"}},
+		{"application-object-git", objectOf("web", "git"), []string{"Deployment", "registry.example/web"}},
+		{"application-object-fields", objectOf("web", "fields"), []string{"Deployment", "Apply, "}},
+		{"application-object-events", objectOf("web", "events"), []string{"Deployment", "ScalingReplicaSet"}},
+		{"application-pod-log", podOf("web", "log"), []string{"Pod", ": line 1 of "}},
 		{"application-object-diff", objectOf("drifting", "diff"), []string{"data.greeting", "kubectl-edit"}},
 		{"application-events", at("/applications/web?tab=events"), []string{"ScalingReplicaSet"}},
 		{"application-drift", at("/applications/drifting?tab=drift"), []string{"data.greeting", "kubectl-edit"}},
@@ -62,75 +81,131 @@ func views() []view {
 		{"deployment-plan", deploymentOf("ledger", "plan"), []string{"ledger", "Approve"}},
 		{"deployment-timeline", deploymentOf("ledger", "timeline"), []string{"ledger"}},
 		{"deployment-analysis", deploymentOf("analysed", "analysis"), []string{"analysed", "As expected", "status 200 (expected 200)"}},
+		{"deployment-rollouts", deploymentOf("web", "rollouts"), []string{"web", "Complete"}},
+		{"chain", func(t *testing.T, e *env) string { return "/chains/" + e.last(t, "first").DeploymentChainId }, []string{"Block 1", "Block 2", "second"}},
+		{"trace", func(t *testing.T, e *env) string { return "/trace?deployment=" + e.last(t, "mail").Id }, []string{"mail", "Commit"}},
+		{"trace-start", at("/trace"), []string{"Follow a change"}},
 		{"rollouts", at("/rollouts"), []string{"web", "Complete"}},
 		{"delivery", at("/delivery"), []string{"Deployment frequency"}},
 		{"deployments", at("/deployments"), []string{"First versions"}},
 		{"agent", at("/agent"), []string{"Clusters", "Repositories"}},
+		{"agent-receivers", at("/agent?tab=receivers"), []string{"There are no receivers"}},
+		{"agent-sessions", at("/agent?tab=sessions"), []string{"owner", "This one"}},
+		{"agent-users", at("/agent?tab=users"), []string{"mallory", "corp"}},
 		{"agent-config", at("/agent?tab=config"), []string{"Leave out defaults", "[redacted]"}},
 		{"agent-keys", at("/agent?tab=keys"), []string{"owner"}},
 		{"agent-audit", at("/agent?tab=audit"), []string{"owner"}},
-		{"events", at("/events"), []string{"No event is registered"}},
+		{"events", at("/events"), []string{"image-pushed", "registry.example/web:v3"}},
+		{"events-none", at("/events?name=no-such-event"), []string{"Nothing matches"}},
 		{"plan-previews", at("/plan-previews"), []string{"Plan previews", "State"}},
-		{"plan-preview", func(t *testing.T, e *env) string { return "/plan-previews/" + e.preview(t, "views") }, []string{"would change 1 of 1 application", "web", "registry.example/web:v7"}},
+		{"plan-preview", func(t *testing.T, e *env) string { return "/plan-previews/" + e.awaitPreview(t, path.Base(t.Name())) }, []string{"would change 1 of 1 application", "web", "registry.example/web:v7"}},
 		{"search", at("/search?q=ledger"), []string{"ledger"}},
 		{"dialog", func(t *testing.T, e *env) string {
 			return "/actions/approve?stage=gate&deployment=" + e.last(t, "ledger").Id
 		}, []string{"Approve ledger?", "Reason", "pipectl deployment approve"}},
+		{"sign-in", at("/sign-in"), []string{"Sign in", "API key"}},
 	}
 }
 
-// showEveryView opens each view at two widths, light and dark: it shows what it should, and has
-// nothing that axe finds. At these and the extreme widths nothing is wider than the window. Its pictures are written into the
-// folder in PIPED_SCREENSHOTS, and the one that docs/page shows into that in PIPED_PICTURES.
-func showEveryView(t *testing.T, e *env) {
-	axe, err := os.ReadFile(filepath.Join("testdata", "axe-core", "axe.min.js"))
+// register stores what no agent does by itself: an event that CI registers, and a disabled user.
+func (e *env) register(t *testing.T) {
+	t.Helper()
+	_, err := e.api.RegisterEvent(e.ctx, &apiservice.RegisterEventRequest{Name: "image-pushed", Data: "registry.example/web:v3", Labels: map[string]string{"app": "web"}})
+	if err == nil {
+		_, err = e.control.DisableUser(e.ctx, &controlv1.DisableUserRequest{Issuer: "corp", Subject: "mallory"})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// showEveryView opens each view and checks it.
+func showEveryView(t *testing.T, e *env) {
 	tab := e.signIn(t, e.ownerKey(t), "/")
 	tab.Permit("status of 404")
 	for _, v := range views() {
 		tab.Show(1280, false)
 		tab.Open(v.path(t, e))
-		tab.AwaitReady()
+		if v.name != "sign-in" { // that page has no script
+			tab.AwaitReady()
+		}
 		for _, want := range v.want {
 			tab.AwaitText("main", want)
 		}
-		browsertest.Eval[browsertest.Nothing](tab, string(axe))
-		for _, dark := range []bool{false, true} {
-			for _, width := range []int64{390, 1280} {
-				tab.Show(width, dark)
-				shown := fmt.Sprintf("%s, %d pixels wide, dark %t", v.name, width, dark)
-				for _, problem := range inaccessible(tab) {
-					t.Errorf("%s: %s", shown, problem)
-				}
-				reportWide(t, tab, shown, width)
-				writePicture(t, tab, os.Getenv("PIPED_SCREENSHOTS"), fmt.Sprintf("%s-%d-%s", v.name, width, map[bool]string{false: "light", true: "dark"}[dark]))
-				if name := pictures[v.name]; name != "" && width == 1280 && !dark {
-					writePicture(t, tab, os.Getenv("PIPED_PICTURES"), name)
-				}
-			}
-		}
-		for _, width := range []int64{360, 2560} {
-			tab.Show(width, false)
-			reportWide(t, tab, fmt.Sprintf("%s, %d pixels wide", v.name, width), width)
-			writePicture(t, tab, os.Getenv("PIPED_SCREENSHOTS"), fmt.Sprintf("%s-%d-light", v.name, width))
+		checkView(t, tab, v.name)
+	}
+}
+
+// showDialogs opens the palette, the help and the dialog of an action over a view, and checks them.
+func showDialogs(t *testing.T, e *env) {
+	tab := e.signIn(t, e.ownerKey(t), "/")
+	for _, d := range []struct {
+		name, selector, want string
+		open                 func()
+	}{
+		{"palette", "#palette[open]", "ledger", func() { tab.Keys("/ledger") }},
+		{"help", "#help[open]", "Keyboard shortcuts", func() { tab.Keys("?") }},
+		{"modal", "#dialog[open]", "pipectl deployment approve", func() { tab.Click(rowOf("now", "ledger")+" .button", "Approve") }},
+	} {
+		tab.Show(1280, false)
+		tab.Open("/")
+		tab.AwaitReady()
+		tab.AwaitText(rowOf("now", "ledger"), "ledger")
+		d.open()
+		tab.AwaitText(d.selector, d.want)
+		checkView(t, tab, d.name)
+		if n := tab.Count(d.selector); n != 1 {
+			t.Errorf("%s has closed meanwhile", d.name)
 		}
 	}
 }
 
-// reportWide reports what has to be scrolled to the side: the page, or a table that is a list on
-// narrow screens.
+// checkView shows what a tab has open at two widths, light and dark: axe finds nothing. At these and
+// the extreme widths nothing is wider than the window. Its pictures are written into the folder in
+// PIPED_SCREENSHOTS, and the one that docs/page shows into that in PIPED_PICTURES.
+func checkView(t *testing.T, tab *browsertest.Tab, name string) {
+	t.Helper()
+	axe, err := os.ReadFile(filepath.Join("testdata", "axe-core", "axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	browsertest.Eval[browsertest.Nothing](tab, string(axe))
+	for _, dark := range []bool{false, true} {
+		for _, width := range []int64{390, 1280} {
+			tab.Show(width, dark)
+			shown := fmt.Sprintf("%s, %d pixels wide, dark %t", name, width, dark)
+			for _, problem := range inaccessible(tab) {
+				t.Errorf("%s: %s", shown, problem)
+			}
+			reportWide(t, tab, shown, width)
+			writePicture(t, tab, os.Getenv("PIPED_SCREENSHOTS"), fmt.Sprintf("%s-%d-%s", name, width, map[bool]string{false: "light", true: "dark"}[dark]))
+			if picture := pictures[name]; picture != "" && width == 1280 && !dark {
+				writePicture(t, tab, os.Getenv("PIPED_PICTURES"), picture)
+			}
+		}
+	}
+	for _, width := range []int64{360, 2560} {
+		tab.Show(width, false)
+		reportWide(t, tab, fmt.Sprintf("%s, %d pixels wide", name, width), width)
+		writePicture(t, tab, os.Getenv("PIPED_SCREENSHOTS"), fmt.Sprintf("%s-%d-light", name, width))
+	}
+}
+
+// reportWide reports what has to be scrolled to the side: the page, an open dialog, or on narrow
+// screens a table. Code and the lanes of rollouts are drawn to scale and may scroll in their boxes.
 func reportWide(t *testing.T, tab *browsertest.Tab, shown string, width int64) {
 	t.Helper()
 	if got := browsertest.Eval[int64](tab, `document.documentElement.scrollWidth`); got > width {
 		t.Errorf("%s: the page scrolls to the side, it is %d pixels wide", shown, got)
 	}
+	if n := browsertest.Eval[int64](tab, `[...document.querySelectorAll("dialog[open]")].filter((e) => e.scrollWidth > e.clientWidth || e.getBoundingClientRect().left < 0 || e.getBoundingClientRect().right > innerWidth).length`); n > 0 {
+		t.Errorf("%s: the dialog scrolls to the side or is cut off", shown)
+	}
 	if width > 500 {
 		return
 	}
-	if n := browsertest.Eval[int64](tab, `[...document.querySelectorAll(".scroll:has(> .stacked)")].filter((e) => e.scrollWidth > e.clientWidth).length`); n > 0 {
-		t.Errorf("%s: %d tables scroll to the side", shown, n)
+	if wide := browsertest.Eval[string](tab, `[...document.querySelectorAll("main .scroll:not(:has(> pre, > code, > svg))")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.outerHTML.slice(0, 200)).join("; ")`); wide != "" {
+		t.Errorf("%s: tables scroll to the side: %s", shown, wide)
 	}
 	if !browsertest.Eval[bool](tab, `[...document.querySelectorAll(".nav a")].every((a) => a.getBoundingClientRect().right <= innerWidth)`) {
 		t.Errorf("%s: not all views are in sight", shown)
@@ -162,10 +237,10 @@ func inaccessible(tab *browsertest.Tab) (out []string) {
 	return out
 }
 
-// pictures are the views that docs/page shows, with the names of their pictures.
+// pictures are the views and dialogs that docs/page shows, with the names of their pictures.
 var pictures = map[string]string{
 	"now": "now", "applications": "applications", "application-object": "application", "application-drift": "drift", "deployment-log": "deployment",
-	"rollouts": "rollouts", "delivery": "delivery", "events": "events", "agent": "agent", "search": "palette",
+	"rollouts": "rollouts", "delivery": "delivery", "events": "events", "agent": "agent", "palette": "palette",
 }
 
 // writePicture writes a picture into a folder; "" writes nothing.
@@ -361,6 +436,23 @@ func (e *env) preview(t *testing.T, branch string) string {
 		t.Fatal(resp, err)
 	}
 	return resp.Commands[0]
+}
+
+// awaitPreview requests a plan preview as preview does, and waits until it is built.
+func (e *env) awaitPreview(t *testing.T, branch string) string {
+	t.Helper()
+	id := e.preview(t, branch)
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		resp, err := e.api.GetCommand(e.ctx, &apiservice.GetCommandRequest{CommandId: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Command.Status == modelv1.CommandStatus_COMMAND_SUCCEEDED {
+			return id
+		}
+	}
+	t.Fatalf("the plan preview %s was not built", id)
+	return ""
 }
 
 // followPlanPreviews: a plan preview appears in the list when it is requested, its state changes
