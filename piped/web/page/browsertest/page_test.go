@@ -18,6 +18,8 @@ func TestPage(t *testing.T) {
 			"sign in with the owner key":      signInWithOwnerKey,
 			"views":                           showEveryView,
 			"dialogs":                         showDialogs,
+			"without scripts":                 readWithoutScript,
+			"plots":                           openFromPlot,
 			"objects and the log of a pod":    openObjects,
 			"folded levels":                   openFoldedLevels,
 			"search":                          searchAsYouType,

@@ -205,6 +205,26 @@ func (t *Tab) Show(width int64, dark bool) {
 	t.do("set the width", chromedp.EmulateViewport(width, 800))
 }
 
+// DisableScripts makes the tab run no scripts of the pages that it opens from now on.
+func (t *Tab) DisableScripts() {
+	t.tb.Helper()
+	_, err := chromedp.Call(t.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	t.check("disable scripts", err)
+}
+
+// Hover moves the mouse to the middle of the first visible element that matches a selector.
+func (t *Tab) Hover(selector string) {
+	t.tb.Helper()
+	t.AwaitText(selector, "")
+	at := Eval[[]float64](t, fmt.Sprintf(`(() => {
+		const e = [...document.querySelectorAll(%s)].find((e) => e.checkVisibility());
+		e.scrollIntoView({ block: "center" });
+		const r = e.getBoundingClientRect();
+		return [r.x + r.width / 2, r.y + r.height / 2];
+	})()`, quote(selector)))
+	t.do("move the mouse to "+selector, chromedp.MouseEvent(chromedp.MouseMoved, at[0], at[1]))
+}
+
 // Await waits until a JavaScript expression is true. The page may be replaced meanwhile.
 func (t *Tab) Await(what, expression string) {
 	t.tb.Helper()

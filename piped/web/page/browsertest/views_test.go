@@ -327,6 +327,46 @@ func showHostileCommit(t *testing.T, e *env) {
 	}
 }
 
+// readWithoutScript: each view says what it has to say to a browser that runs no scripts, and its
+// links lead on.
+func readWithoutScript(t *testing.T, e *env) {
+	tab := e.signIn(t, e.ownerKey(t), "/")
+	tab.Permit("status of 404")
+	tab.DisableScripts()
+	for _, v := range views() {
+		tab.Open(v.path(t, e))
+		for _, want := range v.want {
+			tab.AwaitText("main", want)
+		}
+		tab.Await("no script on "+v.name, `typeof htmx === "undefined"`)
+		if v.name == "sign-in" { // it has no links
+			continue
+		}
+		// Without scripts nothing can listen to clicks: the browser itself follows the link.
+		tab.Await("a link of "+v.name, `(() => {
+			const leads = (a) => a instanceof HTMLAnchorElement && a.checkVisibility() && !a.pathname.endsWith("/log") && a.pathname + a.search !== location.pathname + location.search;
+			const link = [...document.querySelectorAll("main a[href^='/']"), ...document.querySelectorAll(".nav a")].find(leads);
+			document.documentElement.dataset.left = "yes";
+			link.click();
+			return true;
+		})()`)
+		tab.Await("what a link of "+v.name+" leads to", `document.documentElement.dataset.left === undefined && document.querySelector("main :is(h1, h2)") && !document.querySelector("main .failed")`)
+	}
+}
+
+// openFromPlot: the figures of delivery are drawn, and a click on a plot opens the deployments behind
+// it.
+func openFromPlot(t *testing.T, e *env) {
+	tab := e.signIn(t, e.ownerKey(t), "/delivery")
+	tab.Await("the plots", `[...document.querySelectorAll("figure[data-plot]")].length === 4 && [...document.querySelectorAll("figure[data-plot]")].every((f) => f.querySelector(".plot-canvas canvas"))`)
+	over := "figure[data-plot=frequency] .u-over"
+	tab.Hover(over)
+	tab.AwaitText("figure[data-plot=frequency] .plot-about", ": ")
+	tab.Click(over, "")
+	tab.Await("the deployments of a range", `location.pathname === "/deployments" && new URLSearchParams(location.search).has("since") && new URLSearchParams(location.search).has("until")`)
+	tab.AwaitText("main", "First versions")
+}
+
 // reportProblems shows that the checks of every test can fail: a page that does what the policy
 // forbids, throws, or complains is reported.
 func reportProblems(t *testing.T, e *env) {
