@@ -312,18 +312,32 @@ func useKeyboardOnly(t *testing.T, e *env) {
 	tab.Await("the focus where it was", fmt.Sprintf(`document.activeElement.closest(%q)`, row))
 }
 
-// showHostileCommit: what others write is shown as text.
+// showHostileCommit: what others write is shown as text, without control characters, and makes no
+// view wider than the window.
 func showHostileCommit(t *testing.T, e *env) {
-	const message = `<img src=x onerror=alert(1)><script>alert(2)</script> ` + "\u202e" + `gnp.x</b> \x1b[31mred`
+	message := "<img src=x onerror=alert(1)><script>alert(2)</script> \u202egnp.x</b> \x1b[31mred\x1b[0m " + strings.Repeat("w", 3000)
 	mail := fixture{name: "mail", labels: "{team: office}", version: "v2"}
 	before := e.last(t, "mail").Id
 	e.push(t, message, mail)
 	e.awaitNext(t, "mail", before)
 	e.await(t, "mail", controlv1.ApplicationState_APPLICATION_STATE_SYNCED)
 	tab := e.signIn(t, e.ownerKey(t), "/")
-	tab.AwaitText("main", "<img src=x onerror=alert(1)>")
-	if n := tab.Count("main img, main script"); n != 0 {
-		t.Errorf("the page has %d elements of the message", n)
+	id := e.last(t, "mail").Id
+	for _, path := range []string{"/", "/applications?q=mail", "/applications/mail?tab=deployments", "/deployments/" + id, "/deployments?q=mail", "/trace?deployment=" + id, "/search?q=" + e.last(t, "mail").Trigger.Commit.Hash} {
+		tab.Show(1280, false)
+		tab.Open(path)
+		tab.AwaitReady()
+		tab.Await("the message on "+path, `document.querySelector("main").innerHTML.includes("&lt;img src=x onerror=alert(1)&gt;") || document.querySelector("main").innerHTML.includes('"<img src=x onerror=alert(1)>')`)
+		if n := tab.Count("main img, main script"); n != 0 {
+			t.Errorf("%s has %d elements of the message", path, n)
+		}
+		if browsertest.Eval[bool](tab, `/[\x1b\u202e]/.test(document.documentElement.outerHTML)`) {
+			t.Errorf("%s has control characters of the message", path)
+		}
+		for _, width := range []int64{360, 1280} {
+			tab.Show(width, false)
+			reportWide(t, tab, fmt.Sprintf("%s, %d pixels wide", path, width), width)
+		}
 	}
 }
 
