@@ -154,6 +154,10 @@ func newServer(cfg Config, l limits) (*Server, error) {
 func routes(cfg Config, l limits, hooks http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /webhooks/{name}", hooks)
+	mux.HandleFunc("/webhooks/{name}", func(w http.ResponseWriter, _ *http.Request) { // not an unknown view of the page
+		w.Header().Set("Allow", http.MethodPost)
+		answer(w, http.StatusMethodNotAllowed, http.StatusText(http.StatusMethodNotAllowed))
+	})
 	if cfg.Metrics != nil {
 		mux.Handle("GET /metrics", cfg.Metrics)
 	}

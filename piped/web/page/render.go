@@ -148,6 +148,10 @@ func (v *visit) refuse(r route, err error) {
 		v.endStream(err)
 		return
 	}
+	if signedOut && r.pattern == otherwise {
+		http.NotFound(v.w, v.r)
+		return
+	}
 	if signedOut && v.r.Method == http.MethodGet && !v.fragment() {
 		http.Redirect(v.w, v.r, v.signIn(), http.StatusSeeOther)
 		return

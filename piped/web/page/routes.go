@@ -12,6 +12,9 @@ type route struct {
 	live    func(*visit) (source, error)
 }
 
+// otherwise is the pattern of the addresses that no view has.
+const otherwise = "/"
+
 // routes are all paths of the page. To add a view, write its files and add its lines here and to
 // the table of the test that walks them.
 func routes() []route {
@@ -51,7 +54,7 @@ func routes() []route {
 		{pattern: "GET /actions/{action}", serve: showAction},
 		{pattern: "POST /actions/{action}", serve: runAction},
 		{pattern: "GET /commands/{id}", serve: showCommand},
-		{pattern: "/", serve: showNothing},
+		{pattern: otherwise, serve: showNothing},
 	}
 }
 

@@ -51,7 +51,7 @@ var signedOut = []string{"expired session", "ended session", "unknown session"}
 // walkTable is what each route answers to each of the walkers.
 var walkTable = map[string][]string{
 	"GET /{$}":               {signIn, without, shown, shown, shown, shown},
-	"/":                      {signIn, missing, missing, missing, missing, missing},
+	"/":                      {missing, missing, missing, missing, missing, missing},
 	"GET /strip/live":        {signIn, without, without, without, without, without},
 	"GET /live":              {signIn, without, shown, shown, shown, shown},
 	"GET /applications":      {signIn, without, shown, shown, shown, shown},

@@ -30,6 +30,7 @@ func TestPage(t *testing.T) {
 			"approve with a reason":           approveWithReason,
 			"keyboard alone":                  useKeyboardOnly,
 			"keys of tabs":                    openTabsByKey,
+			"keys of objects and stages":      moveByKey,
 			"first connection fails":          retryFirstConnection,
 			"two people approve at once":      approveAtOnce,
 			"session ends during an action":   endSessionDuringAction,

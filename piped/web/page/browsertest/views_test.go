@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp/kb"
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -310,6 +311,32 @@ func useKeyboardOnly(t *testing.T, e *env) {
 	tab.Keys("\x1b")
 	tab.AwaitGone("dialog")
 	tab.Await("the focus where it was", fmt.Sprintf(`document.activeElement.closest(%q)`, row))
+}
+
+// moveByKey: the keys go through what is shown of the tree of objects, which the arrows open and
+// close, and through the stages of a deployment. Now says why an application is not live.
+func moveByKey(t *testing.T, e *env) {
+	tab := e.signIn(t, e.ownerKey(t), "/")
+	tab.AwaitText(rowOf("now", "broken")+" summary", "ImagePull")
+	tab.Open("/applications/web")
+	tab.AwaitReady()
+	const opened = `document.activeElement.matches("#tree summary")`
+	for n := 0; !browsertest.Eval[bool](tab, opened); n++ {
+		if n > 5 {
+			t.Fatal("the key j does not lead to an object that has others below")
+		}
+		tab.Keys("j")
+	}
+	for _, key := range []string{kb.ArrowLeft, kb.ArrowRight, kb.ArrowLeft} {
+		tab.Keys(key)
+		tab.Await("the level below", fmt.Sprintf(`document.activeElement.parentElement.open === %t`, key == kb.ArrowRight))
+	}
+	tab.Keys("j")
+	tab.Await("an object that is shown", `document.activeElement.checkVisibility() && document.activeElement.closest("#tree li") && !document.activeElement.matches("#tree details *")`)
+	tab.Open("/deployments/" + e.last(t, "web").Id)
+	tab.AwaitReady()
+	tab.Keys("j")
+	tab.Await("the first stage", `document.activeElement === document.querySelector(".stage > a")`)
 }
 
 // showHostileCommit: what others write is shown as text, without control characters, and makes no
