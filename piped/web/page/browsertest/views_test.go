@@ -82,7 +82,7 @@ func views() []view {
 		{"deployment-plan", deploymentOf("ledger", "plan"), []string{"ledger", "Approve"}},
 		{"deployment-timeline", deploymentOf("ledger", "timeline"), []string{"ledger"}},
 		{"deployment-analysis", deploymentOf("analysed", "analysis"), []string{"analysed", "As expected", "status 200 (expected 200)"}},
-		{"deployment-rollouts", deploymentOf("web", "rollouts"), []string{"web", "Complete"}},
+		{"deployment-rollouts", deploymentOf("analysed", "rollouts"), []string{"analysed", "Complete"}},
 		{"chain", func(t *testing.T, e *env) string { return "/chains/" + e.last(t, "first").DeploymentChainId }, []string{"Block 1", "Block 2", "second"}},
 		{"trace", func(t *testing.T, e *env) string { return "/trace?deployment=" + e.last(t, "mail").Id }, []string{"mail", "Commit"}},
 		{"trace-start", at("/trace"), []string{"Follow a change"}},
