@@ -420,7 +420,7 @@ func reportProblems(t *testing.T, e *env) {
 			setTimeout(() => { setTimeout(done); throw new Error("it throws"); });
 			alert("it stops");
 		})`)
-		tab.Open("/no-such-view")
+		tab.Open("/assets/nothing") // any other path leads to the sign-in page
 		return nil
 	})
 	for _, want := range []string{"Content-Security-Policy", "it complains", "it throws", "it stops", "status of 404"} {
