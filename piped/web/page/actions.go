@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -55,11 +56,11 @@ type dialog struct {
 	title, text  string
 	consequences []string // what is deleted or interrupted, in numbers and names
 	fields       []field
-	submit       string // label of the button
-	danger       bool   // it deletes or interrupts
-	confirm      string // name that must be typed; "" for none
-	command      string // the same with pipectl
-	hidden       url.Values
+	submit       string     // label of the button
+	danger       bool       // it deletes or interrupts
+	confirm      string     // name that must be typed; "" for none
+	command      string     // the same with pipectl
+	about        url.Values // what addresses name
 	back         string
 	wrong        string // what was wrong with the form
 }
@@ -87,8 +88,12 @@ type outcome struct {
 	back        string
 }
 
-// confirmField is the input in which a name must be typed.
-const confirmField = "confirm"
+// confirmField is the input in which a name must be typed. aboutField is the input with what the
+// action is about, as a query: a name arrives as it is, also one with control characters.
+const (
+	confirmField = "confirm"
+	aboutField   = "about"
+)
 
 // applicationAction, deploymentAction and approvalAction return the addresses of dialogs.
 func applicationAction(name, id string) string {
@@ -154,10 +159,10 @@ func (v *visit) dialogOf(a action, q url.Values) (*dialog, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.name, d.back, d.hidden = v.r.PathValue("action"), cmp.Or(localPath(q.Get("back")), v.back()), url.Values{}
+	d.name, d.back, d.about = v.r.PathValue("action"), cmp.Or(localPath(q.Get("back")), v.back()), url.Values{}
 	for _, name := range []string{"application", "deployment", "stage", "key", "session", "issuer", "subject", "receiver"} {
 		if q.Has(name) {
-			d.hidden[name] = q[name]
+			d.about[name] = q[name]
 		}
 	}
 	return d, nil
@@ -193,7 +198,10 @@ func runAction(v *visit) (*screen, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := v.r.PostForm
+	q, err := withAbout(v.r.PostForm)
+	if err != nil {
+		return nil, err
+	}
 	d, err := v.dialogOf(a, q)
 	if err != nil {
 		return nil, err
@@ -208,6 +216,16 @@ func runAction(v *visit) (*screen, error) {
 	}
 	o.back = d.back
 	return &screen{title: o.title, body: actionPage(outcomeOf(o)), part: outcomeOf(o)}, nil
+}
+
+// withAbout returns a form with what its action is about. What the user chose in the form counts.
+func withAbout(form url.Values) (url.Values, error) {
+	q, err := url.ParseQuery(form.Get(aboutField))
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, "the form cannot be read: "+err.Error())
+	}
+	maps.Copy(q, form)
+	return q, nil
 }
 
 // application reads the application that a query names.

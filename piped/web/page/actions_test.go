@@ -145,7 +145,7 @@ func TestBulkSync(t *testing.T) {
 		return &controlv1.SyncApplicationResponse{CommandId: "c"}, nil
 	}
 	selected := url.Values{"application": {"a", "b", "c"}}
-	if body := bodyOf(t, f.get("/actions/sync?"+selected.Encode())); !strings.Contains(body, "Sync 3 applications?") || strings.Count(body, `name="application"`) != 3 {
+	if body := bodyOf(t, f.get("/actions/sync?"+selected.Encode())); !strings.Contains(body, "Sync 3 applications?") || !strings.Contains(body, `value="application=a&amp;application=b&amp;application=c"`) {
 		t.Error("the dialog:", body)
 	}
 	body := bodyOf(t, answerOf(f.page(), request(http.MethodPost, "/actions/sync", selected.Encode())))
@@ -166,5 +166,32 @@ func TestCommandState(t *testing.T) {
 		if !strings.Contains(body, want) {
 			t.Errorf("%v lacks %q: %s", c, want, body)
 		}
+	}
+}
+
+// TestFormNamesWhatItIsAbout: the form of a dialog says what the action is about as the address of
+// the dialog did, also if the page shows a part of it as a replacement.
+func TestFormNamesWhatItIsAbout(t *testing.T) {
+	const subject = "ben\u202e\x1b[31m <b>"
+	f := actor(t)
+	asked := f.watch("DisableUser")
+	body := bodyOf(t, f.get("/actions/disable-user?"+url.Values{"issuer": {"corp"}, "subject": {subject}}.Encode()))
+	_, rest, _ := strings.Cut(body, `name="about" value="`)
+	about, _, _ := strings.Cut(rest, `"`)
+	form := url.Values{"about": {strings.ReplaceAll(about, "&amp;", "&")}}
+	if resp := answerOf(f.page(), request(http.MethodPost, "/actions/disable-user", form.Encode())); resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	want := []proto.Message{&controlv1.DisableUserRequest{Issuer: "corp", Subject: subject}}
+	if diff := cmp.Diff(want, *asked, protocmp.Transform()); diff != "" {
+		t.Error("the requests differ (-want +got):\n" + diff)
+	}
+	asked = f.watch("RollbackApplication")
+	answerOf(f.page(), request(http.MethodPost, "/actions/rollback", "about=application%3D0000search-id%26deployment%3Dd-named&deployment=d-chosen"))
+	if len(*asked) != 1 || (*asked)[0].(*controlv1.RollbackApplicationRequest).DeploymentId != "d-chosen" {
+		t.Errorf("what was chosen in the form does not count: %v", *asked)
+	}
+	if resp := answerOf(f.page(), request(http.MethodPost, "/actions/disable-user", "about=%25zz")); resp.StatusCode != http.StatusBadRequest {
+		t.Error("a form that cannot be read:", resp.Status)
 	}
 }
