@@ -173,7 +173,11 @@ var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 func html(ctx context.Context, c templ.Component) (string, error) {
 	var out strings.Builder
 	err := c.Render(ctx, &out)
-	return withoutControls(lineEnds.Replace(out.String())), err
+	text := out.String()
+	if strings.Contains(text, "\r") { // the replacer copies the text
+		text = lineEnds.Replace(text)
+	}
+	return withoutControls(text), err
 }
 
 // showNothing answers for the addresses that no view has.
