@@ -126,6 +126,9 @@ func (s *Store) RegisteredEvents(ctx context.Context, q RegisteredEventQuery) ([
 	if err != nil || len(events) == 0 {
 		return nil, "", s.fail(err, "list events")
 	}
+	if len(events) < q.Limit || q.Limit == 0 {
+		return events, "", nil
+	}
 	last := events[len(events)-1]
 	return events, cursorAt(last.CreatedAt, last.ID), nil
 }
