@@ -123,6 +123,12 @@ func (w *apiWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
+// WriteString implements io.StringWriter, so that a text for many clients is not copied for each.
+func (w *apiWriter) WriteString(text string) (int, error) {
+	w.extend()
+	return io.WriteString(w.ResponseWriter, text)
+}
+
 // Flush implements http.Flusher.
 func (w *apiWriter) Flush() {
 	w.extend()

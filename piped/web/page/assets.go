@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -48,7 +47,7 @@ func newAssets() *assets {
 	a := &assets{files: map[string]asset{}, paths: map[string]string{}}
 	for name, file := range assetNames() {
 		marked, content := readAsset(name, file)
-		a.files[marked] = asset{assetKinds()[path.Ext(name)], content, zipped(content, gzip.BestCompression)}
+		a.files[marked] = asset{assetKinds()[path.Ext(name)], content, zipped(content)}
 		a.paths[name] = assetPrefix + marked
 	}
 	return a

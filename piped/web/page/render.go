@@ -6,9 +6,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/a-h/templ"
 	"google.golang.org/grpc/codes"
@@ -67,7 +69,7 @@ func (v *visit) write(code int, body []byte) {
 	header.Add("Vary", "Accept-Encoding, HX-Request")
 	if len(body) >= minCompressed && acceptsGzip(v.r) {
 		header.Set("Content-Encoding", "gzip")
-		body = zipped(body, gzip.DefaultCompression)
+		body = zipped(body)
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	v.w.WriteHeader(max(code, http.StatusOK))
@@ -78,16 +80,17 @@ func acceptsGzip(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }
 
-func zipped(body []byte, level int) []byte {
+// zippers are used again: each has most of a megabyte of tables.
+var zippers = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
+
+// zipped returns an answer compressed.
+func zipped(body []byte) []byte {
+	w, _ := zippers.Get().(*gzip.Writer) // the pool has nothing else
+	defer zippers.Put(w)
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, level)
-	if err == nil {
-		_, err = w.Write(body)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil { // a buffer and a constant level cause none
+	w.Reset(&out)
+	_, err := w.Write(body)
+	if err = errors.Join(err, w.Close()); err != nil { // a buffer causes none
 		panic(err)
 	}
 	return out.Bytes()

@@ -131,7 +131,7 @@ func restartDuringLog(t *testing.T, e *env) {
 	tab.Await("lines of the first run", lines+`.filter((l) => l.endsWith(" line 20")).length === 1`)
 	browsertest.Eval[bool](tab, `window.kept = true`)
 	e.stop()
-	tab.AwaitText("#lost", "The connection is lost")
+	tab.AwaitText("#lost", "The connection was lost")
 	e.run(t)
 	tab.AwaitGone("#lost")
 	tab.Await("lines of both runs", lines+`.filter((l) => l.endsWith(" line 20")).length === 2`)
