@@ -287,7 +287,7 @@ func (b *pageBench) search(ctx context.Context) error {
 	}
 	b.tab.Open("/applications")
 	b.tab.AwaitReady()
-	b.tab.AwaitText("main", "10000 applications")
+	b.tab.AwaitText("main", "10,000 applications")
 	browsertest.Eval[browsertest.Nothing](b.tab, keyed)
 	var floors []time.Duration
 	n := 0
