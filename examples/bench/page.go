@@ -214,6 +214,7 @@ func (b *pageBench) log() {
 // lines that are in the box after each step.
 const scrollUp = `(() => {
 	const box = document.querySelector("[data-log]");
+	box.scrollIntoView({ block: "end" }); // what is below the window is in no frame
 	window.numbers = () => [...document.querySelectorAll("#log-lines .number")].map((n) => Number(n.textContent));
 	window.seen = new Set();
 	const step = () => {

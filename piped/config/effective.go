@@ -357,8 +357,19 @@ func shownText(path, text string) string {
 	return text
 }
 
+// mayHoldSecrets matches all options that ShownOptions changes, and few others: most stages have
+// none, and their options are returned with every deployment.
+var mayHoldSecrets = regexp.MustCompile(`(?i)token|secret|pass|pwd|credential|auth|key|private|cookie|signature|session|dsn|://|headers|webhook|-u|\\`)
+
 // ShownOptions returns the options of a stage, as JSON, without the secrets that they can have.
 func ShownOptions(options []byte) string {
+	if !mayHoldSecrets.Match(options) {
+		return string(options)
+	}
+	return redactedOptions(options)
+}
+
+func redactedOptions(options []byte) string {
 	var value any
 	if err := json.Unmarshal(options, &value); err != nil {
 		return string(options)

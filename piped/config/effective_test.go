@@ -277,3 +277,18 @@ func TestEffectiveApplicationThatIsInvalid(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// FuzzShownOptions: options that are returned as they are have nothing to redact.
+func FuzzShownOptions(f *testing.F) {
+	for _, options := range []string{
+		`{"prune":true}`, `{"run":"curl -u a:b c"}`, `{"url":"https://a@b"}`, `{"env":{"DB_PASS":"x","PWD":"y"}}`, `{"headers":[{"key":"X","value":"y"}]}`,
+		`{"run":"--access-key x --user a:b; API_KEY=z"}`, `{"webhook":{"url":"x"}}`, `{"env":{"\u0044SN":"x"}}`, `{"a":[{"path":"$.cookie","value":"x"}]}`,
+	} {
+		f.Add([]byte(options))
+	}
+	f.Fuzz(func(t *testing.T, options []byte) {
+		if got, want := ShownOptions(options), redactedOptions(options); got != want {
+			t.Errorf("%s: %s, want %s", options, got, want)
+		}
+	})
+}

@@ -66,7 +66,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("dropped %v, %v", resp, err)
 	}
 	want(1, 0, 0)
-	for receiver, code := range map[string]codes.Code{"": codes.InvalidArgument, "nobody": codes.NotFound} {
+	for receiver, code := range map[string]codes.Code{"": codes.InvalidArgument, "unknown": codes.NotFound} {
 		if _, err := client.DropDeadLetters(owner, &controlv1.DropDeadLettersRequest{Receiver: receiver}); status.Code(err) != code {
 			t.Errorf("drop of %q: %v, want %s", receiver, err, code)
 		}

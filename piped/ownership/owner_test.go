@@ -138,7 +138,7 @@ func TestReplicasShare(t *testing.T) {
 		a := start(m)
 		expectShares(t, time.Second, a)
 		b, c := start(m), start(m)
-		expectShares(t, 11*time.Second, a, b, c) // each learns of the others when it renews
+		expectShares(t, 11*time.Second, a, b, c) // each reads the others when it renews
 		b.end()
 		expectShares(t, time.Second, a, c)
 		c.cut.set(true)
@@ -188,8 +188,8 @@ func TestWorkEndsBeforeOthersBegin(t *testing.T) {
 	})
 }
 
-// TestHandOver: work on a partition that another replica is to get is told so, and keeps it
-// until it has ended.
+// TestHandOver: the owner signals the work on a partition that is to move to another replica, and
+// holds the partition until the work has ended.
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel(t, 1)

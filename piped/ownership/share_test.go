@@ -30,9 +30,9 @@ func (t *table) die(id string) {
 	t.Replicas = slices.DeleteFunc(t.Replicas, func(r deploy.Replica) bool { return r.ID == id })
 }
 
-// settle lets the replicas act in random order until nobody changes anything, and returns how
+// converge lets the replicas act in random order until none changes anything, and returns how
 // many partitions a live replica has handed over.
-func (t *table) settle(test *testing.T, random *rand.Rand) (moved int) {
+func (t *table) converge(test *testing.T, random *rand.Rand) (moved int) {
 	for quiet, rounds := 0, 0; quiet < len(t.Replicas); rounds++ {
 		if rounds > 1000 {
 			test.Fatal("the replicas do not agree")
@@ -70,9 +70,8 @@ func (t *table) counts() map[string]int {
 	return counts
 }
 
-// TestShare: whoever comes and goes, in the end every partition is held by a live replica, all
-// hold the same number or one more, and live replicas hand over no more than those that joined
-// are to hold.
+// TestShare: after replicas join and leave, live replicas hold every partition, each the same
+// number or one more. They hand over no more than the share of the replicas that joined.
 func TestShare(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -85,7 +84,7 @@ func TestShare(t *testing.T) {
 			} else if alive > 1 {
 				o.die(o.Replicas[random.IntN(alive)].ID)
 			}
-			moved := o.settle(t, random)
+			moved := o.converge(t, random)
 			alive := len(o.Replicas)
 			if limit := joined * (deploy.Partitions/alive + 1); moved > limit {
 				t.Errorf("seed %d, step %d: %d partitions changed hands between live replicas, at most %d must", seed, step, moved, limit)

@@ -60,8 +60,8 @@ func (s *Store) Watch(topics ...deploy.Topic) *Watch {
 func (w *Watch) C() <-chan struct{} { return w.signal }
 
 // Take returns the changes since the last Take in the order of their first commit: each row
-// once, a deployment once per status. All watches of their topics have them by then: who learns
-// of a change from one watch finds it in the others, too.
+// once, a deployment once per status. All watches of their topics have them by then: a change that
+// one watch returns is in the others, too.
 func (w *Watch) Take() []deploy.Change {
 	w.feed.mu.Lock()
 	defer w.feed.mu.Unlock()

@@ -26,7 +26,7 @@ func engines(t *testing.T, test func(t *testing.T, dsn string)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres.NewDSN(t)) })
 }
 
-// TestWatchesAgree: whoever learns of a change from one watch finds it in every other one.
+// TestWatchesAgree: a change that one watch returns is in every other watch of its topic, too.
 func TestWatchesAgree(t *testing.T) {
 	s := storetest.New(t, nil)
 	for round := range 20 { // the order in which watches are served is random

@@ -192,8 +192,8 @@ func testDeadLetters(t *testing.T, e *env) {
 		if n, err := change(ctx, "hook"); err != nil || n != 0 {
 			t.Errorf("without dead letters: %d, %v", n, err)
 		}
-		_, err := change(ctx, "nobody")
-		wantKind(t, err, deploy.NotFound, "there is no receiver nobody")
+		_, err := change(ctx, "unknown")
+		wantKind(t, err, deploy.NotFound, "there is no receiver unknown")
 	}
 	if got := watch.Take(); len(got) != 0 {
 		t.Errorf("published without a replay: %v", got)

@@ -72,7 +72,7 @@ func testListRollouts(t *testing.T, e *env) {
 		"all":                      {store.RolloutList{}, "2 y x 1 z"},
 		"of an application":        {store.RolloutList{ApplicationIDs: []string{web.ID}}, "x 1"},
 		"of several":               {store.RolloutList{ApplicationIDs: []string{web.ID, "gone"}}, "y x 1 z"},
-		"of none there is":         {store.RolloutList{ApplicationIDs: []string{"nobody"}}, ""},
+		"of an unknown one":        {store.RolloutList{ApplicationIDs: []string{"unknown"}}, ""},
 		"by labels":                {store.RolloutList{Labels: map[string]string{"team": "core", "name": "api"}}, "2"},
 		"of a deployment":          {store.RolloutList{DeploymentIDs: []string{"d1"}}, "1"},
 		"in a namespace":           {store.RolloutList{Namespaces: []string{"shop"}}, "2 y x 1"},

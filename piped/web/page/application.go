@@ -138,7 +138,8 @@ func (v *visit) readApplication(id string, beside bool) (*applicationView, error
 	view.tab = tab.name
 	view.body, view.key, err = tab.read(v, view)
 	if err != nil && status.Code(err) != codes.Unauthenticated {
-		view.body, view.key, err = tabFailed(v.sharedFailure(err)), keyOf(v.sharedFailure(err)), nil // the rest of the view stays usable
+		view.body, view.key = v.failedTab(err)
+		err = nil // the rest of the view stays usable
 	}
 	return view, err
 }

@@ -78,7 +78,7 @@ func TestNothingToCompare(t *testing.T) {
 }
 
 // TestAwaitedAdoption: a caller who may sync is offered the decision about live objects while the
-// application awaits one, and nobody else is.
+// application awaits one; other callers are not.
 func TestAwaitedAdoption(t *testing.T) {
 	awaiting := func(f *fakeAPI, list ...*controlv1.Adoption) *fakeAPI {
 		resp, err := f.answers["GetApplicationSummary"](nil)

@@ -53,7 +53,9 @@ func showDeployment(v *visit) (*screen, error) {
 	if err != nil {
 		return nil, err
 	}
-	view.last = v.lastDuration(view.d.ApplicationId)
+	if view.d.CompletedAtMs == 0 {
+		view.last = v.lastDuration(view.d.ApplicationId)
+	}
 	return &screen{
 		title: view.d.ApplicationName + " at " + short(view.d.GetTrigger().GetCommit().GetHash()), nav: "Applications", body: deploymentPage(v, view),
 		live: withQuery(deploymentPath(view.d.Id)+"/live", view.query), parts: view.parts(v),
@@ -83,7 +85,8 @@ func (v *visit) readDeployment(id string, refresh bool) (*deploymentView, error)
 	}
 	view.body, view.key, err = tab.read(v, view)
 	if err != nil && status.Code(err) != codes.Unauthenticated {
-		view.body, view.key, err = tabFailed(v.sharedFailure(err)), keyOf(v.sharedFailure(err)), nil // the rest of the view stays usable
+		view.body, view.key = v.failedTab(err)
+		err = nil // the rest of the view stays usable
 	}
 	return view, err
 }
@@ -147,10 +150,12 @@ func (s *deploymentSource) parts(v *visit) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.last == nil {
-		s.last = new(v.lastDuration(view.d.ApplicationId))
+	if view.d.CompletedAtMs == 0 {
+		if s.last == nil {
+			s.last = new(v.lastDuration(view.d.ApplicationId))
+		}
+		view.last = *s.last
 	}
-	view.last = *s.last
 	strip, err := v.readStrip()
 	if err != nil {
 		return nil, err

@@ -98,7 +98,8 @@ func (v *visit) readObject(a *applicationView, q url.Values) (*objectView, error
 	}}
 	o.body, o.key, err = part.read(v, o)
 	if err != nil && status.Code(err) != codes.Unauthenticated {
-		o.body, o.key, err = tabFailed(v.sharedFailure(err)), keyOf(v.sharedFailure(err)), nil // the tree beside it stays usable
+		o.body, o.key = v.failedTab(err)
+		err = nil // the tree beside it stays usable
 	}
 	o.key = keyOf(o.object, o.key)
 	return o, err

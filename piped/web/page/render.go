@@ -132,13 +132,13 @@ func (v *visit) failureOf(err error) failure {
 	return f
 }
 
-// sharedFailure explains an error in a part that callers with the same rights share: it does not
-// say who read it.
-func (v *visit) sharedFailure(err error) failure {
+// failedTab returns a tab that explains an error, and its key. Callers with the same rights share
+// it, so it does not say who read it.
+func (v *visit) failedTab(err error) (templ.Component, string) {
 	f := v.failureOf(err)
 	f.subject = ""
 	f.text, _, _ = strings.Cut(f.text, ", which no role of ")
-	return f
+	return tabFailed(f), keyOf(f)
 }
 
 // refuse answers a request that failed. A page without a session leads to the sign-in page.

@@ -137,7 +137,7 @@ func TestPartsWithinParts(t *testing.T) {
 func shownBy(event string) []string { return regexp.MustCompile(`\[[^]]*\]`).FindAllString(event, -1) }
 
 // TestRightsThatEnd: what a leader reads once its watch has ended, such as with other rights, is
-// shown to nobody.
+// shown to no member.
 func TestRightsThatEnd(t *testing.T) {
 	v := &visit{Handler: calm(t).page(), ctx: signedIn(t), allowed: map[string]bool{}}
 	m := v.rooms.join("a", "", nil)

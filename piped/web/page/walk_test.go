@@ -122,7 +122,7 @@ func TestEveryRouteForEveryCaller(t *testing.T) {
 	}
 }
 
-// TestNoActionForViewers: no action is allowed for a caller who may view alone, or for nobody, and
+// TestNoActionForViewers: no action is allowed for a caller who may only view, or who is not signed in, and
 // nothing changes. A viewer may end sessions of its own, and not those of others.
 func TestNoActionForViewers(t *testing.T) {
 	w := newWorld(t)

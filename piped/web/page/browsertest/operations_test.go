@@ -144,7 +144,7 @@ func rejectRetryCancel(t *testing.T, e *env) {
 	}
 	_, err := e.cluster.Client(t).AppsV1().Deployments(e.namespace).Get(t.Context(), "payouts", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("the Deployment of payouts, which nobody approved: %v", err)
+		t.Errorf("the Deployment of payouts, which no user approved: %v", err)
 	}
 }
 
