@@ -33,8 +33,9 @@ type dialect interface {
 	name() string   // the database in words, without credentials
 	open(ctx context.Context) (writer, reader *sql.DB, err error)
 	openError(op string, err error) error
-	// hold acquires the exclusive right to use the database. Conflict if another agent has it.
-	hold(ctx context.Context, s *Store) (hold, error)
+	// hold acquires the exclusive right to use the database. Conflict if another agent has it,
+	// unless it is a replica and standby is given.
+	hold(ctx context.Context, s *Store, standby Standby) (hold, error)
 
 	goose() goose.Dialect
 	migrationOptions() ([]goose.ProviderOption, error)
@@ -81,8 +82,9 @@ type dialect interface {
 	listen(ctx context.Context, s *Store) error
 }
 
-// dialectFor returns the dialect of a DSN. The error does not contain the DSN.
-func dialectFor(dsn string) (dialect, error) {
+// dialectFor returns the dialect of a DSN, for an agent or a command. The error does not contain
+// the DSN.
+func dialectFor(dsn string, agent bool) (dialect, error) {
 	scheme, rest, found := strings.Cut(dsn, "://")
 	switch {
 	case !found:
@@ -100,6 +102,9 @@ func dialectFor(dsn string) (dialect, error) {
 		// minute, and with them the locks that block the next agent.
 		for name, value := range map[string]string{"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"} {
 			config.RuntimeParams[name] = value
+		}
+		if agent { // a stopped process must not keep the rows that the next agent needs
+			config.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt(holdExpiry.Milliseconds(), 10)
 		}
 		return postgresDialect{config: config}, nil
 	default:
@@ -366,7 +371,7 @@ func (postgresDialect) unavailable(err error) bool {
 	case "08", "53", "57", "58":
 		return true
 	}
-	return false
+	return code == "25P03" // idle_in_transaction_session_timeout
 }
 
 func postgresCode(err error) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -25,6 +26,8 @@ type hold interface {
 	token() string
 	// check returns an error if the right is known to be lost.
 	check() error
+	// advertise tells standbys where this agent listens.
+	advertise(ctx context.Context, api, web string) error
 	// watch returns nil when ctx ends, and an error if another agent has acquired the right.
 	watch(ctx context.Context) error
 	release() error
@@ -34,10 +37,11 @@ type hold interface {
 // noticed yet that the previous agent has ended.
 const holdPatience = 5 * time.Second
 
-// acquire acquires the right and waits up to holdPatience for it.
-func acquire(ctx context.Context, d dialect, s *Store) (hold, error) {
+// acquire acquires the right and waits up to holdPatience for it, and as a standby as long as it
+// takes.
+func acquire(ctx context.Context, d dialect, s *Store, standby Standby) (hold, error) {
 	for end := time.Now().Add(holdPatience); ; {
-		h, err := d.hold(ctx, s)
+		h, err := d.hold(ctx, s, standby)
 		if err == nil || !deploy.IsKind(err, deploy.Conflict) || time.Now().After(end) {
 			return h, err
 		}
@@ -66,7 +70,7 @@ func self() string {
 // fileHold is a lock on a file next to a SQLite database. It cannot be lost.
 type fileHold struct{ file *os.File }
 
-func (d sqliteDialect) hold(_ context.Context, s *Store) (hold, error) {
+func (d sqliteDialect) hold(_ context.Context, s *Store, _ Standby) (hold, error) {
 	file, err := os.OpenFile(d.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "open the lock of %s: %w", d.name(), err)
@@ -89,6 +93,8 @@ func (fileHold) token() string { return "" }
 
 func (fileHold) check() error { return nil }
 
+func (fileHold) advertise(context.Context, string, string) error { return nil }
+
 func (fileHold) watch(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
@@ -105,11 +111,18 @@ type sessionHold struct {
 	conn    *pgx.Conn // owned by watch once it runs
 	lost    atomic.Bool
 	owner   atomic.Pointer[string] // the token; nil before claim
+
+	local   atomic.Pointer[string]    // the IP address of this end of the connection
+	listens atomic.Pointer[addresses] // nil before advertise
 }
 
 const (
 	holdEvery   = 2 * time.Second // between two checks of the connection
 	holdTimeout = 5 * time.Second // of one check, and of one attempt to reconnect
+
+	// holdExpiry is how long after its last check an agent that does not answer loses the
+	// database.
+	holdExpiry = 15 * time.Second
 
 	// claimTimeout is longer than the time in which the server ends the connections of an
 	// unreachable machine.
@@ -119,38 +132,61 @@ const (
 	holdClass = 0x70697064
 )
 
-func (d postgresDialect) hold(ctx context.Context, s *Store) (hold, error) {
+func (d postgresDialect) hold(ctx context.Context, s *Store, standby Standby) (hold, error) {
 	h := &sessionHold{dialect: d, store: s}
-	return h, h.connect(ctx)
+	if err := h.dial(ctx); err != nil {
+		return h, err
+	}
+	err := h.lock(ctx)
+	if deploy.IsKind(err, deploy.Conflict) && standby != nil {
+		err = h.standBy(ctx, standby)
+	}
+	if err != nil {
+		err = errors.Join(err, h.release())
+	}
+	return h, err
 }
 
-// connect acquires the lock on a new connection. Conflict if another agent has it.
-func (h *sessionHold) connect(ctx context.Context) (err error) {
+func (h *sessionHold) dial(ctx context.Context) error {
 	config := h.dialect.config.Copy()
 	config.RuntimeParams["application_name"] = "piped agent " + self()
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return h.dialect.openError("connect to", err)
 	}
-	var taken bool
-	err = conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext(current_schema()))", holdClass).Scan(&taken)
-	if err == nil && !taken {
-		err = inUse(h.dialect, lockHolder(ctx, conn))
-	}
-	if err != nil {
-		return errors.Join(err, conn.Close(ctx))
-	}
 	h.conn = conn
+	local := "127.0.0.1" // of a socket in the file system
+	if tcp, ok := conn.PgConn().Conn().LocalAddr().(*net.TCPAddr); ok {
+		local = tcp.IP.String()
+	}
+	h.local.Store(&local)
 	return nil
 }
 
-// claim stores a new token over the connection that has the lock. It waits for transactions of
-// the previous agent that have locked their token.
+// lock acquires the lock on the connection. Conflict if another agent has it.
+func (h *sessionHold) lock(ctx context.Context) error {
+	var taken bool
+	err := h.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext(current_schema()))", holdClass).Scan(&taken)
+	if err == nil && !taken {
+		err = inUse(h.dialect, lockHolder(ctx, h.conn))
+	}
+	return err
+}
+
+// claim stores a new token over the connection that has the lock, and who this agent is. It waits
+// for transactions of the previous agent that have locked their token.
 func (h *sessionHold) claim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
-	token := uuid.NewString()
-	_, err := h.conn.Exec(ctx, "INSERT INTO store_owner (position, token) VALUES (1, $1) ON CONFLICT (position) DO UPDATE SET token = excluded.token", token)
+	var key string
+	err := h.conn.QueryRow(ctx, "SELECT key_fingerprint FROM store_owner").Scan(&key)
+	if err == nil && key != "" && key != h.store.keyPrint {
+		h.store.log.Warn("the key is not that of the agent before: what that has encrypted, such as states to roll back to and sessions, cannot be read; put its key back if it is not lost")
+	}
+	token, at := uuid.NewString(), h.addresses()
+	_, err = h.conn.Exec(ctx, `INSERT INTO store_owner (position, token, agent, host, key_fingerprint, api_address, web_address) VALUES (1, $1, $2, $3, $4, $5, $6)
+		ON CONFLICT (position) DO UPDATE SET token = excluded.token, agent = excluded.agent, host = excluded.host, key_fingerprint = excluded.key_fingerprint,
+		api_address = excluded.api_address, web_address = excluded.web_address`, token, h.store.agent, self(), h.store.keyPrint, at.api, at.web)
 	if err != nil {
 		return fmt.Errorf("become the owner of %s: %w", h.dialect.name(), err)
 	}
@@ -209,7 +245,7 @@ func (h *sessionHold) check() error {
 // returns an error if another agent has acquired the lock in the meantime.
 func (h *sessionHold) watch(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := h.ping(ctx); err != nil && ctx.Err() == nil {
+		if err := h.renew(ctx); err != nil && ctx.Err() == nil {
 			h.lost.Store(true)
 			h.store.log.Warn("lost the connection that keeps other agents out of the database, connecting again", "error", err)
 			if err := h.regain(ctx); err != nil {
@@ -222,10 +258,16 @@ func (h *sessionHold) watch(ctx context.Context) error {
 	return nil
 }
 
-func (h *sessionHold) ping(ctx context.Context) error {
+// renew checks the connection. The server ends it, and so gives the lock to another agent, when
+// this one has not done so for holdExpiry: it was stopped, or cannot reach the server any more.
+func (h *sessionHold) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
-	return h.conn.Ping(ctx)
+	_, err := h.conn.Exec(ctx, fmt.Sprintf("SET idle_session_timeout = %d", holdExpiry.Milliseconds()))
+	if postgresCode(err) == undefinedSetting { // before PostgreSQL 14: the server notices only an unreachable machine
+		err = h.conn.Ping(ctx)
+	}
+	return err
 }
 
 // regain acquires the lock on a new connection and retries while the server is unreachable.
@@ -249,8 +291,11 @@ func (h *sessionHold) regain(ctx context.Context) error {
 func (h *sessionHold) reconnect(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
-	if err := h.connect(limited); err != nil {
+	if err := h.dial(limited); err != nil {
 		return err
+	}
+	if err := h.lock(limited); err != nil {
+		return errors.Join(err, h.release())
 	}
 	if err := h.claim(ctx); err != nil {
 		return errors.Join(err, h.release())

@@ -32,8 +32,7 @@ func TestOneAgent(t *testing.T) {
 		if !deploy.IsKind(err, deploy.Conflict) {
 			t.Fatalf("a second agent: %v, want a conflict", err)
 		}
-		host, _ := os.Hostname()
-		for _, part := range []string{"in use by another agent", fmt.Sprintf("%.40s pid %d", host, os.Getpid()), "since 2"} {
+		for _, part := range []string{"in use by another agent", self(t), "since 2"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("the error %q does not say %q", err, part)
 			}
@@ -50,6 +49,16 @@ func TestOneAgent(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// self is how an agent of this process is described to others.
+func self(t *testing.T) string {
+	t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%.40s pid %d", host, os.Getpid())
 }
 
 // holder returns the server's process of the connection that keeps other agents out,

@@ -30,7 +30,7 @@ func Restore(ctx context.Context, dsn string, schema int64, load func(Put) error
 	if err != nil {
 		return err
 	}
-	d, err := dialectFor(dsn)
+	d, err := dialectFor(dsn, false)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,12 @@ type Options struct {
 	// Exclusive opens the database for an agent. Open returns Conflict while another agent
 	// uses it, and Run returns an error when another agent takes it over.
 	Exclusive bool
+	// Agent identifies the agent of an exclusive database. Its replicas have the same, and the
+	// same key.
+	Agent string
+	// Standby lets Open wait while a replica of the agent uses the database, instead of returning
+	// Conflict. Only PostgreSQL supports this.
+	Standby Standby
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Logger is optional.
@@ -73,6 +79,8 @@ type Store struct {
 	opened  time.Time // start of the listener's first catch-up
 	schema  int64     // version of the schema
 	hold    hold      // nil unless Exclusive
+
+	agent, keyPrint string // of the agent that opened the store, and of its key
 }
 
 // Open opens the database that dsn names (sqlite://<path> or postgres://…). It creates it
@@ -94,16 +102,16 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.Metrics == nil {
 		o.Metrics = noMetrics{}
 	}
-	d, err := dialectFor(dsn)
+	d, err := dialectFor(dsn, o.Exclusive)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dialect: d, aead: aead, clock: o.Now, log: o.Logger, metrics: o.Metrics, id: uuid.NewString(), opened: o.Now()}
+	s := &Store{agent: o.Agent, keyPrint: fingerprint(o.Key), dialect: d, aead: aead, clock: o.Now, log: o.Logger, metrics: o.Metrics, id: uuid.NewString(), opened: o.Now()}
 	if s.writer, s.reader, err = d.open(ctx); err != nil {
 		return nil, err
 	}
 	if o.Exclusive {
-		if s.hold, err = acquire(ctx, d, s); err != nil {
+		if s.hold, err = acquire(ctx, d, s, o.Standby); err != nil {
 			s.hold = nil
 			return nil, errors.Join(s.fail(err, "take over the database"), s.Close())
 		}

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Active is the agent that works with a database while others stand by.
+type Active struct {
+	// Host describes the process: its host, its process ID and since when it has the database.
+	Host string
+	// API and Web are the addresses on which it listens; "" while they are not known, and for
+	// those that cannot be reached from this host.
+	API, Web string
+}
+
+// Standby is called when an agent begins to stand by, and when it learns more about the active
+// agent. An error ends the wait.
+type Standby func(Active) error
+
+// standbyEvery is the interval in which a standby tries to get the database.
+const standbyEvery = 500 * time.Millisecond
+
+// undefinedSetting, undefinedTable and undefinedColumn are PostgreSQL's codes of errors for a
+// server or a schema of an earlier version.
+const (
+	undefinedSetting = "42704"
+	undefinedTable   = "42P01"
+	undefinedColumn  = "42703"
+)
+
+// standBy waits for the lock as long as the active agent is a replica of this one, and acquires
+// it.
+func (h *sessionHold) standBy(ctx context.Context, standby Standby) error {
+	var known *Active
+	for ctx.Err() == nil {
+		active, err := h.active(ctx)
+		if err == nil && (known == nil || *known != active) {
+			known = &active
+			err = standby(active)
+		}
+		if err == nil {
+			pause(ctx, standbyEvery)
+			err = h.lock(ctx)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case deploy.IsKind(err, deploy.Conflict): // the other one still has it
+		case h.dialect.unavailable(err):
+			h.redial(ctx, err)
+		default:
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// redial connects a standby again after a failure, with retries until ctx ends.
+func (h *sessionHold) redial(ctx context.Context, failure error) {
+	h.store.log.Warn("this standby lost its connection to the database, connecting again", "error", failure)
+	_ = h.release() // the connection is replaced either way
+	for h.dial(ctx) != nil && ctx.Err() == nil {
+		pause(ctx, listenBackoff)
+	}
+}
+
+// active reads who has the database. The error is Invalid if it is no replica of this agent: it has
+// another ID or another key.
+func (h *sessionHold) active(ctx context.Context) (Active, error) {
+	out := Active{Host: lockHolder(ctx, h.conn)}
+	var agent, host, key string
+	err := h.conn.QueryRow(ctx, "SELECT agent, host, key_fingerprint, api_address, web_address FROM store_owner").Scan(&agent, &host, &key, &out.API, &out.Web)
+	if code := postgresCode(err); errors.Is(err, pgx.ErrNoRows) || code == undefinedTable || code == undefinedColumn {
+		return out, nil // it has not stored it yet, or is of an earlier version
+	}
+	if err != nil {
+		return out, err
+	}
+	if agent != "" && agent != h.store.agent {
+		return out, deploy.Errorf(deploy.Invalid, "%s belongs to the agent with projectID/pipedID %q, and this one is %q: give each agent a store.dsn of its own", h.dialect.name(), agent, h.store.agent)
+	}
+	if key != "" && key != h.store.keyPrint {
+		return out, deploy.Errorf(deploy.Invalid, "%s is in use by a replica of this agent (%s) with another key: give all replicas the same store.keyFile", h.dialect.name(), out.Host)
+	}
+	if !reachable(host, self(), out.API) {
+		out.API = ""
+	}
+	if !reachable(host, self(), out.Web) {
+		out.Web = ""
+	}
+	return out, nil
+}
+
+// reachable reports whether an address of another process can be reached from this one: one of
+// the loopback interface only on the same host.
+func reachable(other, own, address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback() || hostOf(other) == hostOf(own)
+}
+
+// hostOf returns the host of a process that self describes.
+func hostOf(process string) string {
+	host, _, _ := strings.Cut(process, " pid ")
+	return host
+}
+
+// addresses are where an agent listens.
+type addresses struct{ api, web string }
+
+// Advertise tells standbys the addresses on which this agent listens. The IP address of one that
+// listens on all interfaces is that of its connection to the database.
+func (s *Store) Advertise(ctx context.Context, api, web string) error {
+	if s.hold == nil {
+		return nil
+	}
+	return s.fail(s.hold.advertise(ctx, api, web), "advertise the addresses of the agent")
+}
+
+func (h *sessionHold) advertise(ctx context.Context, api, web string) error {
+	h.listens.Store(&addresses{h.specific(api), h.specific(web)})
+	return h.store.write(ctx, func(t *tx) error {
+		at := h.addresses()
+		_, err := t.exec(ctx, "UPDATE store_owner SET api_address = ?, web_address = ? WHERE token = ?", at.api, at.web, h.token())
+		return err
+	})
+}
+
+// addresses returns what was advertised last.
+func (h *sessionHold) addresses() addresses {
+	if at := h.listens.Load(); at != nil {
+		return *at
+	}
+	return addresses{}
+}
+
+// specific returns an address with the IP address of the connection in place of that of all
+// interfaces.
+func (h *sessionHold) specific(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	if err != nil || host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return address
+	}
+	return net.JoinHostPort(*h.local.Load(), port)
+}
+
+// fingerprint identifies a key without revealing it.
+func fingerprint(key []byte) string {
+	if len(key) == 0 {
+		return ""
+	}
+	sum := hmac.New(sha256.New, key)
+	sum.Write([]byte("fingerprint of the key of a store"))
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}

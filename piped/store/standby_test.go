@@ -1,0 +1,178 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/store/storetest"
+)
+
+// openReplica opens a database as a replica, and reports what it learns of the active agent.
+func openReplica(ctx context.Context, dsn, agent string, key []byte, learned chan<- store.Active) (*store.Store, error) {
+	return store.Open(ctx, dsn, store.Options{Key: key, Exclusive: true, Agent: agent, Standby: func(a store.Active) error {
+		learned <- a
+		return nil
+	}})
+}
+
+type opened struct {
+	*store.Store
+	err error
+}
+
+// TestStandby: a replica waits, learns where the active agent listens, and gets the database when
+// that closes it or loses its connection.
+func TestStandby(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, string, *store.Store){
+		"closed": func(t *testing.T, _ string, first *store.Store) {
+			if err := first.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+		"cut off": func(t *testing.T, dsn string, _ *store.Store) { cutHolder(t, dsn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dsn := postgres.NewDSN(t)
+			first, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer first.Close()
+			learned, second := make(chan store.Active, 10), make(chan opened, 1)
+			go func() {
+				s, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), learned)
+				second <- opened{s, err}
+			}()
+			if a := <-learned; a.API != "" || !strings.Contains(a.Host, self(t)) {
+				t.Errorf("before the active agent listens: %+v", a)
+			}
+			if err := first.Advertise(t.Context(), "127.0.0.1:1", "0.0.0.0:2"); err != nil {
+				t.Fatal(err)
+			}
+			if a := <-learned; a.API != "127.0.0.1:1" || a.Web != "127.0.0.1:2" {
+				t.Errorf("learned %+v", a)
+			}
+			end(t, dsn, first)
+			got := <-second
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			defer got.Close()
+			if err := got.Owned(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := first.UpdateAgent(t.Context(), func(a *deploy.AgentRecord) { a.Name = "late" }); err == nil {
+				t.Error("the agent before writes on")
+			}
+		})
+	}
+}
+
+// TestStandbyRefused: who is no replica does not wait, and neither does one that is told to end.
+func TestStandbyRefused(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	first, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	key := storetest.Key()
+	key[0]++
+	for _, c := range []struct {
+		agent, want string
+		key         []byte
+	}{
+		{"p/b", `belongs to the agent with projectID/pipedID "p/a", and this one is "p/b": give each agent a store.dsn of its own`, storetest.Key()},
+		{"p/a", "give all replicas the same store.keyFile", key},
+	} {
+		if _, err := openReplica(t.Context(), dsn, c.agent, c.key, nil); !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.agent, err, c.want)
+		}
+	}
+	told := errors.New("the address is in use")
+	_, err = store.Open(t.Context(), dsn, store.Options{Key: storetest.Key(), Exclusive: true, Agent: "p/a", Standby: func(store.Active) error { return told }})
+	if !errors.Is(err, told) {
+		t.Errorf("after an error: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	learned, ended := make(chan store.Active, 1), make(chan error, 1)
+	go func() {
+		_, err := openReplica(ctx, dsn, "p/a", storetest.Key(), learned)
+		ended <- err
+	}()
+	<-learned
+	cancel()
+	if err := <-ended; err == nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("after a stop: %v", err)
+	}
+}
+
+// TestStandbyOutlastsAnOutage: a standby whose connection ends connects again and goes on waiting.
+func TestStandbyOutlastsAnOutage(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	first, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	learned, second := make(chan store.Active, 10), make(chan opened, 1)
+	go func() {
+		s, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), learned)
+		second <- opened{s, err}
+	}()
+	<-learned
+	var cut int
+	ask(t, dsn, fmt.Sprintf(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name LIKE 'piped agent%%' AND pid <> %d`, holder(t, dsn)), &cut)
+	if cut == 0 {
+		t.Fatal("there was no connection to cut")
+	}
+	select {
+	case got := <-second:
+		t.Fatalf("it does not wait any more: %v", got.err)
+	case <-time.After(2 * time.Second):
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := <-second
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if err := got.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStoppedAgent: an agent that does not answer for 15 seconds, here because nothing renews its
+// connection any more, loses the database.
+func TestStoppedAgent(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	first, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	stop := run(t, first)
+	var limited bool
+	for limit := time.Now().Add(time.Minute); !limited; time.Sleep(20 * time.Millisecond) {
+		ask(t, dsn, "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = "+fmt.Sprint(holder(t, dsn))+" AND query LIKE 'SET idle_session_timeout = 15000'", &limited)
+		if time.Now().After(limit) {
+			t.Fatal("the connection has no limit")
+		}
+	}
+	stop()
+	second, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), make(chan store.Active, 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
