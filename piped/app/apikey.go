@@ -30,7 +30,7 @@ func CreateAPIKey(ctx context.Context, cfg *config.Piped, name, subject string, 
 	if role != deploy.ReadOnly && role != deploy.ReadWrite {
 		return "", deploy.Errorf(deploy.Invalid, "there is no role %q of API keys: use %s or %s", role, deploy.ReadOnly, deploy.ReadWrite)
 	}
-	if err := hasRun(cfg.DataDir); err != nil {
+	if err := hasRun(cfg); err != nil {
 		return "", err
 	}
 	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Existing: true})

@@ -141,7 +141,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := announce(cfg, a.api.Addr(), ownerKey); err != nil {
+	if err := errors.Join(announce(cfg, a.api.Addr(), ownerKey), st.Advertise(ctx, a.api.Addr(), a.web.Addr())); err != nil {
 		return nil, err
 	}
 	a.parts.add("readiness", a.beReady)
@@ -163,12 +163,15 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 		return nil, "", err
 	}
 	a.parts.onClose("data directory", unlock)
-	key, made, err := storeKey(cfg.DataDir)
+	key, made, err := storeKey(cfg)
 	if err != nil {
 		return nil, "", err
 	}
-	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Key: key, Now: o.Now, Logger: o.Logger, Metrics: a.metrics.store, Exclusive: true})
-	if err != nil {
+	waiting := &standby{cfg: cfg, log: o.Logger.With("component", "standby")}
+	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{
+		Key: key, Now: o.Now, Logger: o.Logger, Metrics: a.metrics.store, Exclusive: true, Agent: agentID(cfg), Standby: waiting.follow,
+	})
+	if err := errors.Join(err, waiting.end()); err != nil {
 		return nil, "", err
 	}
 	a.parts.onClose("store", st.Close)

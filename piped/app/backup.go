@@ -26,17 +26,22 @@ var keptFiles = []string{storeKeyFile, ownerKeyFile}
 // Backup writes a consistent snapshot of all state of an agent to w. The agent may be
 // running. The output is invalid if Backup returns an error.
 func Backup(ctx context.Context, cfg *config.Piped, version string, now time.Time, w io.Writer) (c backup.Contents, err error) {
-	if err := hasRun(cfg.DataDir); err != nil {
+	if err := hasRun(cfg); err != nil {
 		return c, err
 	}
 	src := backup.Source{Files: map[string][]byte{}, Version: version, At: now}
 	for _, name := range keptFiles {
-		data, err := os.ReadFile(filepath.Join(cfg.DataDir, name))
+		data, err := os.ReadFile(keptPath(cfg, name))
 		if errors.Is(err, fs.ErrNotExist) { // the owner key may have been removed
 			continue
 		}
 		if err != nil {
 			return c, deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w: run this as the agent's user", err)
+		}
+		if name == storeKeyFile {
+			if data, err = keyIn(cfg, data); err != nil {
+				return c, err
+			}
 		}
 		src.Files[name] = data
 	}
@@ -65,13 +70,13 @@ func Restore(ctx context.Context, cfg *config.Piped, in io.ReadSeeker) (c backup
 		return c, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	missing, err := missingFiles(cfg.DataDir, c.Files)
+	missing, err := missingFiles(cfg, c.Files)
 	if err != nil {
 		return c, err
 	}
 	return c, store.Restore(ctx, cfg.Store.DSN.Reveal(), c.Schema, func(put store.Put) error {
 		for _, name := range missing {
-			if err := writeSecret(filepath.Join(cfg.DataDir, name), c.Files[name]); err != nil {
+			if err := writeSecret(keptPath(cfg, name), c.Files[name]); err != nil {
 				return fmt.Errorf("write %s into the data directory: %w", name, err)
 			}
 		}
@@ -80,32 +85,43 @@ func Restore(ctx context.Context, cfg *config.Piped, in io.ReadSeeker) (c backup
 	})
 }
 
-// missingFiles returns the files of a backup that the data directory lacks. Existing ones must
-// be equal: they may be the only keys of another store.
-func missingFiles(dataDir string, files map[string][]byte) (missing []string, err error) {
+// keptPath returns the path of one of keptFiles.
+func keptPath(cfg *config.Piped, name string) string {
+	if name == storeKeyFile {
+		return storeKeyPath(cfg)
+	}
+	return filepath.Join(cfg.DataDir, name)
+}
+
+// missingFiles returns the files of a backup that the agent lacks. Existing ones must be equal:
+// they may be the only keys of another store.
+func missingFiles(cfg *config.Piped, files map[string][]byte) (missing []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !slices.Contains(keptFiles, name) {
 			return nil, deploy.Errorf(deploy.Invalid, "the backup has a file %s, which this version of piped does not know: use the one that wrote it", name)
 		}
-		path := filepath.Join(dataDir, name)
+		path := keptPath(cfg, name)
 		there, err := os.ReadFile(path)
+		if name == storeKeyFile && err == nil {
+			there, err = keyIn(cfg, there)
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			missing = append(missing, name)
 		case err != nil:
 			return nil, deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w: run this as the agent's user", err)
 		case !bytes.Equal(there, files[name]):
-			return nil, deploy.Errorf(deploy.Exists, "%s is not that of the backup: move it away, or give the agent another spec.dataDir", path)
+			return nil, deploy.Errorf(deploy.Exists, "%s is not that of the backup: move it away, or give the agent another spec.dataDir or store.keyFile", path)
 		}
 	}
 	return missing, nil
 }
 
 // hasRun rejects a data directory in which no agent has run.
-func hasRun(dataDir string) error {
-	_, err := os.Stat(filepath.Join(dataDir, storeKeyFile))
+func hasRun(cfg *config.Piped) error {
+	_, err := os.Stat(storeKeyPath(cfg))
 	if errors.Is(err, fs.ErrNotExist) {
-		return deploy.Errorf(deploy.Invalid, "no agent has run in the data directory %s (spec.dataDir): its first start writes a key to %s there", dataDir, ownerKeyFile)
+		return deploy.Errorf(deploy.Invalid, "no agent has run in the data directory %s (spec.dataDir): its first start writes a key to %s there", cfg.DataDir, ownerKeyFile)
 	}
 	if err != nil {
 		return deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w: run this as the agent's user", err)

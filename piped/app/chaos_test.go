@@ -22,7 +22,8 @@ type chaosSize struct{ kills, deployments, applications int }
 
 // TestChaos kills the agent with SIGKILL at random moments while commits, manual syncs,
 // cancels, approvals and failures keep it busy. Then it checks the invariants of the
-// transition log, the outbox, the commands, the scripts' output and the live state.
+// transition log, the outbox, the commands, the scripts' output and the live state. On
+// PostgreSQL a replica stands by, which is killed, too: whichever lives takes over.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	size := chaosSize{kills: 8, deployments: 20, applications: 6}
@@ -67,32 +68,48 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.agent, err = agenttest.Start(t.Context(), agenttest.Options{
+	options := agenttest.Options{
 		Binary: binary, Dir: dir, Remote: c.repo.Dir, Kubeconfig: kubeconfig, Interval: 100 * time.Millisecond, DSN: dsn,
 		More: allowScripts(filepath.Dir(c.scripts)),
-	})
-	if err != nil {
+	}
+	if c.agent, err = agenttest.Start(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.agent.Close(); err != nil {
-			t.Errorf("the agent: %v", err)
+	c.victims = append(c.victims, c.agent)
+	t.Cleanup(func() { c.close(t) })
+	if dsn != "" {
+		options.StoreKey = filepath.Join(dir, "piped", storeKeyFile)
+		replica, err := agenttest.StartReplica(c.agent, options, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
 		}
-		if t.Failed() {
-			keepLog(t, c.agent.LogFile)
-		}
-	})
+		c.victims = append(c.victims, replica)
+	}
 
 	c.torment(t)
 	c.finish(t)
-	if err := c.agent.Stop(); err != nil {
-		t.Fatal(err)
+	for _, agent := range c.victims {
+		if err := agent.Stop(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if dsn == "" {
 		dsn = "sqlite://" + filepath.Join(dir, "piped", "piped.db")
 	}
 	report := c.verify(t, dsn, filepath.Join(dir, "piped"))
 	t.Logf("%s\n  %d kills and restarts, %s", report, len(c.killed), time.Since(began).Round(time.Second))
+}
+
+// close ends the agent and its replica.
+func (c *chaos) close(t *testing.T) {
+	for _, agent := range c.victims {
+		if err := agent.Close(); err != nil {
+			t.Errorf("the agent: %v", err)
+		}
+		if t.Failed() {
+			keepLog(t, agent.LogFile)
+		}
+	}
 }
 
 // keepLog copies the agent's log to the directory of -artifacts.
@@ -103,7 +120,7 @@ func keepLog(t *testing.T, path string) {
 		return
 	}
 	defer from.Close()
-	to, err := os.Create(filepath.Join(t.ArtifactDir(), "piped.log"))
+	to, err := os.CreateTemp(t.ArtifactDir(), "piped-*.log")
 	if err != nil {
 		t.Error(err)
 		return
@@ -122,7 +139,8 @@ type chaos struct {
 	random *rand.Rand    // chooses the moments; the environment has its own source
 	writes chan struct{} // receives when the agent has written to the cluster
 
-	killed []time.Time
+	victims []*agenttest.Agent // the agent and its replica, if there is one
+	killed  []time.Time
 }
 
 // saw gets every request of the agent to the API server.
@@ -159,14 +177,15 @@ func (c *chaos) torment(t *testing.T) {
 		if len(c.killed) >= c.kills {
 			made = c.count(t.Context())
 		}
+		victim := c.victims[c.random.IntN(len(c.victims))]
 		select {
-		case <-c.agent.Ended():
-			t.Fatal(c.agent.Failure()) // it ended by itself
+		case <-victim.Ended():
+			t.Fatal(victim.Failure()) // it ended by itself
 		default:
 		}
-		c.agent.Kill()
+		victim.Kill()
 		c.killed = append(c.killed, time.Now())
-		if err := c.agent.Launch(); err != nil {
+		if err := victim.Launch(); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {

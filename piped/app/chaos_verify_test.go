@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -29,7 +30,7 @@ type evidence struct {
 
 // verify runs all checks and returns the figures. The agent has stopped.
 func (c *chaos) verify(t *testing.T, dsn, dataDir string) string {
-	key, _, err := storeKey(dataDir)
+	key, _, err := storeKey(&config.Piped{DataDir: dataDir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ const module = "github.com/c785c783/piped/"
 var layers = map[string]int{
 	"piped/deploy": 0, "piped/build": 0, "piped/metric": 0, "piped/ansi": 0,
 
-	"piped/store": 1, "piped/git": 1, "piped/config": 1, "piped/manifest": 1, "piped/outbound": 1, "piped/certificate": 1,
+	"piped/store": 1, "piped/git": 1, "piped/config": 1, "piped/manifest": 1, "piped/outbound": 1, "piped/forward": 1, "piped/certificate": 1,
 	"piped/background": 1, "piped/ratelimit": 1,
 
 	"piped/source": 2, "piped/cluster": 2, "piped/githost": 2, "piped/backup": 2, "piped/access": 2, "piped/ownership": 2,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/store"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -91,7 +92,7 @@ func progressiveCluster(t *testing.T) *clustertest.Cluster {
 // openStore opens the store of an agent, which may be running.
 func openStore(t *testing.T, dataDir string) *store.Store {
 	t.Helper()
-	key, _, err := storeKey(dataDir)
+	key, _, err := storeKey(&config.Piped{DataDir: dataDir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -56,7 +57,7 @@ func (e rolloutEvidence) compare(seen map[string]*oracleDeployment, commits map[
 }
 
 func readRollouts(t *testing.T, dataDir string) rolloutEvidence {
-	key, _, err := storeKey(dataDir)
+	key, _, err := storeKey(&config.Piped{DataDir: dataDir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/access"
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -19,26 +22,46 @@ import (
 const (
 	storeKeyFile = "store.key" // encrypts applied objects in the store
 	ownerKeyFile = "owner.key" // the first API key
+
+	storeKeySize = 32
 )
 
-// storeKey returns the key of the data directory. At the first start it creates one, which the
-// caller stores after the store is open: a backup can be restored only into a directory
-// without a key.
-func storeKey(dataDir string) (key []byte, made bool, err error) {
-	path := filepath.Join(dataDir, storeKeyFile)
-	key, err = os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		key = make([]byte, 32)
+// storeKey returns the key of store.keyFile, or of the data directory. There the first start
+// creates one, which the caller stores after the store is open: a backup can be restored only
+// into a directory without a key.
+func storeKey(cfg *config.Piped) (key []byte, made bool, err error) {
+	path := storeKeyPath(cfg)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && cfg.Store.KeyFile == "" {
+		key = make([]byte, storeKeySize)
 		rand.Read(key) // never fails
 		return key, true, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("key of the data directory: %w", err)
+		return nil, false, fmt.Errorf("key of the store: %w", err)
 	}
-	if len(key) != 32 {
-		return nil, false, deploy.Errorf(deploy.Invalid, "%s must hold 32 bytes, it holds %d: restore it from a backup, or remove it and lose the states to roll back to", path, len(key))
+	key, err = keyIn(cfg, data)
+	return key, false, err
+}
+
+// keyIn returns the key in a file: its bytes, or what they are in base64.
+func keyIn(cfg *config.Piped, data []byte) (key []byte, err error) {
+	if len(data) == storeKeySize {
+		return data, nil
 	}
-	return key, false, nil
+	if key, err = base64.StdEncoding.DecodeString(strings.TrimSpace(string(data))); err == nil && len(key) == storeKeySize {
+		return key, nil
+	}
+	remedy := "restore it from a backup, or remove it and lose the states to roll back to"
+	if cfg.Store.KeyFile != "" {
+		remedy = fmt.Sprintf("write one with `openssl rand -base64 %d` unless there was one", storeKeySize)
+	}
+	return nil, deploy.Errorf(deploy.Invalid, "%s must hold %d bytes, as such or in base64, it holds %d: %s", storeKeyPath(cfg), storeKeySize, len(data), remedy)
+}
+
+// storeKeyPath returns the file with the key.
+func storeKeyPath(cfg *config.Piped) string {
+	return cmp.Or(cfg.Store.KeyFile, filepath.Join(cfg.DataDir, storeKeyFile))
 }
 
 // keepStoreKey writes the key into the data directory.

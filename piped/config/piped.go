@@ -67,9 +67,14 @@ type Piped struct {
 // Store is spec.store.
 type Store struct {
 	// DSN is the database: `sqlite://<path>` or `postgres://user:password@host/db`. One agent uses
-	// a database; a second one does not start and names the first.
+	// a database. Replicas of it on PostgreSQL stand by; any other agent does not start and names
+	// the first.
 	// Default: `sqlite://<dataDir>/piped.db`. Type: DSN.
 	DSN strict.Secret `yaml:"dsn"`
+	// KeyFile is a file with the key that encrypts states to roll back to and sessions in the
+	// database: 32 bytes, as such or in base64. All replicas of an agent need the same.
+	// Default: `store.key` in `dataDir`, which the first start creates.
+	KeyFile string `yaml:"keyFile"`
 }
 
 // API is spec.api: where the control API listens.
@@ -211,7 +216,7 @@ type Limits struct {
 // sorted: when one changes, the agent's configuration has changed. Files that
 // the agent reads by default, such as the user's known hosts, are not among them.
 func (p *Piped) Files() []string {
-	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.API.ClientCAFile, p.Web.TLSCertFile, p.Web.TLSKeyFile, p.Web.ClientCAFile, p.Git.SSHKeyFile, p.Git.KnownHostsFile}
+	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.API.ClientCAFile, p.Web.TLSCertFile, p.Web.TLSKeyFile, p.Web.ClientCAFile, p.Git.SSHKeyFile, p.Git.KnownHostsFile, p.Store.KeyFile}
 	for _, provider := range p.Providers {
 		files = append(files, provider.Config.Files()...)
 	}

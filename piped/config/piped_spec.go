@@ -221,13 +221,14 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver, kinds Kinds) *Piped
 }
 
 func (s Store) complete(d *strict.Document, r resolver, dataDir string) Store {
+	s.KeyFile = r.path("store.keyFile", s.KeyFile)
 	dsn := s.DSN.Reveal()
 	scheme, rest, _ := strings.Cut(dsn, "://")
 	switch {
 	case dsn == "":
-		return Store{DSN: strict.NewSecret("sqlite://" + filepath.Join(dataDir, "piped.db"))}
+		s.DSN = strict.NewSecret("sqlite://" + filepath.Join(dataDir, "piped.db"))
 	case scheme == "sqlite" && rest != "":
-		return Store{DSN: strict.NewSecret("sqlite://" + r.path("store.dsn", rest))}
+		s.DSN = strict.NewSecret("sqlite://" + r.path("store.dsn", rest))
 	case (scheme == "postgres" || scheme == "postgresql") && rest != "":
 	default:
 		d.Problemf("store.dsn", "expected sqlite://<path> or postgres://... (the value is not shown)")

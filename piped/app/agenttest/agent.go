@@ -37,6 +37,7 @@ type Options struct {
 	Kubeconfig string
 	Interval   time.Duration // between two polls of the repository
 	DSN        string        // "" is SQLite in the data directory
+	StoreKey   string        // the file of the key of the store, for replicas; "" is the default
 	Limit      int           // of concurrent deployments; 0 means no limit
 	More       string        // further lines of the spec, indented
 }
@@ -81,6 +82,33 @@ var soon = backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jit
 // Start writes the agent's configuration below o.Dir and starts it there. It returns once
 // the control API answers. The caller must Close the agent.
 func Start(ctx context.Context, o Options) (*Agent, error) {
+	a, err := prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Restart(ctx); err != nil {
+		return nil, errors.Join(err, a.conn.Close())
+	}
+	return a, nil
+}
+
+// StartReplica starts a replica of an agent below dir, and does not wait until it works or stands
+// by. Its client has the owner key of the agent. The caller must Close it.
+func StartReplica(of *Agent, o Options, dir string) (*Agent, error) {
+	o.Dir = dir
+	a, err := prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	a.KeyFile = of.KeyFile
+	if err := a.Launch(); err != nil {
+		return nil, errors.Join(err, a.conn.Close())
+	}
+	return a, nil
+}
+
+// prepare writes the configuration of an agent.
+func prepare(o Options) (*Agent, error) {
 	data := filepath.Join(o.Dir, "piped")
 	a := &Agent{
 		Config: filepath.Join(o.Dir, "piped.yaml"), KeyFile: filepath.Join(data, "owner.key"),
@@ -95,7 +123,7 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 		text += fmt.Sprintf("  limits: {deployments: %d}\n", o.Limit)
 	}
 	if o.DSN != "" {
-		text += fmt.Sprintf("  store: {dsn: %q}\n", o.DSN)
+		text += fmt.Sprintf("  store: {dsn: %q, keyFile: %q}\n", o.DSN, o.StoreKey)
 	}
 	text += o.More
 	if err := os.WriteFile(a.Config, []byte(text), 0o600); err != nil {
@@ -107,9 +135,6 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 		return nil, fmt.Errorf("make a client of the control API: %w", err)
 	}
 	a.API, a.Control = apiservice.NewAPIServiceClient(a.conn), controlv1.NewControlServiceClient(a.conn)
-	if err := a.Restart(ctx); err != nil {
-		return nil, errors.Join(err, a.conn.Close())
-	}
 	return a, nil
 }
 

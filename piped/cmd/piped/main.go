@@ -135,6 +135,10 @@ next start. A second signal ends it at once.`,
 				options.Commit = b.Commit
 			}
 			agent, err := app.New(cmd.Context(), cfg, options)
+			if cause := context.Cause(cmd.Context()); cause != nil && err != nil { // a standby waits there
+				log.Info("the agent stops before it works", "reason", cause, "error", err)
+				return nil
+			}
 			if err != nil {
 				return err
 			}

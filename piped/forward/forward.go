@@ -1,0 +1,129 @@
+// Package forward passes TCP connections on to another process: a standby has the same addresses
+// as the agent that works, whatever the protocol and its certificates.
+package forward
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+const (
+	maxConnections = 1024 // further ones are closed at once
+	dialTimeout    = 5 * time.Second
+)
+
+// Forwarder accepts connections on an address. Without a target it closes them at once. It is safe
+// for concurrent use.
+type Forwarder struct {
+	listener net.Listener
+	log      *slog.Logger
+	running  sync.WaitGroup
+	slots    chan struct{}
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+
+	mu     sync.Mutex
+	target string // host:port
+}
+
+// Listen begins to accept connections. The caller closes the Forwarder.
+func Listen(address string, log *slog.Logger) (*Forwarder, error) {
+	return listen(address, log, maxConnections)
+}
+
+func listen(address string, log *slog.Logger, connections int) (*Forwarder, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "listen on %q: %w", address, err)
+	}
+	f := &Forwarder{listener: listener, log: log, slots: make(chan struct{}, connections)}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.running.Go(f.accept)
+	return f, nil
+}
+
+// Addr returns the address on which it listens.
+func (f *Forwarder) Addr() string { return f.listener.Addr().String() }
+
+// SetTarget sets where connections that are accepted from now on lead; "" for nowhere.
+func (f *Forwarder) SetTarget(address string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.target = address
+}
+
+// Close frees the address and ends all connections.
+func (f *Forwarder) Close() error {
+	f.cancel()
+	err := f.listener.Close()
+	f.running.Wait()
+	return err
+}
+
+func (f *Forwarder) accept() {
+	for {
+		client, err := f.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // such as too many open files
+			f.log.Warn("cannot accept a connection; trying again", "error", err)
+			select {
+			case <-f.ctx.Done():
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		select {
+		case f.slots <- struct{}{}:
+			f.running.Go(func() {
+				defer func() { <-f.slots }()
+				f.serve(client)
+			})
+		default:
+			_ = client.Close() // nothing was sent
+		}
+	}
+}
+
+// serve passes one connection on until both ends are done or Close is called.
+func (f *Forwarder) serve(client net.Conn) {
+	defer client.Close()
+	f.mu.Lock()
+	target := f.target
+	f.mu.Unlock()
+	if target == "" {
+		return
+	}
+	dialer := net.Dialer{Timeout: dialTimeout}
+	server, err := dialer.DialContext(f.ctx, "tcp", target)
+	if err != nil {
+		f.log.Debug("cannot reach the active agent", "address", target, "error", err)
+		return
+	}
+	defer server.Close()
+	defer context.AfterFunc(f.ctx, func() { _, _ = client.Close(), server.Close() })() // copies end with an error
+	var copying sync.WaitGroup
+	copying.Go(func() { pass(server, client) })
+	copying.Go(func() { pass(client, server) })
+	copying.Wait()
+}
+
+// pass copies what from sends to another connection, and its end. If that fails, nothing more can
+// be received either.
+func pass(to, from net.Conn) {
+	_, err := io.Copy(to, from)
+	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
+		err = half.CloseWrite()
+	}
+	if err != nil {
+		_, _ = to.Close(), from.Close() // the other direction ends, too
+	}
+}
