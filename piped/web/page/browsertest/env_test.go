@@ -20,9 +20,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/executor/script/sandbox"
+	"github.com/c785c783/piped/piped/access/signin/signintest"
 	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/web/page/browsertest"
@@ -125,6 +127,8 @@ type env struct {
 	first     string // the commit with the first versions
 	pushing   sync.Mutex
 	repo      *gittest.Repo
+	hook      *hook
+	issuer    config.Issuer // of users; its only user is ann
 	dataDir   string
 	config    string // path
 	address   string // of the page
@@ -137,7 +141,7 @@ type env struct {
 // newEnv starts everything, and waits until the applications are as tests expect them. The store
 // is SQLite without a data source name.
 func newEnv(t *testing.T, dsn string, apps ...fixture) *env {
-	e := &env{cluster: clustertest.Shared(t), repo: gittest.New(t), dataDir: t.TempDir()}
+	e := &env{cluster: clustertest.Shared(t), repo: gittest.New(t), hook: newHook(t), issuer: signintest.NewGitHub(t).Config(t, "corp"), dataDir: t.TempDir()}
 	e.namespace = e.cluster.Namespace(t)
 	browser, err := browsertest.Start()
 	if err != nil {
@@ -198,7 +202,14 @@ spec:
   web: {address: %q}
   repositories: [{repoId: apps, remote: %q, branch: main, discover: {}}]
   platformProviders: [{name: local, type: KUBERNETES, config: {kubeConfigPath: %q}}]
-`, e.dataDir, api, web, e.repo.Dir, e.cluster.Kubeconfig())
+  notifications:
+    routes: [{receiver: hook, apps: [mail], events: [DEPLOYMENT_TRIGGERED]}]
+    receivers: [{name: hook, webhook: {url: %q}}]
+  access:
+    externalURL: %q
+    roles: [{name: viewer, subjects: ["*"]}]
+    issuers: [{name: %s, type: GITHUB, apiURL: %q, clientID: %s, clientSecretFile: %q}]
+`, e.dataDir, api, web, e.repo.Dir, e.cluster.Kubeconfig(), e.hook.url, e.address, e.issuer.Name, e.issuer.APIURL, e.issuer.ClientID, e.issuer.ClientSecretFile)
 	if dsn != "" {
 		text += fmt.Sprintf("  store: {dsn: %q}\n", dsn)
 	}

@@ -350,18 +350,26 @@ func confirmDeletions(t *testing.T, e *env) {
 	tab.AwaitText("main h1", "catalog is live at "+lost[:7])
 }
 
-// takeOverObjects: an application declares an object that another tool has made. It waits until
-// a person has seen which, and takes it over.
-func takeOverObjects(t *testing.T, e *env) {
-	const name = "inherited"
+// inherit creates an application that declares an object of another tool, and opens the dialog
+// that asks what becomes of it.
+func (e *env) inherit(t *testing.T, name string) *browsertest.Tab {
+	t.Helper()
 	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"greeting": "old"}}
 	if _, err := e.cluster.Client(t).CoreV1().ConfigMaps(e.namespace).Create(t.Context(), made, metav1.CreateOptions{FieldManager: "another-tool"}); err != nil {
 		t.Fatal(err)
 	}
-	e.push(t, "Inherit", fixture{name: name, labels: "{team: office}", version: "v1"})
+	e.push(t, "Add "+name, fixture{name: name, labels: "{team: office}", version: "v1"})
 	e.await(t, name, controlv1.ApplicationState_APPLICATION_STATE_HELD)
 	tab := e.signIn(t, e.ownerKey(t), "/applications/"+name)
 	openDialog(tab, ".summary .button", "Take over", "Take over 1 live object?")
+	return tab
+}
+
+// takeOverObjects: an application declares an object that another tool has made. It waits until
+// a person has seen which, and takes it over.
+func takeOverObjects(t *testing.T, e *env) {
+	const name = "inherited"
+	tab := e.inherit(t, name)
 	tab.AwaitText("dialog .consequences", "ConfigMap "+name)
 	tab.AwaitText("dialog .consequences", "(changed)")
 	tab.AwaitText("dialog .consequences", "managed by another-tool")
@@ -378,6 +386,81 @@ func takeOverObjects(t *testing.T, e *env) {
 	closeDialog(tab)
 	tab.AwaitGone(`.summary a[href*="/actions/adopt"]`)
 	tab.AwaitText("main h1", "inherited is live at ")
+}
+
+// leaveObjects: a person declines that an application takes over an object of another tool. The
+// application is disabled, and nothing in the cluster changes.
+func leaveObjects(t *testing.T, e *env) {
+	const name = "declined"
+	tab := e.inherit(t, name)
+	tab.Click("dialog .option", "Leave them alone")
+	tab.Click("dialog button", "Decide")
+	tab.AwaitText("dialog", "declined is disabled, and its live objects stay as they are")
+	tab.AwaitText("dialog #command", "Done")
+	if !e.application(t, name).GetDisabled() {
+		t.Error("the application is not disabled")
+	}
+	if left, err := e.control.ListAdoptions(e.ctx, &controlv1.ListAdoptionsRequest{ApplicationId: idOf(name)}); err != nil || len(left.Adoptions) != 0 {
+		t.Errorf("decisions that are still awaited: %v, %v", left, err)
+	}
+	theirs, err := e.cluster.Client(t).CoreV1().ConfigMaps(e.namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil || theirs.Data["greeting"] != "old" || len(theirs.Labels)+len(theirs.Annotations) > 0 {
+		t.Errorf("the object of the other tool is %v, %v", theirs, err)
+	}
+	if _, err := e.cluster.Client(t).AppsV1().Deployments(e.namespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Deployment of the declined application: %v", err)
+	}
+	closeDialog(tab)
+	tab.AwaitText(".summary .button", "Enable")
+}
+
+// cancelWithRollback: two deployments are cancelled after their new version is live. One leaves
+// it there, the other rolls it back, each contrary to the configuration.
+func cancelWithRollback(t *testing.T, e *env) {
+	const name, pausing = "gradual", "\n  planner: {alwaysUsePipeline: true%s}\n  pipeline: {stages: [{id: sync, name: K8S_SYNC}, {id: pause, name: WAIT, with: {duration: 24h}}]}\n"
+	tab := e.signIn(t, e.ownerKey(t), "/")
+	first := e.push(t, "Add gradual", fixture{name: name, labels: "{team: office}", version: "v1"})
+	e.await(t, name, stateSynced)
+	before := e.last(t, name).Id
+	for _, c := range []struct {
+		version, planner, option, hint, live string
+		rolledBack                           bool
+	}{
+		{"v2", "", "Leave everything as it is now", "parts of the new version stay", "v2", false},
+		{"v3", ", autoRollback: false", "Roll back", "to " + first[:7], "v1", true},
+	} {
+		e.push(t, "Deploy "+c.version, fixture{name: name, labels: "{team: office}", spec: fmt.Sprintf(pausing, c.planner), version: c.version})
+		d := e.awaitStage(t, name, before, "pause")
+		if got := e.image(t, name); got != "registry.example/gradual:"+c.version {
+			t.Errorf("before the cancel, the live image is %s, want %s", got, c.version)
+		}
+		tab.Open("/deployments/" + d.Id)
+		openDialog(tab, ".summary .button", "Cancel", "Cancel the deployment of gradual?")
+		tab.AwaitText("dialog .option", c.hint)
+		tab.Click("dialog .option", c.option)
+		tab.Click("dialog button", "Cancel the deployment")
+		tab.AwaitText("dialog", "is being cancelled")
+		closeDialog(tab)
+		tab.AwaitText("main h1", "was cancelled")
+		cancelled := e.awaitLast(t, name, before, deploymentCancelled)
+		if got := e.image(t, name); cancelled.Id != d.Id || got != "registry.example/gradual:"+c.live {
+			t.Errorf("%q cancels %s, and the live image is %s, want %s and %s", c.option, cancelled.Id, got, d.Id, c.live)
+		}
+		if got := rollbackOf(cancelled) == modelv1.StageStatus_STAGE_SUCCESS; got != c.rolledBack {
+			t.Errorf("%q rolls back: %t, want %t: %v", c.option, got, c.rolledBack, cancelled.Stages)
+		}
+		before = d.Id
+	}
+}
+
+// rollbackOf returns the status of the stage that rolls a deployment back.
+func rollbackOf(d *modelv1.Deployment) modelv1.StageStatus {
+	for _, s := range d.Stages {
+		if s.Rollback {
+			return s.Status
+		}
+	}
+	return modelv1.StageStatus_STAGE_NOT_STARTED_YET
 }
 
 // createAndDisableKey: a new key has the chosen role and its secret is shown once; once it is

@@ -40,6 +40,9 @@ func TestPage(t *testing.T) {
 			"from drift to deletion":          runApplication,
 			"confirm deletions":               confirmDeletions,
 			"take over live objects":          takeOverObjects,
+			"leave live objects alone":        leaveObjects,
+			"cancel with a chosen rollback":   cancelWithRollback,
+			"disable and enable a user":       disableAndEnableUser,
 			"API keys":                        createAndDisableKey,
 			"end a session":                   endSession,
 			"actions with the keyboard alone": actByKeyboardOnly,
@@ -52,6 +55,7 @@ func TestPage(t *testing.T) {
 			})
 		}
 	})
+	t.Run("replay and drop notifications", func(t *testing.T) { replayAndDrop(t, e) })
 	t.Run("counts", func(t *testing.T) { countApplications(t, e) })
 	t.Run("restart of the agent", func(t *testing.T) { reconnectAfterRestart(t, e) })
 	e.stop() // if the test above did not run

@@ -90,7 +90,7 @@ func views() []view {
 		{"delivery", at("/delivery"), []string{"Deployment frequency"}},
 		{"deployments", at("/deployments"), []string{"First versions"}},
 		{"agent", at("/agent"), []string{"Clusters", "Repositories"}},
-		{"agent-receivers", at("/agent?tab=receivers"), []string{"There are no receivers"}},
+		{"agent-receivers", at("/agent?tab=receivers"), []string{"hook", "Delivered"}},
 		{"agent-sessions", at("/agent?tab=sessions"), []string{"owner", "This one"}},
 		{"agent-users", at("/agent?tab=users"), []string{"mallory", "corp"}},
 		{"agent-config", at("/agent?tab=config"), []string{"Leave out defaults", "[redacted]"}},
@@ -588,13 +588,16 @@ func saveFilter(t *testing.T, e *env) {
 
 // countApplications: the list says how many applications there are and match, as the API has them.
 func countApplications(t *testing.T, e *env) {
-	resp, err := e.api.ListApplications(e.ctx, &apiservice.ListApplicationsRequest{})
-	if err != nil {
-		t.Fatal(err)
+	all := 0
+	for _, disabled := range []bool{false, true} {
+		resp, err := e.api.ListApplications(e.ctx, &apiservice.ListApplicationsRequest{Disabled: disabled})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += len(resp.Applications)
 	}
-	all := len(resp.Applications)
 	if all < len(fixtures("")) {
-		t.Fatalf("the API lists %d applications, want all that the tests began with but one, and two new ones", all)
+		t.Fatalf("the API lists %d applications, want all that the tests began with but one, and new ones", all)
 	}
 	tab := e.signIn(t, e.ownerKey(t), "/applications")
 	tab.AwaitText("#total", fmt.Sprintf("%d applications", all))
