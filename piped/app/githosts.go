@@ -103,6 +103,7 @@ func (p proposals) preview(ctx context.Context, repoID string, of githost.Propos
 	if waiting >= maxProposals {
 		return deploy.Errorf(deploy.Unavailable, "%d pull requests wait for their preview already", waiting)
 	}
-	_, err = p.store.CreateCommand(ctx, deploy.Command{ID: p.newID(), Type: deploy.CommandBuildPlanPreview, Commander: "pull request", PlanPreview: &asked})
+	const commander = "pull request" // as an account, that of no caller
+	_, err = p.store.CreateCommand(ctx, deploy.Command{ID: p.newID(), Type: deploy.CommandBuildPlanPreview, Commander: commander, Account: commander, PlanPreview: &asked})
 	return err
 }

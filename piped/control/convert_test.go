@@ -210,7 +210,7 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 			return testConverter.command(c)
 		})
 	}
-	common := []string{"CommanderGroups", "SupersededBy", "Type", "WaitForRunning", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
+	common := []string{"Account", "CommanderGroups", "SupersededBy", "Type", "WaitForRunning", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
 		"PlanPreview.PullRequest"} // reported in a comment of the pull request
 	without := func(shown ...string) []string {
 		return slices.DeleteFunc(slices.Concat(common, ofOthers), func(field string) bool { return slices.Contains(shown, field) })

@@ -52,7 +52,7 @@ func (s *apiService) RequestPlanPreview(ctx context.Context, req *apiservice.Req
 			continue
 		}
 		c, err := s.store.CreateCommand(ctx, deploy.Command{
-			ID: s.newID(), Type: deploy.CommandBuildPlanPreview, Commander: callerOf(ctx).Subject,
+			ID: s.newID(), Type: deploy.CommandBuildPlanPreview, Commander: callerOf(ctx).Subject, Account: callerOf(ctx).Account(),
 			PlanPreview: &deploy.PlanPreviewRequest{
 				RepoID: repo.ID, HeadBranch: req.HeadBranch, HeadCommit: req.HeadCommit, BaseBranch: req.BaseBranch, Timeout: timeout,
 			},

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -135,6 +137,56 @@ func TestPlanPreviewsOfOthersAreHidden(t *testing.T) {
 	}
 	if b := resp.PlanPreviews[2]; b.Applications != 1 || b.ChangedApplications != 1 || b.FailedApplications != 0 {
 		t.Errorf("counts of other applications: %v", b)
+	}
+}
+
+// TestPlanPreviewsOfOneSubject: an API key and a user with the same subject get only the plan
+// previews that each requested itself, in any session, and those that earlier versions stored
+// without an account.
+func TestPlanPreviewsOfOneSubject(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
+		c.Policy = access.NewPolicy([]access.Role{{
+			Name: "searcher", Subjects: []string{ana.Subject}, Applications: deploy.Selector{Labels: map[string]string{"team": "search"}},
+			Permissions: []deploy.Permission{deploy.PermView, deploy.PermSync},
+		}})
+	})
+	conn := dial(t, agent.Server.Addr())
+	api, client := apiservice.NewAPIServiceClient(conn), controlv1.NewControlServiceClient(conn)
+	key := agent.Key(ana.Subject, "searcher")
+	callers := map[string][]context.Context{
+		"the key":  {as(t, key), withSession(t, agent.SignInWithKey(key))},
+		"the user": {withSession(t, agent.SignIn(ana)), withSession(t, agent.SignIn(ana))},
+	}
+	previewsOf(t, agent, ana.Subject)
+	earlier := ana.Subject + "-c " + ana.Subject + "-b " + ana.Subject + "-a"
+	requested := map[string]string{}
+	for who, sessions := range callers {
+		resp, err := api.RequestPlanPreview(sessions[0], &apiservice.RequestPlanPreviewRequest{RepoRemoteUrl: "https://git.example.com/apps.git", HeadBranch: "pr", HeadCommit: "beef", BaseBranch: "main"})
+		if err != nil || len(resp.Commands) != 1 {
+			t.Fatalf("%s: %v, %v", who, resp, err)
+		}
+		requested[who] = resp.Commands[0]
+	}
+	for who, sessions := range callers {
+		for _, ctx := range sessions {
+			list, err := client.ListPlanPreviews(ctx, &controlv1.ListPlanPreviewsRequest{})
+			if got, want := listedPreviews(list.GetPlanPreviews()), requested[who]+" "+earlier; err != nil || got != want {
+				t.Errorf("%s: %s, %v, want %s", who, got, err, want)
+			}
+			for requester, id := range requested {
+				want := codes.OK
+				if requester != who {
+					want = codes.NotFound
+				}
+				_, err := client.GetPlanPreview(ctx, &controlv1.GetPlanPreviewRequest{CommandId: id})
+				if status.Code(err) != want {
+					t.Errorf("%s gets the plan preview of %s: %v, want %s", who, requester, err, want)
+				}
+				if _, err = api.GetCommand(ctx, &apiservice.GetCommandRequest{CommandId: id}); status.Code(err) != want {
+					t.Errorf("%s gets the command of %s: %v, want %s", who, requester, err, want)
+				}
+			}
+		}
 	}
 }
 

@@ -300,7 +300,7 @@ func (v visible) Candidates(ctx context.Context) ([]deploy.Candidate, error) {
 }
 
 // Command returns a command about an application that the caller may view. One about no
-// application, such as a plan preview, is visible to the subject who requested it.
+// application, such as a plan preview, is visible to the account that requested it.
 func (v visible) Command(ctx context.Context, id string) (deploy.Command, error) {
 	c, err := v.all.Command(ctx, id)
 	switch {
@@ -308,13 +308,19 @@ func (v visible) Command(ctx context.Context, id string) (deploy.Command, error)
 		return c, err
 	case c.ApplicationID != "":
 		err = v.sees(ctx, c.ApplicationID, "command", id)
-	case !viewOf(ctx).All && c.Commander != callerOf(ctx).Subject:
+	case !viewOf(ctx).All && !requesterOf(ctx).Requested(c):
 		err = deploy.Errorf(deploy.NotFound, "there is no command %s", id)
 	}
 	if err != nil {
 		return deploy.Command{}, err
 	}
 	return c, nil
+}
+
+// requesterOf returns the caller as it requests plan previews.
+func requesterOf(ctx context.Context) deploy.Requester {
+	c := callerOf(ctx)
+	return deploy.Requester{Account: c.Account(), Subject: c.Subject}
 }
 
 func (v visible) CreateCommand(ctx context.Context, c deploy.Command) (deploy.Command, error) {
@@ -411,8 +417,8 @@ func (v visible) PlanPreviews(ctx context.Context, q store.PlanPreviewQuery) ([]
 	if viewOf(ctx).All {
 		return v.all.PlanPreviews(ctx, q)
 	}
-	subject := callerOf(ctx).Subject
-	q.Commander = &subject
+	requester := requesterOf(ctx)
+	q.Requester = &requester
 	list, cursor, err := v.all.PlanPreviews(ctx, q)
 	if err != nil {
 		return nil, "", err

@@ -77,6 +77,9 @@ type Command struct {
 	DeploymentID  string
 	StageID       string
 	Commander     string // subject of the user or API key
+	// Account identifies the user or API key that requested a plan preview, because several can
+	// have the same subject; "" for other commands.
+	Account string
 	// CommanderGroups are the groups of the user when the command was requested; nil for an
 	// API key.
 	CommanderGroups []string
@@ -123,6 +126,19 @@ type Command struct {
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	HandledAt time.Time
+}
+
+// Requester is a user or API key that requests plan previews. Several can have one subject, but
+// each has an account of its own.
+type Requester struct{ Account, Subject string }
+
+// Requested reports whether c was requested by r. Commands of earlier versions have no account
+// and are compared by their subject.
+func (r Requester) Requested(c Command) bool {
+	if c.Account != "" {
+		return c.Account == r.Account
+	}
+	return c.Commander == r.Subject
 }
 
 // IsRollback reports whether c is a manual rollback: a sync to the commit of an earlier

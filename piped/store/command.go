@@ -11,6 +11,7 @@ import (
 // commandBody is the JSON column of a command.
 type commandBody struct {
 	Commander       string             `json:"commander,omitempty"`
+	Account         string             `json:"account,omitempty"`
 	CommanderGroups []string           `json:"commanderGroups,omitempty"`
 	Strategy        deploy.Strategy    `json:"strategy,omitempty"`
 	Commit          string             `json:"commit,omitempty"`
@@ -32,7 +33,7 @@ type commandBody struct {
 
 func bodyOf(c deploy.Command) commandBody {
 	return commandBody{
-		Commander: c.Commander, CommanderGroups: c.CommanderGroups, Strategy: c.Strategy, Commit: c.Commit, Reason: c.Reason,
+		Commander: c.Commander, Account: c.Account, CommanderGroups: c.CommanderGroups, Strategy: c.Strategy, Commit: c.Commit, Reason: c.Reason,
 		ForceRollback: c.ForceRollback, ForceNoRollback: c.ForceNoRollback, OverrideWindows: c.OverrideWindows, PermitPrune: c.PermitPrune,
 		ChainID: c.ChainID, ChainBlock: c.ChainBlock,
 		Cascade: c.Cascade, Accept: c.Accept, Token: c.Token, PlanPreview: c.PlanPreview, WaitForRunning: c.WaitForRunning,
@@ -53,7 +54,7 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 	if err := decode(bodyText, &body); err != nil {
 		return c, err
 	}
-	c.Commander, c.CommanderGroups = body.Commander, body.CommanderGroups
+	c.Commander, c.Account, c.CommanderGroups = body.Commander, body.Account, body.CommanderGroups
 	c.Strategy, c.ForceRollback, c.ForceNoRollback = body.Strategy, body.ForceRollback, body.ForceNoRollback
 	c.Commit, c.Reason, c.OverrideWindows, c.WaitForRunning = body.Commit, body.Reason, body.OverrideWindows, body.WaitForRunning
 	c.PermitPrune, c.ChainID, c.ChainBlock = body.PermitPrune, body.ChainID, body.ChainBlock

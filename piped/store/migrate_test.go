@@ -102,3 +102,42 @@ func TestEarlierClaimsAreKept(t *testing.T) {
 		}
 	})
 }
+
+// TestEarlierPlanPreviewsAreListed: plan previews that were requested before accounts were stored
+// are listed by their subject.
+func TestEarlierPlanPreviewsAreListed(t *testing.T) {
+	engines(t, func(t *testing.T, dsn string) {
+		ctx := t.Context()
+		db, dialect := storetest.Raw(t, dsn), goose.DialectPostgres
+		if strings.HasPrefix(dsn, "sqlite://") {
+			dialect = goose.DialectSQLite3
+		}
+		p, err := goose.NewProvider(dialect, db, os.DirFS("migrations"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.UpTo(ctx, 31); err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []string{
+			`INSERT INTO commands (id, type, application_id, deployment_id, stage_id, body, status, metadata, created_at, updated_at) VALUES
+				('c', 'BUILD_PLAN_PREVIEW', '', '', '', '{"commander":"ann","planPreview":{"repoID":"repo"}}', 'NOT_HANDLED_YET', '', 1, 1)`,
+			`INSERT INTO plan_preview_requests (command_id, repo_id, head_branch, pull_request, commander, requested_at) VALUES ('c', 'repo', 'pr', 0, 'ann', 1)`,
+		} {
+			if _, err := db.ExecContext(ctx, statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := storetest.Open(t, dsn, nil)
+		c, err := s.Command(ctx, "c")
+		if err != nil || c.Account != "" {
+			t.Fatalf("the command: %+v, %v", c, err)
+		}
+		for _, r := range []deploy.Requester{{Account: "key-1", Subject: "ann"}, {Account: "corp/ann", Subject: "ann"}, {Account: "corp/ben", Subject: "ben"}} {
+			list, _, err := s.PlanPreviews(ctx, store.PlanPreviewQuery{Requester: &r})
+			if want := r.Subject == "ann"; err != nil || (len(list) == 1) != want || r.Requested(c) != want {
+				t.Errorf("for %v: %+v, %v", r, list, err)
+			}
+		}
+	})
+}

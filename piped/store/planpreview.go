@@ -45,8 +45,8 @@ func (s *Store) AnswerPlanPreview(ctx context.Context, p deploy.PlanPreview, sta
 // commit of its pull request.
 func (t *tx) insertPlanPreviewRequest(ctx context.Context, c deploy.Command) error {
 	p := c.PlanPreview
-	_, err := t.exec(ctx, `INSERT INTO plan_preview_requests (command_id, repo_id, head_branch, pull_request, commander, requested_at)
-		VALUES (?, ?, ?, ?, ?, ?)`, c.ID, p.RepoID, p.HeadBranch, p.PullRequest, c.Commander, toMilli(c.CreatedAt))
+	_, err := t.exec(ctx, `INSERT INTO plan_preview_requests (command_id, repo_id, head_branch, pull_request, commander, account, requested_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?)`, c.ID, p.RepoID, p.HeadBranch, p.PullRequest, c.Commander, c.Account, toMilli(c.CreatedAt))
 	if err != nil {
 		return err
 	}
@@ -82,8 +82,8 @@ type PlanPreviewQuery struct {
 	HeadBranch  string
 	PullRequest int
 	Statuses    []deploy.CommandStatus
-	Commander   *string // the subject that requested them
-	Limit       int     // 0 means all
+	Requester   *deploy.Requester
+	Limit       int // 0 means all
 	Cursor      string
 }
 
@@ -115,8 +115,8 @@ func (q PlanPreviewQuery) filter() (*filter, error) {
 	if q.PullRequest != 0 {
 		f.add("r.pull_request = ?", q.PullRequest)
 	}
-	if q.Commander != nil {
-		f.add("r.commander = ?", *q.Commander)
+	if q.Requester != nil {
+		f.add("(r.account <> '' AND r.account = ? OR r.account = '' AND r.commander = ?)", q.Requester.Account, q.Requester.Subject) // as Requester.Requested
 	}
 	in(f, "c.status", q.Statuses)
 	if q.Cursor == "" {

@@ -80,12 +80,14 @@ func testPlanPreviews(t *testing.T, e *env) {
 		t.Errorf("%v, events (-want +got):\n%s", err, diff)
 	}
 
-	testPlanPreviewList(t, e, "", "reported bad good")
-	testPlanPreviewList(t, e, "ann", "")
+	testPlanPreviewList(t, e, nil, "reported bad good")
+	testPlanPreviewList(t, e, &deploy.Requester{}, "reported bad good")
+	testPlanPreviewList(t, e, &deploy.Requester{Account: "key-1", Subject: "ann"}, "")
+	testPlanPreviewRequesters(t, e)
 	if err := e.store.RemovePlanPreviews(ctx, at.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	testPlanPreviewList(t, e, "", "bad")
+	testPlanPreviewList(t, e, &deploy.Requester{}, "bad")
 	_, err = e.store.PlanPreview(ctx, "good")
 	wantKind(t, err, deploy.NotFound, "good")
 	if _, err := e.store.PlanPreview(ctx, "bad"); err != nil {
@@ -93,11 +95,42 @@ func testPlanPreviews(t *testing.T, e *env) {
 	}
 }
 
-// testPlanPreviewList lists the plan previews of a commander page by page.
-func testPlanPreviewList(t *testing.T, e *env, commander, want string) {
+// testPlanPreviewRequesters lists the plan previews of a key, of a user with its subject, and of
+// another user, next to one that an earlier version stored without an account.
+func testPlanPreviewRequesters(t *testing.T, e *env) {
+	t.Helper()
+	key, user, other := deploy.Requester{Account: "key-1", Subject: "ann"}, deploy.Requester{Account: "corp/ann", Subject: "ann"}, deploy.Requester{Account: "corp/ben", Subject: "ben"}
+	for _, c := range []deploy.Command{
+		{ID: "of-earlier", Commander: "ann"},
+		{ID: "of-key", Commander: "ann", Account: key.Account},
+		{ID: "of-user", Commander: "ann", Account: user.Account},
+	} {
+		c.Type, c.PlanPreview = deploy.CommandBuildPlanPreview, &deploy.PlanPreviewRequest{RepoID: "repo", HeadBranch: "pr"}
+		if _, err := e.store.CreateCommand(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		got, err := e.store.Command(t.Context(), c.ID)
+		if err != nil || got.Account != c.Account {
+			t.Errorf("stored for account %q: %+v, %v", c.Account, got, err)
+		}
+		if key.Requested(got) != (c.ID != "of-user") || user.Requested(got) != (c.ID != "of-key") || other.Requested(got) {
+			t.Errorf("%s is requested by the key: %t, the user: %t, another: %t", c.ID, key.Requested(got), user.Requested(got), other.Requested(got))
+		}
+		if err := e.store.AnswerPlanPreview(t.Context(), deploy.PlanPreview{CommandID: c.ID}, deploy.CommandSucceeded); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testPlanPreviewList(t, e, &key, "of-key of-earlier")
+	testPlanPreviewList(t, e, &user, "of-user of-earlier")
+	testPlanPreviewList(t, e, &other, "")
+	testPlanPreviewList(t, e, &deploy.Requester{}, "reported bad good")
+}
+
+// testPlanPreviewList lists the plan previews of a requester page by page.
+func testPlanPreviewList(t *testing.T, e *env, requester *deploy.Requester, want string) {
 	t.Helper()
 	var ids []string
-	q := store.PlanPreviewQuery{RepoID: "repo", HeadBranch: "pr", Commander: &commander, Limit: 1}
+	q := store.PlanPreviewQuery{RepoID: "repo", HeadBranch: "pr", Requester: requester, Limit: 1}
 	for {
 		list, cursor, err := e.store.PlanPreviews(t.Context(), q)
 		if err != nil {
@@ -114,7 +147,7 @@ func testPlanPreviewList(t *testing.T, e *env, commander, want string) {
 		}
 	}
 	if got := strings.Join(ids, " "); got != want {
-		t.Errorf("plan previews of %q: %s, want %s", commander, got, want)
+		t.Errorf("plan previews of %v: %s, want %s", requester, got, want)
 	}
 	for _, id := range ids {
 		if list, _, err := e.store.PlanPreviews(t.Context(), store.PlanPreviewQuery{CommandIDs: []string{id, "unknown"}}); err != nil || len(list) != 1 || list[0].CommandID != id {
