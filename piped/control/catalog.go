@@ -288,7 +288,7 @@ func newEntry(known deploy.Situation) *entry {
 	e.text = searchText(known, e.status.Reason)
 	if d := known.Last; d != nil {
 		e.last = &deploy.Deployment{
-			ID: d.ID, Status: d.Status, StatusReason: cut(d.StatusReason, maxEntryValue), Trigger: deploy.Trigger{Commit: d.Trigger.Commit, Commander: d.Trigger.Commander},
+			ID: d.ID, Status: d.Status, StatusReason: cut(d.StatusReason, maxEntryValue), Trigger: deploy.Trigger{Kind: d.Trigger.Kind, Commit: d.Trigger.Commit, Commander: d.Trigger.Commander},
 			CreatedAt: d.CreatedAt, CompletedAt: d.CompletedAt,
 		}
 		e.last.Trigger.Commit.Message = cut(d.Trigger.Commit.Message, maxEntryValue)

@@ -282,8 +282,14 @@ func (s Situation) deployed() string {
 	return s.App.LastSuccessful.Trigger.Commit.Short() + " was deployed last"
 }
 
-// By returns the user who requested a deployment, else the author of its commit.
-func (t Trigger) By() string { return cmp.Or(t.Commander, t.Commit.Author) }
+// By returns the user who requested a deployment, else the author of its commit. A deployment
+// chain requests those of its later blocks.
+func (t Trigger) By() string {
+	if t.Kind == OnChain && t.Commander != "" {
+		return "deployment chain " + t.Commander[:min(len(t.Commander), 8)]
+	}
+	return cmp.Or(t.Commander, t.Commit.Author)
+}
 
 // clause returns text without its end of sentence, or other if it is empty.
 func clause(text, other string) string {

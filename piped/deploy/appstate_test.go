@@ -54,6 +54,8 @@ func TestStateAndHeadline(t *testing.T) {
 	_, waitsForChain := chain.Turn(1)
 	rollback := toNew(RollingBack, "rolling back", Stage{ID: "s", Name: StageK8sSync, Status: StageFailure}, Stage{ID: "r", Name: StageRollback, Rollback: true, Status: StageRunning, StartedAt: at("14:33")})
 	rollback.OutcomeReason = "the image cannot be pulled"
+	ofChain := inState(Synced, "")
+	ofChain.LastSuccessful.Trigger.Kind, ofChain.LastSuccessful.Trigger.Commander = OnChain, "0123456789abcdef"
 	for name, c := range map[string]struct {
 		in       Situation
 		state    AppState
@@ -63,6 +65,10 @@ func TestStateAndHeadline(t *testing.T) {
 		"synced": {
 			Situation{App: inState(Synced, "")}, StateSynced, "Synced",
 			"web is live at 84e16d9 since 14:02, by Ana; nothing differs.",
+		},
+		"synced by a chain": {
+			Situation{App: ofChain}, StateSynced, "Synced",
+			"web is live at 84e16d9 since 14:02, by deployment chain 01234567; nothing differs.",
 		},
 		"disabled": {
 			Situation{App: disabled}, StateSynced, "Synced",

@@ -23,7 +23,10 @@ func TestDeployments(t *testing.T) {
 	var asked *apiservice.ListDeploymentsRequest
 	rows := []*modelv1.Deployment{
 		{Id: "d1", ApplicationId: "0000web-id", ApplicationName: "web", Status: modelv1.DeploymentStatus_DEPLOYMENT_FAILURE, CreatedAtMs: minutesAgo(50), CompletedAtMs: minutesAgo(48)},
-		{Id: "d2", ApplicationId: "0000web-id", ApplicationName: "web", Status: modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, CreatedAtMs: minutesAgo(70), CompletedAtMs: minutesAgo(60)},
+		{
+			Id: "d2", ApplicationId: "0000web-id", ApplicationName: "web", Status: modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, CreatedAtMs: minutesAgo(70), CompletedAtMs: minutesAgo(60),
+			TriggerKind: modelv1.TriggerKind_TRIGGER_KIND_ON_CHAIN, DeploymentChainId: "0123456789abcdef", Trigger: &modelv1.DeploymentTrigger{Commander: "0123456789abcdef"},
+		},
 	}
 	f.answers["ListDeployments"] = func(m proto.Message) (proto.Message, error) {
 		asked = proto.CloneOf(m.(*apiservice.ListDeploymentsRequest))
@@ -37,8 +40,12 @@ func TestDeployments(t *testing.T) {
 	if diff := cmp.Diff(want, asked, protocmp.Transform()); diff != "" {
 		t.Error("the request differs (-want +got):\n" + diff)
 	}
-	if !strings.Contains(body, "2 deployments that ended from 2026-03-02 00:00 UTC until 2026-03-04 12:00 UTC: 1 succeeded, 1 failed.") || strings.Contains(body, "Next page") {
+	if !strings.Contains(body, "2 deployments that ended from 2026-03-02 00:00 UTC until 2026-03-04 12:00 UTC: 1 succeeded, 1 failed.") || !strings.Contains(body, `<a href="/chains/0123456789abcdef">chain 01234567</a>`) || strings.Contains(body, "Next page") {
 		t.Error(body)
+	}
+	rows[0].DeploymentChainId, rows[0].ApplicationName = rows[1].DeploymentChainId, "base"
+	if body := bodyOf(t, f.get("/deployments")); !strings.Contains(body, `<a href="/chains/0123456789abcdef">chain of base</a>`) {
+		t.Error("the chain is not named after the application that began it")
 	}
 	for len(rows) < deploymentsPage {
 		rows = append(rows, rows[0])

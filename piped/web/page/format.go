@@ -157,3 +157,20 @@ func firstLine(text string) string {
 func byOf(d *modelv1.Deployment) string {
 	return withoutEscapes(cmp.Or(d.GetTrigger().GetCommander(), d.GetTrigger().GetCommit().GetAuthor()))
 }
+
+// isOfChain reports whether a deployment was requested by its deployment chain, whose ID is the
+// commander.
+func isOfChain(d *modelv1.Deployment) bool {
+	return d.TriggerKind == modelv1.TriggerKind_TRIGGER_KIND_ON_CHAIN && d.DeploymentChainId != ""
+}
+
+// chainName names a chain after the application that began it if its deployment is in the list,
+// else by the beginning of its ID.
+func chainName(id string, list []*modelv1.Deployment) string {
+	for _, d := range list {
+		if d.DeploymentChainId == id && !isOfChain(d) {
+			return withoutEscapes("chain of " + d.ApplicationName)
+		}
+	}
+	return withoutEscapes("chain " + id[:min(len(id), 8)])
+}
