@@ -14,6 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -124,6 +125,27 @@ func TestSearchRejects(t *testing.T) {
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// TestSearchNamesTheChain: a deployment that its chain requested is by the chain, not by a user
+// with the chain's ID as name.
+func TestSearchNamesTheChain(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir())
+	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
+	web := agent.Application("web", nil)
+	if _, err := agent.Store.CreateDeployment(t.Context(), store.NewDeployment{Deployment: deploy.Deployment{
+		ID: "d1", ApplicationID: web.ID, ApplicationName: web.Name, Git: web.Git, Status: deploy.Pending,
+		Trigger: deploy.Trigger{Kind: deploy.OnChain, Commander: "0123456789abcdef", Commit: deploy.Commit{Author: "Ada"}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.SearchApplications(as(t, agent.ReadOnly), &controlv1.SearchApplicationsRequest{})
+	if err != nil || len(resp.Applications) != 1 {
+		t.Fatal(resp, err)
+	}
+	if got := resp.Applications[0].LastDeployment.GetBy(); got != "deployment chain 01234567" {
+		t.Errorf("the last deployment is by %q", got)
 	}
 }
 
