@@ -102,8 +102,8 @@ func missingFiles(cfg *config.Piped, files map[string][]byte) (missing []string,
 		}
 		path := keptPath(cfg, name)
 		there, err := os.ReadFile(path)
-		if name == storeKeyFile && err == nil {
-			there, err = keyIn(cfg, there)
+		if key, keyErr := keyIn(cfg, there); name == storeKeyFile && keyErr == nil {
+			there = key // it may be in base64
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

@@ -2,6 +2,8 @@ package app
 
 import (
 	"bytes"
+	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,4 +149,49 @@ func TestBackupAndRestoreRefuse(t *testing.T) {
 	if keys, err := st.APIKeys(t.Context()); err != nil || len(keys) != 1 {
 		t.Errorf("keys: %v, %v", keys, err)
 	}
+}
+
+// TestStoreKeyFile: the key in store.keyFile is the one of the store, as bytes or in base64. A
+// backup contains it, and is restored only where the same key is.
+func TestStoreKeyFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name string, data []byte) (path string) {
+		path = filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	key := bytes.Repeat([]byte{0xfe}, storeKeySize)
+	raw, text := write("raw", key), write("text", []byte(base64.StdEncoding.EncodeToString(key)+"\n"))
+	with := func(keyFile string) settings {
+		return settings{dataDir: t.TempDir(), remote: newRepo(t).Dir, providers: "[]", more: fmt.Sprintf("  store: {keyFile: %q}\n", keyFile)}
+	}
+	for file, want := range map[string]string{
+		filepath.Join(dir, "none"): "no such file", write("short", key[1:]): "must hold 32 bytes, as such or in base64, it holds 31: write one with `openssl rand -base64 32`",
+	} {
+		if _, err := New(t.Context(), with(file).loaded(t), Options{Logger: testLogger(t)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", file, err, want)
+		}
+	}
+	source := with(text)
+	_, stop := runAgentUntil(t, source)
+	var archive bytes.Buffer
+	if _, err := Backup(t.Context(), source.loaded(t), "test", time.Now(), &archive); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	other := with(write("other", bytes.Repeat([]byte{1}, storeKeySize)))
+	if _, err := Restore(t.Context(), other.loaded(t), bytes.NewReader(archive.Bytes())); !deploy.IsKind(err, deploy.Exists) {
+		t.Errorf("restored with another key: %v", err)
+	}
+	same := with(raw)
+	if _, err := Restore(t.Context(), same.loaded(t), bytes.NewReader(archive.Bytes())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(same.dataDir, storeKeyFile)); !os.IsNotExist(err) {
+		t.Errorf("the data directory has a key, too: %v", err)
+	}
+	runAgent(t, same)
 }

@@ -65,36 +65,14 @@ func installManifests(t *testing.T, variant, namespace string) (objects []*unstr
 	return objects
 }
 
-// installed creates objects as an administrator who installs the agent, with strict field
-// validation. It removes cluster-scoped objects after the parent test.
+// installed creates objects as an administrator who installs the agent. It removes cluster-scoped
+// objects after the parent test.
 func installed(t, parent *testing.T, c *clustertest.Cluster, objects []*unstructured.Unstructured) {
 	t.Helper()
-	access, err := cluster.NewCluster(cluster.ClusterConfig{Name: "admin", KubeConfigPath: c.Kubeconfig()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	parent.Cleanup(access.Close)
+	access := installer(t, parent, c)
 	for _, o := range objects {
-		kind, err := access.Resource(t.Context(), o.GroupVersionKind())
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var client dynamic.ResourceInterface = access.Dynamic().Resource(kind.GroupVersionResource)
-		if kind.Namespaced {
-			client = access.Dynamic().Resource(kind.GroupVersionResource).Namespace(o.GetNamespace())
-		}
-		force := true
-		_, err = client.Patch(t.Context(), o.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{
-			FieldManager: "kubectl", Force: &force, FieldValidation: metav1.FieldValidationStrict,
-		})
-		if err != nil {
-			t.Fatalf("install %s %s: %v", o.GetKind(), o.GetName(), err)
-		}
-		if !kind.Namespaced {
+		client, namespaced := install(t, access, o)
+		if !namespaced {
 			parent.Cleanup(func() {
 				if err := client.Delete(context.Background(), o.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 					t.Errorf("remove %s %s: %v", o.GetKind(), o.GetName(), err)
@@ -102,6 +80,56 @@ func installed(t, parent *testing.T, c *clustertest.Cluster, objects []*unstruct
 			})
 		}
 	}
+}
+
+// installDryRun lets the API server check the objects.
+func installDryRun(t *testing.T, c *clustertest.Cluster, objects []*unstructured.Unstructured) {
+	t.Helper()
+	access := installer(t, t, c)
+	namespace := c.Namespace(t) // that of the agent is not created by a dry run
+	for _, o := range objects {
+		if o.GetNamespace() == installAccount {
+			o = o.DeepCopy()
+			o.SetNamespace(namespace)
+		}
+		install(t, access, o, metav1.DryRunAll)
+	}
+}
+
+// installer is the administrator's access to a cluster until the end of the parent test.
+func installer(t, parent *testing.T, c *clustertest.Cluster) *cluster.Cluster {
+	t.Helper()
+	access, err := cluster.NewCluster(cluster.ClusterConfig{Name: "admin", KubeConfigPath: c.Kubeconfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent.Cleanup(access.Close)
+	return access
+}
+
+// install applies an object with strict field validation, and returns the client of its kind.
+func install(t *testing.T, access *cluster.Cluster, o *unstructured.Unstructured, dryRun ...string) (client dynamic.ResourceInterface, namespaced bool) {
+	t.Helper()
+	kind, err := access.Resource(t.Context(), o.GroupVersionKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client = access.Dynamic().Resource(kind.GroupVersionResource)
+	if kind.Namespaced {
+		client = access.Dynamic().Resource(kind.GroupVersionResource).Namespace(o.GetNamespace())
+	}
+	force := true
+	_, err = client.Patch(t.Context(), o.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{
+		FieldManager: "kubectl", Force: &force, FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun,
+	})
+	if err != nil {
+		t.Fatalf("install %s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+	return client, kind.Namespaced
 }
 
 // installation is an agent that acts as the account of examples/install.

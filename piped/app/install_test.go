@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,46 @@ func TestInstalledAgent(t *testing.T) {
 	cluster := progressiveCluster(t)
 	t.Run("in one namespace", func(in *testing.T) { installedInOneNamespace(in, t, cluster) })
 	t.Run("in the whole cluster", func(in *testing.T) { installedInTheCluster(in, t, cluster) })
+}
+
+// TestInstalledReplicas: the API server accepts the variant with replicas. Its configuration is
+// valid, names only files that are mounted, and lets replicas reach each other.
+func TestInstalledReplicas(t *testing.T) {
+	t.Parallel()
+	cluster := clustertest.Shared(t)
+	objects := installManifests(t, "replicated", cluster.Namespace(t))
+	kinds := map[string]*unstructured.Unstructured{}
+	for _, o := range objects {
+		kinds[o.GetKind()] = o
+	}
+	if kinds["PersistentVolumeClaim"] != nil || kinds["PodDisruptionBudget"] == nil {
+		t.Errorf("the kinds are %q", slices.Sorted(maps.Keys(kinds)))
+	}
+	installDryRun(t, cluster, objects)
+	var d appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(kinds["Deployment"].Object, &d); err != nil {
+		t.Fatal(err)
+	}
+	pod := d.Spec.Template.Spec
+	if u := d.Spec.Strategy.RollingUpdate; *d.Spec.Replicas < 2 || u == nil || u.MaxUnavailable.IntValue() != 0 || pod.Containers[0].LivenessProbe.TCPSocket == nil || pod.Containers[0].LivenessProbe.HTTPGet != nil {
+		t.Errorf("the Deployment has %d replicas, %+v and %+v", *d.Spec.Replicas, d.Spec.Strategy, pod.Containers[0].LivenessProbe)
+	}
+	text, _, err := unstructured.NestedString(kinds["ConfigMap"].Object, "data", "piped.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, warnings, err := Kinds().ParsePiped("piped.yaml", []byte(text))
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("%v, warnings %q", err, warnings)
+	}
+	for _, file := range append(cfg.Files(), cfg.Store.KeyFile) {
+		if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(file, m.MountPath+"/") }) {
+			t.Errorf("no volume contains %s", file)
+		}
+	}
+	if !strings.HasPrefix(cfg.Store.DSN.Reveal(), "postgres://") || strings.HasPrefix(cfg.API.Address, "127.") || strings.HasPrefix(cfg.Web.Address, "127.") {
+		t.Errorf("replicas cannot stand by with %s on %s and %s", cfg.Store.DSN.Reveal(), cfg.API.Address, cfg.Web.Address)
+	}
 }
 
 func installedInTheCluster(t, parent *testing.T, cluster *clustertest.Cluster) {
