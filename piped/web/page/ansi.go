@@ -157,11 +157,16 @@ func writeParts(out *strings.Builder, parts []coloured) {
 func folded(lines []logLine) []logLine {
 	var out []logLine
 	for _, l := range lines {
-		if n := len(out); n > 0 && out[n-1].text == l.text && out[n-1].severity == l.severity && l.text != "" && !l.linked && !out[n-1].linked {
+		if n := len(out); n > 0 && out[n-1].text == l.text && out[n-1].severity == l.severity && l.text != "" && !l.linked && !out[n-1].linked && out[n-1].precedes(l) {
 			out[n-1].times++
 			continue
 		}
 		out = append(out, l)
 	}
 	return out
+}
+
+// precedes reports whether no line of another level is between two lines.
+func (l logLine) precedes(next logLine) bool {
+	return next.number == 0 || next.number == l.number+int64(l.times)+1
 }

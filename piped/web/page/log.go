@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +44,7 @@ type shownLog struct {
 	whole   string // address of all of it as text
 	link    string // address of a line, without its number; "" for lines without numbers
 	lines   []logLine
+	level   logLevel
 	earlier *moreLines // nil at the beginning
 	later   *moreLines // nil at the end
 	stream  string     // address of what is added; "" unless the end is shown and more may come
@@ -58,10 +60,9 @@ type moreLines struct {
 // stageLog is a window of the log of a stage.
 type stageLog struct {
 	shownLog
-	first, last int64 // indices of its entries; what is next to them begins there
-	running     bool  // more may come
-	find        string
-	found       *controlv1.SearchStageLogResponse // nil unless find is set
+	running bool // more may come
+	find    string
+	found   *controlv1.SearchStageLogResponse // nil unless find is set; of the level
 }
 
 // readLogTab reads the log of the selected stage.
@@ -85,34 +86,30 @@ func (v *visit) readLog(d *modelv1.Deployment, s *modelv1.PipelineStage, q url.V
 	if err != nil {
 		return nil, err
 	}
-	req.DeploymentId, req.StageId, req.Limit = d.Id, s.Id, logWindow
-	resp, err := v.control.GetStageLog(v.ctx, req)
+	level := logLevelOf(q)
+	req.DeploymentId, req.StageId = d.Id, s.Id
+	read, err := v.readWindow(req, level)
 	if err != nil {
 		return nil, err
 	}
-	log := &stageLog{shownLog: shownLog{title: s.Name, whole: logPath(d, s), link: logView(d, s, "line", "")}, last: req.GetBeforeIndex() - 1, running: !resp.Completed}
-	if req.AfterIndex != nil {
-		log.last = *req.AfterIndex
-	}
-	log.first = log.last + 1
-	if n := len(resp.Blocks); n > 0 {
-		log.first, log.last = resp.Blocks[0].Index, resp.Blocks[n-1].Index
-	}
+	log := &stageLog{running: !read.completed}
+	// The number of a line leads to it among the lines of all levels.
+	log.shownLog = shownLog{title: s.Name, whole: withQuery(logPath(d, s), level.set(url.Values{})), link: logView(d, s, "line", ""), level: level}
 	links := v.objectLinks(d, nil)
-	for _, b := range resp.Blocks {
+	for _, b := range read.blocks {
 		entry := entryOf(b, s)
 		entry.runs = links.runs(entry.text, entry.coloured)
 		entry.linked = entry.number == line
 		log.lines = append(log.lines, entry)
 	}
-	if resp.Earlier {
-		log.earlier = moreOf("Earlier lines", d, s, "before", log.first)
+	if read.earlier {
+		log.earlier = moreOf("Earlier lines", d, s, level, "before", read.first)
 	}
 	switch {
-	case resp.Later:
-		log.later = moreOf("Later lines", d, s, "after", log.last)
+	case read.later:
+		log.later = moreOf("Later lines", d, s, level, "after", read.last)
 	case log.running:
-		log.stream = logPath(d, s) + "?after=" + strconv.FormatInt(log.last, 10)
+		log.stream = logPath(d, s) + "?after=" + strconv.FormatInt(read.last, 10) + level.param()
 	}
 	return log, nil
 }
@@ -145,9 +142,9 @@ func indexOf(q url.Values, name string) (int64, error) {
 }
 
 // moreOf returns the way to what is before or after an index.
-func moreOf(label string, d *modelv1.Deployment, s *modelv1.PipelineStage, side string, index int64) *moreLines {
+func moreOf(label string, d *modelv1.Deployment, s *modelv1.PipelineStage, level logLevel, side string, index int64) *moreLines {
 	at := strconv.FormatInt(index, 10)
-	return &moreLines{label: label, view: logView(d, s, side, at), lines: withQuery(stagePath(d, s)+"/lines", url.Values{side: {at}})}
+	return &moreLines{label: label, view: logView(d, s, side, at) + level.param(), lines: withQuery(stagePath(d, s)+"/lines", level.set(url.Values{side: {at}}))}
 }
 
 // findInLog finds the text that an address has, in all of the log.
@@ -162,15 +159,22 @@ func (v *visit) findInLog(d *modelv1.Deployment, s *modelv1.PipelineStage, log *
 			return err
 		}
 	}
-	log.found, err = v.control.SearchStageLog(v.ctx, req)
-	return err
+	if log.level.keeps != nil {
+		req.Limit = levelRead
+	}
+	if log.found, err = v.control.SearchStageLog(v.ctx, req); err != nil {
+		return err
+	}
+	// Of a warning, a match is known as such by its first line only.
+	log.found.Matches = slices.DeleteFunc(log.found.Matches, func(m *controlv1.StageLogMatch) bool { return log.level.drops(m.Severity, m.Text) })
+	return nil
 }
 
 // foundHeadline says how many lines were found.
 func (log *stageLog) foundHeadline() string {
-	text := "No line has “" + log.find + "”"
+	text := "No " + log.level.one + " has “" + log.find + "”"
 	if n := len(log.found.Matches); n > 0 {
-		text = plural(n, "line has", "lines have") + " “" + log.find + "”"
+		text = plural(n, log.level.one+" has", log.level.many+" have") + " “" + log.find + "”"
 	}
 	if log.found.More {
 		return fmt.Sprintf("%s, up to line %d.", text, log.found.SearchedIndex+1)
@@ -186,7 +190,7 @@ func foundPath(d *modelv1.Deployment, s *modelv1.PipelineStage, log *stageLog, l
 
 // findPath returns the address of the search with a further parameter.
 func findPath(d *modelv1.Deployment, s *modelv1.PipelineStage, log *stageLog, name, value string) string {
-	return logView(d, s, "find", log.find) + "&" + name + "=" + value
+	return logView(d, s, "find", log.find) + log.level.param() + "&" + name + "=" + value
 }
 
 // showLogLines returns a window of a log, which a script adds to the others.
@@ -283,27 +287,29 @@ func logView(d *modelv1.Deployment, s *modelv1.PipelineStage, name, value string
 	return deploymentPath(d.Id) + "?stage=" + url.QueryEscape(s.Id) + "&" + name + "=" + url.QueryEscape(value)
 }
 
-// showLog returns the whole log of a stage as text, or, to a script, what is added to it.
+// showLog returns the whole log of a stage as text, or, to a script, what is added to it; of the
+// level that the address names.
 func showLog(v *visit) (*screen, error) {
 	d, s, err := v.stageOf(map[string][]string{"deployment": {v.r.PathValue("id")}, "stage": {v.r.PathValue("stage")}})
 	if err != nil {
 		return nil, err
 	}
 	if v.query().Has("after") {
-		return nil, v.streamLog(d, s)
+		return nil, v.streamLog(d, s, logLevelOf(v.query()))
 	}
-	return nil, v.downloadLog(d, s)
+	return nil, v.downloadLog(d, s, logLevelOf(v.query()))
 }
 
 // downloadLog writes the log as text while it is read.
-func (v *visit) downloadLog(d *modelv1.Deployment, s *modelv1.PipelineStage) error {
+func (v *visit) downloadLog(d *modelv1.Deployment, s *modelv1.PipelineStage, level logLevel) error {
 	began := false
+	file := strings.TrimSuffix(short(d.Id)+"-"+s.Name+"-"+level.name, "-") + ".log"
 	err := v.followLog(d.Id, s.Id, -1, true, func(m *controlv1.FollowStageLogsResponse) error {
 		if !began {
 			began = true
-			v.startText(short(d.Id) + "-" + s.Name + ".log")
+			v.startText(file)
 		}
-		for _, b := range m.Blocks {
+		for _, b := range level.of(m.Blocks) {
 			stamp := time.UnixMilli(b.CreatedAtMs).UTC().Format(stampLayout)
 			for line := range strings.Lines(b.Log) {
 				if _, err := fmt.Fprintf(v.w, "%s %s\n", stamp, strings.TrimRight(line, "\r\n")); err != nil {
@@ -330,7 +336,7 @@ func (v *visit) startText(file string) {
 
 // streamLog appends to the log that the browser shows. The ID of an event is the index of the
 // last block, so that no line is lost or doubled after a reconnect.
-func (v *visit) streamLog(d *modelv1.Deployment, s *modelv1.PipelineStage) error {
+func (v *visit) streamLog(d *modelv1.Deployment, s *modelv1.PipelineStage, level logLevel) error {
 	after, err := strconv.ParseInt(v.r.Header.Get("Last-Event-ID"), 10, 64)
 	if err != nil {
 		after, err = strconv.ParseInt(v.query().Get("after"), 10, 64)
@@ -343,10 +349,11 @@ func (v *visit) streamLog(d *modelv1.Deployment, s *modelv1.PipelineStage) error
 	var links *objectLinks
 	err = v.followLog(d.Id, s.Id, after, false, func(m *controlv1.FollowStageLogsResponse) error {
 		var lines []logLine
-		if len(m.Blocks) > 0 {
+		blocks := level.of(m.Blocks)
+		if len(blocks) > 0 {
 			links = v.objectLinks(d, links)
 		}
-		for _, b := range m.Blocks {
+		for _, b := range blocks {
 			entry := entryOf(b, s)
 			entry.runs = links.runs(entry.text, entry.coloured)
 			lines, after = append(lines, entry), b.Index

@@ -184,6 +184,95 @@ func TestFindInTheLog(t *testing.T) {
 	}
 }
 
+// levelled returns the API of a log whose every 100th line is an error, and every 50th other one a
+// warning. It is the same in a stream.
+func levelled(t *testing.T, lines int) *fakeAPI {
+	f := logged(t, lines)
+	change := func(blocks []*modelv1.LogBlock) {
+		for _, b := range blocks {
+			switch {
+			case (b.Index+1)%100 == 0:
+				b.Severity = modelv1.LogSeverity_ERROR
+			case (b.Index+1)%50 == 0:
+				b.Log = "Warning: " + b.Log
+			}
+		}
+	}
+	window := f.answers["GetStageLog"]
+	f.answers["GetStageLog"] = func(m proto.Message) (proto.Message, error) {
+		resp, err := window(m)
+		if err == nil {
+			change(resp.(*controlv1.GetStageLogResponse).Blocks)
+		}
+		return resp, err
+	}
+	f.streams["FollowStageLogs"] = func(m proto.Message) ([]proto.Message, error) {
+		after, ok := m.(*controlv1.FollowStageLogsRequest).AfterIndex["sync"]
+		resp := &controlv1.FollowStageLogsResponse{StageId: "sync"}
+		for i := after + int64(btoi(ok)); i < int64(lines); i++ {
+			resp.Blocks = append(resp.Blocks, &modelv1.LogBlock{Index: i, Log: fmt.Sprintf("line %d", i+1), CreatedAtMs: minutesAgo(5)})
+		}
+		change(resp.Blocks)
+		return []proto.Message{resp}, nil
+	}
+	return f
+}
+
+// TestLevelsOfTheLog: a level of the log is read until a window is full or enough was read, and all
+// that leads on has the level.
+func TestLevelsOfTheLog(t *testing.T) {
+	for path, want := range map[string]struct {
+		lines, shown, reads int
+		has                 []string
+	}{
+		"":                                  {2000, 500, 1, []string{`aria-current="true">All</a>`, ">Whole log</a>"}},
+		"&level=nonsense":                   {2000, 500, 1, []string{`aria-current="true">All</a>`}},
+		"&level=error":                      {2000, 20, 2, []string{`aria-current="true">Errors</a>`, `id="line-100"`, `id="line-2000"`, `/log?after=1999&amp;level=error"`, `href="/deployments/d1/stages/sync/log?level=error">All errors</a>`}},
+		"&level=warning":                    {2000, 40, 2, []string{`aria-current="true">Warnings and errors</a>`, "Warning: line 50<", `<input type="hidden" name="level" value="warning">`}},
+		"&level=error&before=1100":          {30_000, 11, 2, []string{`id="line-100"`, `id="line-1100"`, `/lines?after=1099&amp;level=error"`}},
+		"&level=error&after=28099":          {30_000, 19, 2, []string{`id="line-28200"`, `id="line-30000"`, `?stage=sync&amp;before=28100&amp;level=error"`}},
+		"&level=error#rare":                 {30_000, 200, 20, []string{`id="line-10100"`, `/lines?before=10000&amp;level=error"`}},
+		"&level=warning&line=1000":          {2000, 24, 2, []string{`id="line-1000" aria-current="true"`, `href="/deployments/d1?stage=sync&amp;line=1000#line-1000"`}},
+		"&level=error#none":                 {99, 0, 1, []string{"The stage has logged no errors.", `/log?after=98&amp;level=error"`}},
+		"&level=error&find=line&stage=sync": {200, 2, 1, []string{"1 error has “line”", `href="/deployments/d1?stage=sync&amp;find=line&amp;level=error&amp;line=100#line-100"`, `href="/deployments/d1?find=line&amp;level=warning&amp;stage=sync"`}},
+	} {
+		f := levelled(t, want.lines)
+		f.on("SearchStageLog", &controlv1.SearchStageLogResponse{SearchedIndex: 199, Matches: []*controlv1.StageLogMatch{
+			{Index: 98, Line: 99, Text: "line 99"}, {Index: 99, Line: 100, Text: "line 100", Severity: modelv1.LogSeverity_ERROR},
+		}})
+		address, _, _ := strings.Cut(path, "#")
+		body := bodyOf(t, f.get("/deployments/d1?stage=sync"+address))
+		reads := 0
+		for _, call := range f.calls {
+			reads += btoi(call == "GetStageLog")
+		}
+		if got := strings.Count(body, ` id="line-`); got != want.shown || reads != want.reads {
+			t.Errorf("%s: %d lines by %d reads, want %d by %d", path, got, reads, want.shown, want.reads)
+		}
+		for _, has := range want.has {
+			if !strings.Contains(body, has) {
+				t.Errorf("%s: the view lacks %s", path, has)
+			}
+		}
+	}
+}
+
+// TestLevelsOfTheStream: lines that arrive, and the log as text, are of the level that the address names.
+func TestLevelsOfTheStream(t *testing.T) {
+	f := levelled(t, 300)
+	streamed := bodyOf(t, f.get("/deployments/d1/stages/sync/log?after=149&level=error"))
+	if got := strings.Count(streamed, ` id="line-`); got != 2 || !strings.Contains(streamed, "id: 299\n") || !strings.Contains(streamed, ">line 200<") {
+		t.Errorf("%d lines are streamed: %s", got, streamed)
+	}
+	resp := f.get("/deployments/d1/stages/sync/log?level=warning")
+	if text := bodyOf(t, resp); strings.Count(text, "\n") != 6 || !strings.Contains(text, "Warning: line 150\n") || !strings.Contains(resp.Header.Get("Content-Disposition"), "d1-K8S_SYNC-warning.log") {
+		t.Errorf("the text, %s: %s", resp.Header.Get("Content-Disposition"), text)
+	}
+	if text := bodyOf(t, f.get("/deployments/d1/stages/sync/log")); strings.Count(text, "\n") != 300 {
+		t.Error("the whole log:", text)
+	}
+}
+
 // TestRefreshReadsNoLog: changes of the deployment do not read its log again, which has a stream of
 // its own.
 func TestRefreshReadsNoLog(t *testing.T) {
