@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/a-h/templ"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -86,6 +87,7 @@ type outcome struct {
 	secret      string // shown once; "" for none
 	command     string // ID; "" for none
 	back        string
+	to          string // leads to this local address instead
 }
 
 // confirmField is the input in which a name must be typed. aboutField is the input with what the
@@ -214,8 +216,20 @@ func runAction(v *visit) (*screen, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.to != "" {
+		return v.leave(o.to), nil
+	}
 	o.back = d.back
 	return &screen{title: o.title, body: actionPage(outcomeOf(o)), part: outcomeOf(o)}, nil
+}
+
+// leave returns a screen that leads from a dialog, or from its page, to a view.
+func (v *visit) leave(to string) *screen {
+	if !v.fragment() {
+		return &screen{to: to}
+	}
+	v.w.Header().Set("HX-Redirect", to)
+	return &screen{body: templ.NopComponent}
 }
 
 // withAbout returns a form with what its action is about. What the user chose in the form counts.

@@ -74,25 +74,44 @@ func runSync(v *visit, q url.Values) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &outcome{title: "Sync was asked for", text: "The agent deploys " + names(apps) + "."}
+	if len(apps) > 1 {
+		return v.syncTogether(apps, q), nil
+	}
+	resp, err := v.sync(apps[0], q)
+	if err != nil {
+		return nil, err
+	}
+	return started("Sync was asked for", "The agent deploys "+apps[0].Name+".", apps[0], resp), nil
+}
+
+func (v *visit) sync(app *modelv1.Application, q url.Values) (*controlv1.SyncApplicationResponse, error) {
+	return v.control.SyncApplication(v.ctx, &controlv1.SyncApplicationRequest{ApplicationId: app.Id, Strategy: strategyOf(q), Commit: strings.TrimSpace(q.Get("commit"))})
+}
+
+// syncTogether syncs several applications, and leads to the view of what becomes of that. If some
+// cannot be synced, it says first which and why.
+func (v *visit) syncTogether(apps []*modelv1.Application, q url.Values) *outcome {
+	out := &outcome{}
+	var syncing []*modelv1.Application
+	var commands []string
 	for _, app := range apps {
-		resp, err := v.control.SyncApplication(v.ctx, &controlv1.SyncApplicationRequest{ApplicationId: app.Id, Strategy: strategyOf(q), Commit: strings.TrimSpace(q.Get("commit"))})
-		if err != nil && len(apps) == 1 {
-			return nil, err
-		}
+		resp, err := v.sync(app, q)
 		if err != nil {
 			out.failures = append(out.failures, app.Name+": "+status.Convert(err).Message())
 			continue
 		}
-		out.links = append(out.links, navLink{label: "Open " + app.Name, path: applicationPath(app.Id, app.Name)})
-		if len(apps) == 1 {
-			out.command = resp.CommandId
-		}
+		syncing, commands = append(syncing, app), append(commands, resp.CommandId)
 	}
-	if len(out.failures) == len(apps) {
-		out.title, out.text = "Nothing was synced", ""
+	if len(commands) == 0 {
+		out.title = "Nothing was synced"
+		return out
 	}
-	return out, nil
+	out.title, out.text = "Sync was asked for", "The agent deploys "+names(syncing)+". These cannot be synced:"
+	out.links = []navLink{{label: "Show the progress", path: commandsPath(commands)}}
+	if len(out.failures) == 0 {
+		out.to = commandsPath(commands)
+	}
+	return out
 }
 
 func prepareRollback(v *visit, q url.Values) (*dialog, error) {

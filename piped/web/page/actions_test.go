@@ -132,6 +132,7 @@ func TestDestructiveActionsNeedTheName(t *testing.T) {
 }
 
 // TestBulkSync: every selected application is synced; one that cannot be is named with the reason.
+// Both ways lead to the view with the progress.
 func TestBulkSync(t *testing.T) {
 	f := actor(t)
 	f.answers["GetApplication"] = func(m proto.Message) (proto.Message, error) {
@@ -139,18 +140,32 @@ func TestBulkSync(t *testing.T) {
 		return &apiservice.GetApplicationResponse{Application: &modelv1.Application{Id: id, Name: "name-of-" + id}}, nil
 	}
 	f.answers["SyncApplication"] = func(m proto.Message) (proto.Message, error) {
-		if m.(*controlv1.SyncApplicationRequest).ApplicationId == "b" {
+		id := m.(*controlv1.SyncApplicationRequest).ApplicationId
+		if id == "b" {
 			return nil, errOf(codes.FailedPrecondition, "it is disabled")
 		}
-		return &controlv1.SyncApplicationResponse{CommandId: "c"}, nil
+		return &controlv1.SyncApplicationResponse{CommandId: "command-of-" + id}, nil
 	}
 	selected := url.Values{"application": {"a", "b", "c"}}
 	if body := bodyOf(t, f.get("/actions/sync?"+selected.Encode())); !strings.Contains(body, "Sync 3 applications?") || !strings.Contains(body, `value="application=a&amp;application=b&amp;application=c"`) {
 		t.Error("the dialog:", body)
 	}
 	body := bodyOf(t, answerOf(f.page(), request(http.MethodPost, "/actions/sync", selected.Encode())))
-	if !strings.Contains(body, "name-of-b: it is disabled") || !strings.Contains(body, "Open name-of-a") || !strings.Contains(body, "Open name-of-c") || strings.Contains(body, "Open name-of-b") {
+	if !strings.Contains(body, "name-of-b: it is disabled") || !strings.Contains(body, "The agent deploys name-of-a, name-of-c.") || !strings.Contains(body, `href="/commands?id=command-of-a&amp;id=command-of-c">Show the progress`) {
 		t.Error("the outcome:", body)
+	}
+	const progress = "/commands?id=command-of-a&id=command-of-c"
+	selected = url.Values{"application": {"a", "c"}}
+	if resp := answerOf(f.page(), request(http.MethodPost, "/actions/sync", selected.Encode())); resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != progress {
+		t.Errorf("it leads to %q: %s", resp.Header.Get("Location"), resp.Status)
+	}
+	r := request(http.MethodPost, "/actions/sync", selected.Encode())
+	r.Header.Set("HX-Request", "true")
+	if resp := answerOf(f.page(), r); resp.StatusCode != http.StatusOK || resp.Header.Get("HX-Redirect") != progress {
+		t.Errorf("the dialog leads to %q: %s", resp.Header.Get("HX-Redirect"), resp.Status)
+	}
+	if body := bodyOf(t, answerOf(f.page(), request(http.MethodPost, "/actions/sync", "application=b&application=b"))); !strings.Contains(body, "Nothing was synced") || strings.Contains(body, "/commands") {
+		t.Error("without any success:", body)
 	}
 }
 

@@ -53,6 +53,8 @@ func routes() []route {
 		{pattern: "GET /search", serve: showSearch},
 		{pattern: "GET /actions/{action}", serve: showAction},
 		{pattern: "POST /actions/{action}", serve: runAction},
+		{pattern: "GET /commands", serve: showCommands},
+		{pattern: "GET /commands/live", live: liveCommands},
 		{pattern: "GET /commands/{id}", serve: showCommand},
 		{pattern: otherwise, serve: showNothing},
 	}

@@ -58,8 +58,9 @@ var walkTable = map[string][]string{
 	"GET /applications/live": {signIn, without, shown, shown, shown, shown},
 	// A filter is saved in the caller's browser, and tells nothing about applications.
 	"POST /applications/filters": {signIn, saved, saved, saved, saved, saved},
-	"GET /commands/{id}":         {signIn, missing, shown, shown, shown, shown},
-	"GET /applications/{ref}":    {signIn, missing, shown, shown, shown, shown}, "GET /applications/{ref}/live": {signIn, missing, shown, shown, shown, shown},
+	"GET /commands":              {signIn, without, shown, shown, shown, shown}, "GET /commands/live": {signIn, without, shown, shown, shown, shown},
+	"GET /commands/{id}":      {signIn, missing, shown, shown, shown, shown},
+	"GET /applications/{ref}": {signIn, missing, shown, shown, shown, shown}, "GET /applications/{ref}/live": {signIn, missing, shown, shown, shown, shown},
 	"GET /applications/{ref}/object/live": {signIn, missing, shown, shown, shown, shown},
 	// The log of a pod needs a permission of its own.
 	"GET /applications/{ref}/object/log": {signIn, missing, shown, shown, shown, shown},
@@ -395,6 +396,8 @@ func (w *world) walk(pattern, walker string) string {
 	switch path {
 	case "/search":
 		path += "?q=walke"
+	case "/commands", "/commands/live":
+		path += "?id=" + w.command
 	case "/applications/walked/object/live", "/applications/walked/object/log":
 		path += "?object=apps/Deployment/shop/walked"
 	case "/trace", "/trace/live":

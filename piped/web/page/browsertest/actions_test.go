@@ -170,7 +170,8 @@ func seeAsViewer(t *testing.T, e *env) {
 	}
 }
 
-// syncSelected: applications are selected in the list, and synced together.
+// syncSelected: applications are selected in the list, and synced together. The view that follows
+// shows what becomes of each.
 func syncSelected(t *testing.T, e *env) {
 	before := map[string]string{}
 	for _, name := range []string{"web", "search"} {
@@ -185,9 +186,18 @@ func syncSelected(t *testing.T, e *env) {
 	tab.Click(".bulk button", "Sync")
 	tab.AwaitText("dialog h1", "Sync 2 applications?")
 	tab.Click("dialog button", "Sync")
-	tab.AwaitText("dialog", "Sync was asked for")
+	tab.Await("the progress", `location.pathname === "/commands"`)
+	tab.AwaitReady()
+	tab.AwaitText("main h1", "2 applications were asked to sync")
+	browsertest.Eval[bool](tab, `window.kept = true`)
 	for name, id := range before {
-		tab.AwaitText("dialog a", "Open "+name)
+		tab.AwaitText("main td.name", name)
 		e.awaitNext(t, name, id)
 	}
+	tab.AwaitText("main h1", "2 deployed.")
+	tab.AwaitText("main td a", e.last(t, "web").Id[:7])
+	if !browsertest.Eval[bool](tab, `window.kept === true`) {
+		t.Error("the page was loaded again")
+	}
+	checkView(t, tab, "commands")
 }
