@@ -132,6 +132,8 @@ type list struct {
 	sync   bool   // the caller may sync some application
 	seen   string // key of the order that the browser shows; "" for that of rows
 	saved  []savedFilter
+
+	agent *controlv1.GetStatusResponse // read if there are no applications; nil for a caller who may not see it
 }
 
 // filter returns the filter of the address, as it is saved.
@@ -182,6 +184,9 @@ func (l *list) parts(v *visit, shown []*controlv1.ApplicationEntry, gone map[str
 	changed := 0
 	if orderKey(l.rows) != cmp.Or(l.seen, orderKey(l.rows)) {
 		changed = moved(shown, l.rows)
+	}
+	if l.all == 0 {
+		parts = append(parts, repositoriesPart(v, l.agent, ""))
 	}
 	return append(parts, part{"resort", keyOf(changed), resortLine(l, changed)})
 }
@@ -244,7 +249,10 @@ func (v *visit) readList(query listQuery) (*list, error) {
 		}
 		l.all = everything.Total
 	}
-	return l, nil
+	if l.all == 0 {
+		l.agent, err = v.agentState()
+	}
+	return l, err
 }
 
 // readLabels counts the values of the most frequent labels that are no filters.

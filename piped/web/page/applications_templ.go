@@ -238,7 +238,7 @@ func applicationsFound(v *visit, l *list) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if l.all == 0 {
-			templ_7745c5c3_Err = noApplications().Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = noApplications(v, l.agent).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

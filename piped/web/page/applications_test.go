@@ -111,3 +111,48 @@ func TestRowsStayInPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestNoApplications: an empty list shows the shortest configuration, and which repositories were
+// searched, to those who may see them. The list of repositories is live.
+func TestNoApplications(t *testing.T) {
+	repositories := []*controlv1.RepositoryStatus{
+		{Id: "config", Branch: "main", CheckedAtMs: minutesAgo(2)},
+		{Id: "shop", Branch: "release", Error: "authentication <failed>", FailingSinceMs: minutesAgo(9)},
+	}
+	nothing := func() *fakeAPI { return calm(t).on("SearchApplications", &controlv1.SearchApplicationsResponse{}) }
+	f := nothing().on("GetStatus", &controlv1.GetStatusResponse{Repositories: repositories})
+	for _, path := range []string{"/applications", "/"} {
+		body := bodyOf(t, f.get(path))
+		for _, want := range []string{
+			"kind: KubernetesApp", "2 repositories are searched:", "<strong>config</strong>", "branch main", "read <time", "2 min ago", "<strong>shop</strong>", "branch release", "authentication &lt;failed&gt;", "Away",
+		} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s lacks %q", path, want)
+			}
+		}
+		if body := bodyOf(t, nothing().get(path)); !strings.Contains(body, "The agent watches no repository.") {
+			t.Errorf("%s does not say that there is no repository", path)
+		}
+	}
+	limited := newFake(t).on("GetCaller", &controlv1.GetCallerResponse{Permissions: []*controlv1.CallerPermission{{Permission: "view", Extent: controlv1.PermissionExtent_PERMISSION_EXTENT_SOME}}}).
+		on("SearchApplications", &controlv1.SearchApplicationsResponse{})
+	if body := bodyOf(t, limited.get("/applications")); !strings.Contains(body, "is shown to those who may view all applications") {
+		t.Error("a caller who may not see the repositories is told nothing about it")
+	}
+	keys := func() map[string]string {
+		v, err := f.page().visit(nil, request(http.MethodGet, "/applications/live", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := (&listSource{query: newListQuery(nil)}).parts(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keysOf(parts)
+	}
+	before := keys()
+	repositories[0].CheckedAtMs = minutesAgo(0)
+	if after := keys(); before["repositories"] == "" || after["repositories"] == before["repositories"] || after["total"] != before["total"] {
+		t.Errorf("after another read: %v, before %v", after, before)
+	}
+}

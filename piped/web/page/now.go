@@ -41,6 +41,7 @@ type nowView struct {
 	total int32 // applications
 	more  int32 // applications that are left out
 	pods  rolloutPods
+	agent *controlv1.GetStatusResponse // nil for a caller who may not see it
 }
 
 // nowGroup is a section of the view. A row is replaced alone unless others come or go.
@@ -144,9 +145,15 @@ func (n *nowView) parts(v *visit) []part {
 		parts = append(parts, g.parts(v)...)
 	}
 	if n.total > 0 {
-		parts = append(parts, part{"now-done", keyOf(n.today, keyOfAll(n.recent)), within{nowDone(v, n.done), "now"}})
+		return append(parts, part{"now-done", keyOf(n.today, keyOfAll(n.recent)), within{nowDone(v, n.done), "now"}})
 	}
-	return parts
+	return append(parts, repositoriesPart(v, n.agent, "now"))
+}
+
+// repositoriesPart returns the live list of the repositories that are searched. inside is the ID of the
+// part that contains it, "" for none.
+func repositoriesPart(v *visit, agent *controlv1.GetStatusResponse, inside string) part {
+	return part{"repositories", keyOf(agent == nil, keyOfAll(agent.GetRepositories())), within{searchedRepositories(v, agent), inside}}
 }
 
 // groups returns the sections that have rows.
@@ -206,7 +213,7 @@ func (v *visit) readNow(known *nowRead) (*nowView, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &nowView{strip: newStrip(found.Facets, state, v.now), problems: problemsOf(state, v.now), more: found.Total - int32(len(found.Applications))}
+	view := &nowView{strip: newStrip(found.Facets, state, v.now), problems: problemsOf(state, v.now), agent: state, more: found.Total - int32(len(found.Applications))}
 	for _, n := range countsOf(found.Facets, "state") {
 		view.total += n
 	}
