@@ -133,7 +133,8 @@ type list struct {
 	seen   string // key of the order that the browser shows; "" for that of rows
 	saved  []savedFilter
 
-	agent *controlv1.GetStatusResponse // read if there are no applications; nil for a caller who may not see it
+	columns columnChoice
+	agent   *controlv1.GetStatusResponse // read if there are no applications; nil for a caller who may not see it
 }
 
 // filter returns the filter of the address, as it is saved.
@@ -165,7 +166,7 @@ func showApplications(v *visit) (*screen, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.saved = v.savedFilters()
+	l.saved, l.columns = v.savedFilters(), v.columns()
 	strip, err := v.readStrip()
 	if err != nil {
 		return nil, err

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -22,7 +20,6 @@ const (
 	filtersKept   = 20
 	filterName    = 60 // runes
 	filtersBytes  = 3800
-	filtersLife   = 365 * 24 * time.Hour
 )
 
 // savedFilter is a name for a query of the list of applications. The browser stores it in a
@@ -130,17 +127,14 @@ func changeFilters(v *visit) (*screen, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &http.Cookie{
-		Name: filtersCookie, Value: encodeFilters(filters), Path: "/applications", HttpOnly: true, Secure: v.config.Secure(v.r), SameSite: http.SameSiteLaxMode,
-		MaxAge: int(filtersLife / time.Second),
+	value := ""
+	if len(filters) > 0 {
+		value = encodeFilters(filters)
 	}
-	if len(filters) == 0 {
-		c.Value, c.MaxAge = "", -1
-	}
-	if len(c.Value) > filtersBytes {
+	if len(value) > filtersBytes {
 		return nil, status.Error(codes.FailedPrecondition, "the saved filters are too long for a cookie: remove one, or shorten this one")
 	}
-	http.SetCookie(v.w, c)
+	v.remember(filtersCookie, value)
 	return &screen{to: listPath(shown)}, nil
 }
 

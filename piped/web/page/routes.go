@@ -25,6 +25,7 @@ func routes() []route {
 		{pattern: "GET /applications", nav: "Applications", key: "a", serve: showApplications},
 		{pattern: "GET /applications/live", live: liveApplications},
 		{pattern: "POST /applications/filters", serve: changeFilters},
+		{pattern: "POST /applications/columns", serve: changeColumns},
 		{pattern: "GET /applications/{ref}", serve: showApplication},
 		{pattern: "GET /applications/{ref}/live", live: liveApplication},
 		{pattern: "GET /applications/{ref}/object/live", live: liveObject},

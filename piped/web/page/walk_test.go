@@ -57,8 +57,8 @@ var walkTable = map[string][]string{
 	"GET /applications":      {signIn, without, shown, shown, shown, shown},
 	"GET /applications/live": {signIn, without, shown, shown, shown, shown},
 	// A filter is saved in the caller's browser, and tells nothing about applications.
-	"POST /applications/filters": {signIn, saved, saved, saved, saved, saved},
-	"GET /commands":              {signIn, without, shown, shown, shown, shown}, "GET /commands/live": {signIn, without, shown, shown, shown, shown},
+	"POST /applications/filters": {signIn, saved, saved, saved, saved, saved}, "POST /applications/columns": {signIn, saved, saved, saved, saved, saved},
+	"GET /commands": {signIn, without, shown, shown, shown, shown}, "GET /commands/live": {signIn, without, shown, shown, shown, shown},
 	"GET /commands/{id}":      {signIn, missing, shown, shown, shown, shown},
 	"GET /applications/{ref}": {signIn, missing, shown, shown, shown, shown}, "GET /applications/{ref}/live": {signIn, missing, shown, shown, shown, shown},
 	"GET /applications/{ref}/object/live": {signIn, missing, shown, shown, shown, shown},
@@ -404,8 +404,11 @@ func (w *world) walk(pattern, walker string) string {
 		path += "?deployment=d-web"
 	}
 	q := url.Values{"application": {w.app.ID}}
-	if path == "/applications/filters" {
+	switch path {
+	case "/applications/filters":
 		q = url.Values{"do": {"save"}, "name": {"walk"}, "query": {"q=walk"}}
+	case "/applications/columns":
+		q = url.Values{"density": {"compact"}, "query": {"q=walk"}}
 	}
 	if method == http.MethodGet && strings.HasPrefix(path, "/actions/") {
 		path += "?" + q.Encode()

@@ -24,6 +24,7 @@ func TestPage(t *testing.T) {
 			"folded levels":                   openFoldedLevels,
 			"search":                          searchAsYouType,
 			"saved filters":                   saveFilter,
+			"columns":                         chooseColumns,
 			"a new plan preview":              followPlanPreviews,
 			"copy a configuration":            copyConfiguration,
 			"bulk sync":                       syncSelected,

@@ -586,6 +586,51 @@ func saveFilter(t *testing.T, e *env) {
 	}
 }
 
+// chooseColumns: a column that is not wanted is hidden, until it is wanted again. The browser remembers
+// the choice.
+func chooseColumns(t *testing.T, e *env) {
+	tab := e.signIn(t, e.ownerKey(t), "/applications?q=drifting")
+	hidden := func() bool {
+		return browsertest.Eval[bool](tab, `[...document.querySelectorAll(".applications .live-commit")].every((e) => getComputedStyle(e).display === "none")`)
+	}
+	if hidden() {
+		t.Error("a column is hidden by default")
+	}
+	tall := browsertest.Eval[int](tab, `document.querySelector(".applications tbody tr").offsetHeight`)
+	tab.Click(".columns summary", "Columns")
+	tab.Click(".columns label", "Live commit")
+	tab.Click(".columns label", "Compact")
+	tab.Click(".columns button", "Apply")
+	tab.Await("the choice", `document.querySelector(".applications.compact")`)
+	if got := tab.Path(); got != "/applications?q=drifting" {
+		t.Errorf("the choice leads to %s", got)
+	}
+	tab.Open("/")
+	tab.Open("/applications?q=drifting")
+	tab.AwaitReady()
+	if got := browsertest.Eval[int](tab, `document.querySelector(".applications tbody tr").offsetHeight`); !hidden() || got >= tall {
+		t.Errorf("the column is shown, or compact rows have %d of %d pixels", got, tall)
+	}
+	for _, width := range []int64{360, 1280, 2560} {
+		tab.Show(width, false)
+		tab.Click(".columns summary", "Columns")
+		if !browsertest.Eval[bool](tab, `(({ left, right }) => left >= 0 && right <= innerWidth)(document.querySelector(".columns .menu-body").getBoundingClientRect())`) {
+			t.Errorf("the menu is cut off at %d pixels", width)
+		}
+		reportWide(t, tab, "columns", width)
+		writePicture(t, tab, os.Getenv("PIPED_SCREENSHOTS"), fmt.Sprintf("columns-%d", width))
+		tab.Click(".columns summary", "Columns")
+	}
+	tab.Click(".columns summary", "Columns")
+	tab.Click(".columns label", "Live commit")
+	tab.Click(".columns label", "Comfortable")
+	tab.Click(".columns button", "Apply")
+	tab.Await("the choice", `document.querySelector(".applications:not(.compact)")`)
+	if hidden() {
+		t.Error("the column stays hidden")
+	}
+}
+
 // countApplications: the list says how many applications there are and match, as the API has them.
 func countApplications(t *testing.T, e *env) {
 	all := 0
