@@ -227,7 +227,7 @@ func TestLevelsOfTheLog(t *testing.T) {
 	}{
 		"":                                  {2000, 500, 1, []string{`aria-current="true">All</a>`, ">Whole log</a>"}},
 		"&level=nonsense":                   {2000, 500, 1, []string{`aria-current="true">All</a>`}},
-		"&level=error":                      {2000, 20, 2, []string{`aria-current="true">Errors</a>`, `id="line-100"`, `id="line-2000"`, `/log?after=1999&amp;level=error"`, `href="/deployments/d1/stages/sync/log?level=error">All errors</a>`}},
+		"&level=error":                      {2000, 20, 2, []string{`aria-current="true">Errors</a>`, `id="line-100"`, `id="line-2000"`, `/log?after=1999&amp;level=error"`, `href="/deployments/d1/stages/sync/log?level=error">Errors as text</a>`}},
 		"&level=warning":                    {2000, 40, 2, []string{`aria-current="true">Warnings and errors</a>`, "Warning: line 50<", `<input type="hidden" name="level" value="warning">`}},
 		"&level=error&before=1100":          {30_000, 11, 2, []string{`id="line-100"`, `id="line-1100"`, `/lines?after=1099&amp;level=error"`}},
 		"&level=error&after=28099":          {30_000, 19, 2, []string{`id="line-28200"`, `id="line-30000"`, `?stage=sync&amp;before=28100&amp;level=error"`}},

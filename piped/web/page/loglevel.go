@@ -28,10 +28,10 @@ type logLevel struct {
 func logLevels() []logLevel {
 	return []logLevel{
 		{label: "All", one: "line", many: "lines", download: "Whole log"},
-		{"warning", "Warnings and errors", "warning or error", "warnings and errors", "All warnings and errors", func(severity modelv1.LogSeverity, text string) bool {
+		{"warning", "Warnings and errors", "warning or error", "warnings and errors", "Warnings and errors as text", func(severity modelv1.LogSeverity, text string) bool {
 			return isError(severity, text) || isWarning(text)
 		}},
-		{"error", "Errors", "error", "errors", "All errors", isError},
+		{"error", "Errors", "error", "errors", "Errors as text", isError},
 	}
 }
 
