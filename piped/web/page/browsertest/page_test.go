@@ -18,6 +18,7 @@ func TestPage(t *testing.T) {
 			"sign in with the owner key":      signInWithOwnerKey,
 			"views":                           showEveryView,
 			"dialogs":                         showDialogs,
+			"a long analysis":                 showLongAnalysis,
 			"without scripts":                 readWithoutScript,
 			"plots":                           openFromPlot,
 			"objects and the log of a pod":    openObjects,

@@ -372,6 +372,24 @@ func showHostileCommit(t *testing.T, e *env) {
 	}
 }
 
+// showLongAnalysis: whatever a check is called, asks for and measures, its view is not wider than the
+// window.
+func showLongAnalysis(t *testing.T, e *env) {
+	tab := e.signIn(t, e.ownerKey(t), deploymentOf("analysed", "analysis")(t, e))
+	tab.AwaitReady()
+	browsertest.Eval[bool](tab, `(() => {
+		document.getElementById("live").remove();
+		const word = "w".repeat(300), words = "the canary is above the primary ".repeat(8);
+		for (const e of document.querySelectorAll(".series :is(h2, .series-query code, td.reason)")) e.textContent = words + word;
+		for (const e of document.querySelectorAll(".series td.num")) e.textContent = "0.1234 to 123456.789";
+		return document.querySelectorAll(".series td.num").length > 0;
+	})()`)
+	for _, width := range []int64{360, 1280} {
+		tab.Show(width, false)
+		reportWide(t, tab, fmt.Sprintf("the analysis, %d pixels wide", width), width)
+	}
+}
+
 // readWithoutScript: each view says what it has to say to a browser that runs no scripts, and its
 // links lead on.
 func readWithoutScript(t *testing.T, e *env) {
