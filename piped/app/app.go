@@ -96,7 +96,8 @@ type App struct {
 	disk  *writable
 }
 
-// New builds the agent. Addresses are bound and the store is open and migrated
+// New builds the agent. While a replica of it works, New waits and passes connections on to that
+// one; ErrChanged if the configuration is another one after that. Addresses are bound and the store is open and migrated
 // when it returns; Git remotes and clusters have not been contacted. Either Run
 // or Close releases everything.
 func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) {
@@ -167,14 +168,16 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 	if err != nil {
 		return nil, "", err
 	}
-	waiting := &standby{cfg: cfg, log: o.Logger.With("component", "standby")}
+	waiting := newStandby(cfg, o)
 	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{
 		Key: key, Now: o.Now, Logger: o.Logger, Metrics: a.metrics.store, Exclusive: true, Agent: agentID(cfg), Standby: waiting.follow,
 	})
+	if err == nil {
+		a.parts.onClose("store", st.Close)
+	}
 	if err := errors.Join(err, waiting.end()); err != nil {
 		return nil, "", err
 	}
-	a.parts.onClose("store", st.Close)
 	if made {
 		if err := keepStoreKey(cfg.DataDir, key); err != nil {
 			return nil, "", err

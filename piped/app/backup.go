@@ -119,7 +119,11 @@ func missingFiles(cfg *config.Piped, files map[string][]byte) (missing []string,
 
 // hasRun rejects a data directory in which no agent has run.
 func hasRun(cfg *config.Piped) error {
-	_, err := os.Stat(storeKeyPath(cfg))
+	file := storeKeyFile
+	if cfg.Store.KeyFile != "" { // which exists before the first start
+		file = lockFile
+	}
+	_, err := os.Stat(filepath.Join(cfg.DataDir, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return deploy.Errorf(deploy.Invalid, "no agent has run in the data directory %s (spec.dataDir): its first start writes a key to %s there", cfg.DataDir, ownerKeyFile)
 	}

@@ -60,7 +60,8 @@ func TestInstalledReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := d.Spec.Template.Spec
-	if u := d.Spec.Strategy.RollingUpdate; *d.Spec.Replicas < 2 || u == nil || u.MaxUnavailable.IntValue() != 0 || pod.Containers[0].LivenessProbe.TCPSocket == nil || pod.Containers[0].LivenessProbe.HTTPGet != nil {
+	if u := d.Spec.Strategy.RollingUpdate; *d.Spec.Replicas < 2 || u == nil || u.MaxUnavailable.IntValue() != 0 || pod.Containers[0].LivenessProbe.TCPSocket == nil || pod.Containers[0].LivenessProbe.HTTPGet != nil ||
+		pod.Containers[0].ReadinessProbe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
 		t.Errorf("the Deployment has %d replicas, %+v and %+v", *d.Spec.Replicas, d.Spec.Strategy, pod.Containers[0].LivenessProbe)
 	}
 	text, _, err := unstructured.NestedString(kinds["ConfigMap"].Object, "data", "piped.yaml")

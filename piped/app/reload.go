@@ -86,10 +86,12 @@ func (r *reloader) poll(ctx context.Context) {
 	}
 }
 
-// digest returns the digest of all files of the configuration.
-func (r *reloader) digest() (sum [sha256.Size]byte) {
+func (r *reloader) digest() [sha256.Size]byte { return digestOf(r.path, r.files) }
+
+// digestOf returns the digest of a configuration and the files that it names.
+func digestOf(configuration string, files []string) (sum [sha256.Size]byte) {
 	h := sha256.New()
-	for _, path := range append([]string{r.path}, r.files...) {
+	for _, path := range append([]string{configuration}, files...) {
 		data, err := os.ReadFile(path)
 		fmt.Fprintf(h, "%q %d %v\n", path, len(data), err)
 		h.Write(data)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,46 +11,70 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
+// ErrChanged is the error of New if the configuration has changed while the agent stood by: it
+// must be loaded again.
+var ErrChanged = errors.New("the configuration has changed while this replica stood by")
+
 // agentID identifies an agent in its store: all its replicas have the same.
 func agentID(cfg *config.Piped) string { return cfg.ProjectID + "/" + cfg.PipedID }
 
 // standby is what an agent does while a replica of it works: it passes what clients send to its
 // own addresses on to that one, so that a Service may lead to any replica.
 type standby struct {
-	cfg *config.Piped
-	log *slog.Logger
+	cfg  *config.Piped
+	file string // of the configuration; "" if it is not known
+	seen [sha256.Size]byte
+	log  *slog.Logger
 
 	api, web *forward.Forwarder // nil before follow
 }
 
+func newStandby(cfg *config.Piped, o Options) *standby {
+	return &standby{cfg: cfg, file: o.ConfigFile, seen: digestOf(o.ConfigFile, cfg.Files()), log: o.Logger.With("component", "standby")}
+}
+
 // follow is called with each change of the active agent.
-func (s *standby) follow(active store.Active) (err error) {
+func (s *standby) follow(active store.Active) error {
 	if s.api == nil {
-		s.log.Info("another replica works with the database; this one stands by, and takes over when that one ends", "active", active.Host)
-		if s.api, err = forward.Listen(s.cfg.API.Address, s.log); err != nil {
-			return fmt.Errorf("api.address: %w", err)
+		s.log.Info("another replica works with the database; this one stands by, and takes over when that one ends", "by", active.Host)
+		if err := s.listen(); err != nil {
+			return err
 		}
-		if s.web, err = forward.Listen(s.cfg.Web.Address, s.log); err != nil {
-			return fmt.Errorf("web.address: %w", err)
-		}
-		s.log.Info("forwarding connections to the active replica", "api", s.api.Addr(), "web", s.web.Addr())
 	}
 	s.api.SetTarget(active.API)
 	s.web.SetTarget(active.Web)
-	s.log.Info("following the active replica", "active", active.Host, "api", active.API, "web", active.Web)
+	s.log.Info("following the active replica", "by", active.Host, "api", active.API, "web", active.Web)
+	return nil
+}
+
+// listen binds the addresses. Certificates that cannot be read are found now, and not by the
+// takeover.
+func (s *standby) listen() (err error) {
+	_, apiErr := apiCertificate(s.cfg.API).Load()
+	_, webErr := webCertificate(s.cfg.Web).Load()
+	if err := errors.Join(apiErr, webErr); err != nil {
+		return err
+	}
+	api, err := forward.Listen(s.cfg.API.Address, s.log)
+	if err != nil {
+		return fmt.Errorf("api.address: %w", err)
+	}
+	web, err := forward.Listen(s.cfg.Web.Address, s.log)
+	if err != nil {
+		return errors.Join(fmt.Errorf("web.address: %w", err), api.Close())
+	}
+	s.api, s.web = api, web
 	return nil
 }
 
 // end frees the addresses, on which the agent itself listens now.
 func (s *standby) end() error {
-	var errs []error
-	for _, f := range []*forward.Forwarder{s.api, s.web} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
+	if s.api == nil {
+		return nil
 	}
-	if s.api != nil {
-		s.log.Info("this replica stands by no more")
+	err := errors.Join(s.api.Close(), s.web.Close())
+	if s.file != "" && digestOf(s.file, s.cfg.Files()) != s.seen {
+		err = errors.Join(err, ErrChanged)
 	}
-	return errors.Join(errs...)
+	return err
 }

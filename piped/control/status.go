@@ -33,6 +33,7 @@ func (s *controlService) readStatus(ctx context.Context) (*controlv1.GetStatusRe
 		},
 		Store: &controlv1.StoreStatus{
 			Engine: text(state.Store.Engine), SchemaVersion: state.Store.SchemaVersion, SizeBytes: state.Store.SizeBytes, Error: text(state.Store.Error),
+			Standbys: textList(state.Store.Standbys),
 		},
 		Scripts: &controlv1.ScriptsStatus{
 			Isolation: text(state.Scripts.Isolation), EndedBy: text(state.Scripts.EndedBy), Holds: text(state.Scripts.Holds), Error: text(state.Scripts.Error),

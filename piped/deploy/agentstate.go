@@ -84,4 +84,7 @@ type StoreState struct {
 	SchemaVersion int64
 	SizeBytes     int64  // 0 when unknown
 	Error         string // why the store does not answer
+
+	// Standbys are the processes that stand by for this agent, on PostgreSQL.
+	Standbys []string
 }

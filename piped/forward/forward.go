@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -30,7 +31,14 @@ type Forwarder struct {
 	cancel   context.CancelFunc
 
 	mu     sync.Mutex
-	target string // host:port
+	target target
+}
+
+// target is where connections lead. They end when it is replaced.
+type target struct {
+	address string // host:port; "" for nowhere
+	ctx     context.Context
+	end     context.CancelFunc
 }
 
 // Listen begins to accept connections. The caller closes the Forwarder.
@@ -45,6 +53,7 @@ func listen(address string, log *slog.Logger, connections int) (*Forwarder, erro
 	}
 	f := &Forwarder{listener: listener, log: log, slots: make(chan struct{}, connections)}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.target = target{"", f.ctx, func() {}}
 	f.running.Go(f.accept)
 	return f, nil
 }
@@ -52,11 +61,16 @@ func listen(address string, log *slog.Logger, connections int) (*Forwarder, erro
 // Addr returns the address on which it listens.
 func (f *Forwarder) Addr() string { return f.listener.Addr().String() }
 
-// SetTarget sets where connections that are accepted from now on lead; "" for nowhere.
+// SetTarget sets where connections lead; "" for nowhere. Those to another target end.
 func (f *Forwarder) SetTarget(address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.target = address
+	if address == f.target.address {
+		return
+	}
+	f.target.end()
+	ctx, end := context.WithCancel(f.ctx)
+	f.target = target{address, ctx, end}
 }
 
 // Close frees the address and ends all connections.
@@ -97,23 +111,40 @@ func (f *Forwarder) accept() {
 func (f *Forwarder) serve(client net.Conn) {
 	defer client.Close()
 	f.mu.Lock()
-	target := f.target
+	to := f.target
 	f.mu.Unlock()
-	if target == "" {
+	if to.address == "" {
 		return
 	}
 	dialer := net.Dialer{Timeout: dialTimeout}
-	server, err := dialer.DialContext(f.ctx, "tcp", target)
+	server, err := dialer.DialContext(to.ctx, "tcp", to.address)
 	if err != nil {
-		f.log.Debug("cannot reach the active agent", "address", target, "error", err)
+		f.log.Debug("cannot reach the active agent", "address", to.address, "error", err)
 		return
 	}
 	defer server.Close()
-	defer context.AfterFunc(f.ctx, func() { _, _ = client.Close(), server.Close() })() // copies end with an error
+	if f.isOwn(server) || isLoopback(server.RemoteAddr()) && !isLoopback(client.RemoteAddr()) {
+		return // a loop, or a client that would be taken for one of this machine
+	}
+	defer context.AfterFunc(to.ctx, func() { _, _ = client.Close(), server.Close() })() // copies end with an error
 	var copying sync.WaitGroup
 	copying.Go(func() { pass(server, client) })
 	copying.Go(func() { pass(client, server) })
 	copying.Wait()
+}
+
+// isOwn reports whether a connection leads to this Forwarder.
+func (f *Forwarder) isOwn(conn net.Conn) bool {
+	local, remote := addressOf(conn.LocalAddr()), addressOf(conn.RemoteAddr())
+	return local.Addr() == remote.Addr() && remote.Port() == addressOf(f.listener.Addr()).Port()
+}
+
+func isLoopback(a net.Addr) bool { return addressOf(a).Addr().IsLoopback() }
+
+func addressOf(a net.Addr) netip.AddrPort {
+	tcp, _ := a.(*net.TCPAddr)
+	at := tcp.AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
 // pass copies what from sends to another connection, and its end. If that fails, nothing more can

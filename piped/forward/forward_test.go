@@ -72,8 +72,8 @@ func answer(t *testing.T, conn *net.TCPConn, text string) string {
 	return string(data)
 }
 
-// TestForward: bytes and the end of each direction are passed on, new connections follow a new
-// target, and without one they end at once.
+// TestForward: bytes and the end of each direction are passed on. Connections end with their
+// target, and without one, or where it leads back, at once.
 func TestForward(t *testing.T) {
 	f := started(t, maxConnections)
 	if got := answer(t, dial(t, f), "x"); got != "" {
@@ -89,8 +89,12 @@ func TestForward(t *testing.T) {
 	if got := answer(t, dial(t, f), "x"); got != "second: x" {
 		t.Errorf("got %q", got)
 	}
-	if got := answer(t, kept, "y"); got != "first: y" {
+	if got := answer(t, kept, "y"); got != "" {
 		t.Errorf("the connection from before: %q", got)
+	}
+	f.SetTarget(f.Addr())
+	if got := answer(t, dial(t, f), "x"); got != "" {
+		t.Errorf("to itself: %q", got)
 	}
 	f.SetTarget("127.0.0.1:1")
 	if got := answer(t, dial(t, f), "x"); got != "" {

@@ -147,7 +147,11 @@ func syncStates(counts []*controlv1.SyncStateCount) string {
 func (p *printer) store(s *controlv1.StoreStatus) *table {
 	t := newTable(fixed("ENGINE"), fixed("SCHEMA"), fixed("SIZE"), flexible("STATE"))
 	if s != nil {
-		t.add(s.GetEngine(), s.GetSchemaVersion(), size(s.GetSizeBytes()), state("ok", s.GetError()))
+		ok := "ok"
+		if n := len(s.GetStandbys()); n > 0 {
+			ok += fmt.Sprintf(", %d standing by: %s", n, strings.Join(s.GetStandbys(), ", "))
+		}
+		t.add(s.GetEngine(), s.GetSchemaVersion(), size(s.GetSizeBytes()), state(ok, s.GetError()))
 	}
 	return t
 }

@@ -21,6 +21,8 @@ import (
 type hold interface {
 	// claim makes this agent the owner. The schema must be up to date.
 	claim(ctx context.Context) error
+	// bar ends the right of the previous agent to write.
+	bar(ctx context.Context) error
 	// token returns the fencing token that the database contains while this agent is the
 	// owner; "" if the right cannot be lost.
 	token() string
@@ -28,6 +30,8 @@ type hold interface {
 	check() error
 	// advertise tells standbys where this agent listens.
 	advertise(ctx context.Context, api, web string) error
+	// standbys returns the processes that stand by.
+	standbys(ctx context.Context) ([]string, error)
 	// watch returns nil when ctx ends, and an error if another agent has acquired the right.
 	watch(ctx context.Context) error
 	release() error
@@ -67,6 +71,15 @@ func self() string {
 	return fmt.Sprintf("%.40s pid %d", host, os.Getpid())
 }
 
+// agentName is the name of the connection of this agent while it has a PostgreSQL database.
+func agentName() string { return agentNameOf(self()) }
+
+// agentNameOf is agentName for a process that self describes. The server cuts longer names.
+func agentNameOf(process string) string {
+	name := "piped agent " + process
+	return name[:min(len(name), 63)]
+}
+
 // fileHold is a lock on a file next to a SQLite database. It cannot be lost.
 type fileHold struct{ file *os.File }
 
@@ -89,9 +102,13 @@ func (d sqliteDialect) hold(_ context.Context, s *Store, _ Standby) (hold, error
 
 func (fileHold) claim(context.Context) error { return nil }
 
+func (fileHold) bar(context.Context) error { return nil }
+
 func (fileHold) token() string { return "" }
 
 func (fileHold) check() error { return nil }
+
+func (fileHold) standbys(context.Context) ([]string, error) { return nil, nil }
 
 func (fileHold) advertise(context.Context, string, string) error { return nil }
 
@@ -112,6 +129,8 @@ type sessionHold struct {
 	lost    atomic.Bool
 	owner   atomic.Pointer[string] // the token; nil before claim
 
+	tried   string                    // the token that was stored last, maybe: its answer was lost
+	early   bool                      // the server is of a version before 14, and ends no idle connections
 	local   atomic.Pointer[string]    // the IP address of this end of the connection
 	listens atomic.Pointer[addresses] // nil before advertise
 }
@@ -149,7 +168,7 @@ func (d postgresDialect) hold(ctx context.Context, s *Store, standby Standby) (h
 
 func (h *sessionHold) dial(ctx context.Context) error {
 	config := h.dialect.config.Copy()
-	config.RuntimeParams["application_name"] = "piped agent " + self()
+	config.RuntimeParams["application_name"] = agentName()
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return h.dialect.openError("connect to", err)
@@ -173,8 +192,19 @@ func (h *sessionHold) lock(ctx context.Context) error {
 	return err
 }
 
-// claim stores a new token over the connection that has the lock, and who this agent is. It waits
-// for transactions of the previous agent that have locked their token.
+// bar ends the right of the previous agent before the schema is migrated, under which its
+// transactions could do harm. It waits for those that have locked their token.
+func (h *sessionHold) bar(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	_, err := h.conn.Exec(ctx, "UPDATE store_owner SET token = $1", uuid.NewString())
+	if err != nil && postgresCode(err) != undefinedTable {
+		return fmt.Errorf("become the owner of %s: %w", h.dialect.name(), err)
+	}
+	return nil
+}
+
+// claim stores a new token over the connection that has the lock, and who this agent is.
 func (h *sessionHold) claim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
@@ -189,6 +219,24 @@ func (h *sessionHold) claim(ctx context.Context) error {
 		api_address = excluded.api_address, web_address = excluded.web_address`, token, h.store.agent, self(), h.store.keyPrint, at.api, at.web)
 	if err != nil {
 		return fmt.Errorf("become the owner of %s: %w", h.dialect.name(), err)
+	}
+	h.owner.Store(&token)
+	return nil
+}
+
+// reclaim stores a new token, unless another agent has claimed the database since: what this one
+// has begun is outdated then.
+func (h *sessionHold) reclaim(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	token, before, at := uuid.NewString(), h.tried, h.addresses()
+	h.tried = token
+	done, err := h.conn.Exec(ctx, "UPDATE store_owner SET token = $1, api_address = $2, web_address = $3 WHERE token = $4 OR token = $5", token, at.api, at.web, h.token(), before)
+	if err != nil {
+		return fmt.Errorf("become the owner of %s again: %w", h.dialect.name(), err)
+	}
+	if done.RowsAffected() == 0 {
+		return deploy.Errorf(deploy.Conflict, "another agent has worked with %s in the meantime", h.dialect.name())
 	}
 	h.owner.Store(&token)
 	return nil
@@ -245,7 +293,7 @@ func (h *sessionHold) check() error {
 // returns an error if another agent has acquired the lock in the meantime.
 func (h *sessionHold) watch(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := h.renew(ctx); err != nil && ctx.Err() == nil {
+		if err := h.renew(context.WithoutCancel(ctx)); err != nil && ctx.Err() == nil {
 			h.lost.Store(true)
 			h.store.log.Warn("lost the connection that keeps other agents out of the database, connecting again", "error", err)
 			if err := h.regain(ctx); err != nil {
@@ -255,6 +303,7 @@ func (h *sessionHold) watch(ctx context.Context) error {
 		}
 		pause(ctx, holdEvery)
 	}
+	h.unlimit(context.WithoutCancel(ctx))
 	return nil
 }
 
@@ -263,17 +312,32 @@ func (h *sessionHold) watch(ctx context.Context) error {
 func (h *sessionHold) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
+	if h.early { // it notices only an unreachable machine
+		return h.conn.Ping(ctx)
+	}
 	_, err := h.conn.Exec(ctx, fmt.Sprintf("SET idle_session_timeout = %d", holdExpiry.Milliseconds()))
-	if postgresCode(err) == undefinedSetting { // before PostgreSQL 14: the server notices only an unreachable machine
-		err = h.conn.Ping(ctx)
+	if h.early = postgresCode(err) == undefinedSetting; h.early {
+		return nil
 	}
 	return err
+}
+
+// unlimit keeps the connection while the agent stops, which may take longer than holdExpiry.
+func (h *sessionHold) unlimit(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	if h.early {
+		return
+	}
+	if _, err := h.conn.Exec(ctx, "SET idle_session_timeout = 0"); err != nil {
+		h.store.log.Debug("the server may end the connection while the agent stops", "error", err)
+	}
 }
 
 // regain acquires the lock on a new connection and retries while the server is unreachable.
 func (h *sessionHold) regain(ctx context.Context) error {
 	_ = h.release() // the connection is replaced either way
-	for ctx.Err() == nil {
+	for said := ""; ctx.Err() == nil; pause(ctx, listenBackoff) {
 		err := h.reconnect(ctx)
 		switch {
 		case err == nil:
@@ -282,8 +346,10 @@ func (h *sessionHold) regain(ctx context.Context) error {
 			return nil
 		case deploy.IsKind(err, deploy.Conflict):
 			return fmt.Errorf("this agent lost its connection to the database and stops: %w", err)
+		case err.Error() != said && ctx.Err() == nil:
+			said = err.Error()
+			h.store.log.Warn("cannot connect to the database; trying again", "error", err)
 		}
-		pause(ctx, listenBackoff)
 	}
 	return nil
 }
@@ -297,7 +363,7 @@ func (h *sessionHold) reconnect(ctx context.Context) error {
 	if err := h.lock(limited); err != nil {
 		return errors.Join(err, h.release())
 	}
-	if err := h.claim(ctx); err != nil {
+	if err := h.reclaim(ctx); err != nil {
 		return errors.Join(err, h.release())
 	}
 	return nil

@@ -43,35 +43,79 @@ const (
 // it.
 func (h *sessionHold) standBy(ctx context.Context, standby Standby) error {
 	var known *Active
-	for ctx.Err() == nil {
-		active, err := h.active(ctx)
-		if err == nil && (known == nil || *known != active) {
-			known = &active
-			err = standby(active)
-		}
+	for ; ctx.Err() == nil; pause(ctx, standbyEvery) {
+		active, err := h.attempt(ctx)
 		if err == nil {
-			pause(ctx, standbyEvery)
-			err = h.lock(ctx)
-		}
-		switch {
-		case err == nil:
 			return nil
-		case deploy.IsKind(err, deploy.Conflict): // the other one still has it
-		case h.dialect.unavailable(err):
-			h.redial(ctx, err)
-		default:
+		}
+		if deploy.IsKind(err, deploy.Conflict) {
+			if known == nil || *known != active {
+				known = &active
+				if err := standby(active); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if h.dialect.unavailable(err) || errors.Is(err, context.DeadlineExceeded) {
+			err = h.redial(ctx, err)
+		}
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 	return context.Cause(ctx)
 }
 
-// redial connects a standby again after a failure, with retries until ctx ends.
-func (h *sessionHold) redial(ctx context.Context, failure error) {
-	h.store.log.Warn("this standby lost its connection to the database, connecting again", "error", failure)
+// attempt tries to acquire the lock. With the error Conflict it returns who has it.
+func (h *sessionHold) attempt(ctx context.Context) (active Active, err error) {
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	if active, err = h.active(ctx); err != nil {
+		return active, err
+	}
+	if err := h.rename(ctx, standbyName+" || ' ' || $1", self()); err != nil {
+		return active, err
+	}
+	if err := h.lock(ctx); err != nil {
+		return active, err
+	}
+	return active, h.rename(ctx, "$1", agentName())
+}
+
+// standbyName is the expression for how the names of connections of standbys begin. Several agents
+// may use schemas of one database.
+const standbyName = "'piped standby ' || hashtext(current_schema())"
+
+// rename changes the name by which others see the connection.
+func (h *sessionHold) rename(ctx context.Context, expression, argument string) error {
+	_, err := h.conn.Exec(ctx, "SELECT set_config('application_name', left("+expression+", 63), false)", argument)
+	return err
+}
+
+func (h *sessionHold) standbys(ctx context.Context) ([]string, error) {
+	return all(ctx, h.store, scanText, `SELECT substr(application_name, length(`+standbyName+`) + 2) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE `+standbyName+` || ' %' ORDER BY 1`)
+}
+
+// redial connects a standby again after a failure, with retries until ctx ends or the server
+// refuses it, such as for its password.
+func (h *sessionHold) redial(ctx context.Context, failure error) error {
 	_ = h.release() // the connection is replaced either way
-	for h.dial(ctx) != nil && ctx.Err() == nil {
-		pause(ctx, listenBackoff)
+	for said := ""; ; pause(ctx, listenBackoff) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if text := failure.Error(); text != said {
+			h.store.log.Warn("this standby lost its connection to the database, connecting again", "error", failure)
+			said = text
+		}
+		limited, cancel := context.WithTimeout(ctx, holdTimeout)
+		failure = h.dial(limited)
+		cancel()
+		if failure == nil || postgresCode(failure) != "" && !h.dialect.unavailable(failure) {
+			return failure
+		}
 	}
 }
 
@@ -86,6 +130,9 @@ func (h *sessionHold) active(ctx context.Context) (Active, error) {
 	}
 	if err != nil {
 		return out, err
+	}
+	if name := out.Host; strings.HasPrefix(name, "piped ") && !strings.HasPrefix(name, agentNameOf(host)) {
+		return Active{Host: name}, nil // the one that has the lock has not claimed the database yet
 	}
 	if agent != "" && agent != h.store.agent {
 		return out, deploy.Errorf(deploy.Invalid, "%s belongs to the agent with projectID/pipedID %q, and this one is %q: give each agent a store.dsn of its own", h.dialect.name(), agent, h.store.agent)
@@ -132,7 +179,7 @@ func (s *Store) Advertise(ctx context.Context, api, web string) error {
 }
 
 func (h *sessionHold) advertise(ctx context.Context, api, web string) error {
-	h.listens.Store(&addresses{h.specific(api), h.specific(web)})
+	h.listens.Store(&addresses{api, web})
 	return h.store.write(ctx, func(t *tx) error {
 		at := h.addresses()
 		_, err := t.exec(ctx, "UPDATE store_owner SET api_address = ?, web_address = ? WHERE token = ?", at.api, at.web, h.token())
@@ -140,23 +187,33 @@ func (h *sessionHold) advertise(ctx context.Context, api, web string) error {
 	})
 }
 
-// addresses returns what was advertised last.
+// addresses returns what was advertised last, as others reach it.
 func (h *sessionHold) addresses() addresses {
 	if at := h.listens.Load(); at != nil {
-		return *at
+		return addresses{h.specific(at.api), h.specific(at.web)}
 	}
 	return addresses{}
 }
 
 // specific returns an address with the IP address of the connection in place of that of all
-// interfaces.
+// interfaces. Where a proxy on this machine leads to the database, it is the machine's first.
 func (h *sessionHold) specific(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	if err != nil || host != "" && (ip == nil || !ip.IsUnspecified()) {
 		return address
 	}
-	return net.JoinHostPort(*h.local.Load(), port)
+	local := net.ParseIP(*h.local.Load())
+	if local.IsLoopback() {
+		all, _ := net.InterfaceAddrs() // without them the loopback address remains
+		for _, a := range all {
+			if own, ok := a.(*net.IPNet); ok && own.IP.IsGlobalUnicast() {
+				local = own.IP
+				break
+			}
+		}
+	}
+	return net.JoinHostPort(local.String(), port)
 }
 
 // fingerprint identifies a key without revealing it.

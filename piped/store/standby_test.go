@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -52,10 +53,13 @@ func TestStandby(t *testing.T) {
 			if a := <-learned; a.API != "" || !strings.Contains(a.Host, self(t)) {
 				t.Errorf("before the active agent listens: %+v", a)
 			}
+			if got := first.State(t.Context()).Standbys; len(got) != 1 || got[0] != self(t) {
+				t.Errorf("the active agent knows of the standbys %q", got)
+			}
 			if err := first.Advertise(t.Context(), "127.0.0.1:1", "0.0.0.0:2"); err != nil {
 				t.Fatal(err)
 			}
-			if a := <-learned; a.API != "127.0.0.1:1" || a.Web != "127.0.0.1:2" {
+			if a := <-learned; a.API != "127.0.0.1:1" || strings.HasPrefix(a.Web, "0.0.0.0") || !strings.HasSuffix(a.Web, ":2") {
 				t.Errorf("learned %+v", a)
 			}
 			end(t, dsn, first)
@@ -66,6 +70,9 @@ func TestStandby(t *testing.T) {
 			defer got.Close()
 			if err := got.Owned(t.Context()); err != nil {
 				t.Error(err)
+			}
+			if left := got.State(t.Context()).Standbys; len(left) > 0 {
+				t.Errorf("there are still the standbys %q", left)
 			}
 			if _, err := first.UpdateAgent(t.Context(), func(a *deploy.AgentRecord) { a.Name = "late" }); err == nil {
 				t.Error("the agent before writes on")
@@ -95,7 +102,7 @@ func TestStandbyRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.agent, err, c.want)
 		}
 	}
-	told := errors.New("the address is in use")
+	told := &net.OpError{Op: "listen", Err: errors.New("the address is in use")} // looks like a failure of the connection
 	_, err = store.Open(t.Context(), dsn, store.Options{Key: storetest.Key(), Exclusive: true, Agent: "p/a", Standby: func(store.Active) error { return told }})
 	if !errors.Is(err, told) {
 		t.Errorf("after an error: %v", err)
@@ -128,8 +135,7 @@ func TestStandbyOutlastsAnOutage(t *testing.T) {
 	}()
 	<-learned
 	var cut int
-	ask(t, dsn, fmt.Sprintf(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
-		AND application_name LIKE 'piped agent%%' AND pid <> %d`, holder(t, dsn)), &cut)
+	ask(t, dsn, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'piped standby %'", &cut)
 	if cut == 0 {
 		t.Fatal("there was no connection to cut")
 	}
@@ -150,9 +156,9 @@ func TestStandbyOutlastsAnOutage(t *testing.T) {
 	}
 }
 
-// TestStoppedAgent: an agent that does not answer for 15 seconds, here because nothing renews its
-// connection any more, loses the database.
-func TestStoppedAgent(t *testing.T) {
+// TestIdleConnections: the server ends the connection of an agent that does not go on, but not of
+// one that takes its time to stop.
+func TestIdleConnections(t *testing.T) {
 	dsn := postgres.NewDSN(t)
 	first, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), nil)
 	if err != nil {
@@ -160,19 +166,42 @@ func TestStoppedAgent(t *testing.T) {
 	}
 	defer first.Close()
 	stop := run(t, first)
-	var limited bool
-	for limit := time.Now().Add(time.Minute); !limited; time.Sleep(20 * time.Millisecond) {
-		ask(t, dsn, "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = "+fmt.Sprint(holder(t, dsn))+" AND query LIKE 'SET idle_session_timeout = 15000'", &limited)
-		if time.Now().After(limit) {
-			t.Fatal("the connection has no limit")
+	await := func(setting string) {
+		t.Helper()
+		var is bool
+		for limit := time.Now().Add(2 * time.Minute); !is; time.Sleep(20 * time.Millisecond) {
+			ask(t, dsn, fmt.Sprintf("SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = %d AND query = 'SET idle_session_timeout = %s'", holder(t, dsn), setting), &is)
+			if time.Now().After(limit) {
+				t.Fatalf("the limit of the connection is not %s", setting)
+			}
 		}
 	}
+	await("15000")
 	stop()
-	second, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), make(chan store.Active, 10))
+	await("0")
+}
+
+// TestNoReturn: an agent that lost the database does not get it back after another one has worked
+// with it, although that one has ended.
+func TestNoReturn(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	first, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	cutHolder(t, dsn)
+	second, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := second.Close(); err != nil {
-		t.Error(err)
+		t.Fatal(err)
+	}
+	if err := first.Run(t.Context()); !deploy.IsKind(err, deploy.Conflict) || !strings.Contains(err.Error(), "another agent has worked with") {
+		t.Errorf("Run of the agent that lost the database: %v", err)
+	}
+	if _, err := first.UpdateAgent(t.Context(), func(*deploy.AgentRecord) {}); !deploy.IsKind(err, deploy.Unavailable) {
+		t.Errorf("it writes on: %v", err)
 	}
 }

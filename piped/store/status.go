@@ -18,6 +18,9 @@ func (s *Store) State(ctx context.Context) deploy.StoreState {
 	if size, err := s.dialect.size(ctx, s); err == nil {
 		state.SizeBytes = size
 	}
+	if s.hold != nil {
+		state.Standbys, _ = s.hold.standbys(ctx) // best effort, like the size
+	}
 	return state
 }
 

@@ -115,6 +115,10 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 			s.hold = nil
 			return nil, errors.Join(s.fail(err, "take over the database"), s.Close())
 		}
+		s.opened = o.Now() // a standby has waited
+		if err := s.hold.bar(ctx); err != nil {
+			return nil, errors.Join(s.fail(err, "take over the database"), s.Close())
+		}
 	}
 	if s.schema, err = migrate(ctx, d, s.writer, o.Existing); err != nil {
 		return nil, errors.Join(err, s.Close())

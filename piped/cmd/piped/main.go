@@ -116,13 +116,6 @@ next start. A second signal ends it at once.`,
 				return err
 			}
 			klog.SetSlogLogger(slog.New(clientLog{log.Handler()}).With("component", "client-go"))
-			cfg, warnings, err := app.Kinds().LoadPiped(path)
-			if err != nil {
-				return err
-			}
-			for _, w := range warnings {
-				log.Warn("configuration", "warning", w)
-			}
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
@@ -134,9 +127,9 @@ next start. A second signal ends it at once.`,
 			if b.Commit != build.Unknown {
 				options.Commit = b.Commit
 			}
-			agent, err := app.New(cmd.Context(), cfg, options)
-			if cause := context.Cause(cmd.Context()); cause != nil && err != nil { // a standby waits there
-				log.Info("the agent stops before it works", "reason", cause, "error", err)
+			agent, err := newAgent(cmd.Context(), options)
+			if cause := context.Cause(cmd.Context()); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
+				log.Info("the agent stops before it works", "reason", cause) // a standby waits until then
 				return nil
 			}
 			if err != nil {
@@ -156,6 +149,25 @@ next start. A second signal ends it at once.`,
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
 	_ = cmd.MarkFlagRequired("config") // the flag exists
 	return cmd
+}
+
+// newAgent returns the agent of the configuration file, which is loaded again if it has changed
+// while the agent stood by.
+func newAgent(ctx context.Context, o app.Options) (*app.App, error) {
+	for {
+		cfg, warnings, err := app.Kinds().LoadPiped(o.ConfigFile)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range warnings {
+			o.Logger.Warn("configuration", "warning", w)
+		}
+		agent, err := app.New(ctx, cfg, o)
+		if !errors.Is(err, app.ErrChanged) {
+			return agent, err
+		}
+		o.Logger.Info("the configuration is loaded again: it has changed while this replica stood by")
+	}
 }
 
 // logStop waits until the agent has stopped, and logs the signal that ended it.

@@ -896,7 +896,9 @@ type StoreStatus struct {
 	// Size on disk, bytes; 0 when unknown.
 	SizeBytes int64 `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	// Why it does not answer; empty when it does.
-	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// Replicas of the agent that stand by: host and process ID. PostgreSQL only.
+	Standbys      []string `protobuf:"bytes,5,rep,name=standbys,proto3" json:"standbys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -957,6 +959,13 @@ func (x *StoreStatus) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *StoreStatus) GetStandbys() []string {
+	if x != nil {
+		return x.Standbys
+	}
+	return nil
 }
 
 // A receiver of notifications.
@@ -1405,13 +1414,14 @@ const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\fWatchProblem\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12(\n" +
-	"\x10failing_since_ms\x18\x03 \x01(\x03R\x0efailingSinceMs\"\x81\x01\n" +
+	"\x10failing_since_ms\x18\x03 \x01(\x03R\x0efailingSinceMs\"\x9d\x01\n" +
 	"\vStoreStatus\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12%\n" +
 	"\x0eschema_version\x18\x02 \x01(\x03R\rschemaVersion\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"\xc4\x02\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x1a\n" +
+	"\bstandbys\x18\x05 \x03(\tR\bstandbys\"\xc4\x02\n" +
 	"\x0eReceiverStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x125\n" +
