@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/store/pgtest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
@@ -112,6 +114,7 @@ func TestStandby(t *testing.T) {
 		}},
 		{"suspended", r.first, r.second, func(a *agenttest.Agent) { r.signal(a, syscall.SIGSTOP) }},
 	} {
+		r.rename(c.passes, c.name) // after it has begun to stand by
 		commit := repo.Push(t, c.name, files(fmt.Sprint("v", i+2)))
 		r.client.await(web, "runs", func(d *modelv1.Deployment) bool {
 			return d.GetTrigger().GetCommit().GetHash() == commit && d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_RUNNING
@@ -119,6 +122,10 @@ func TestStandby(t *testing.T) {
 		c.end(c.active)
 		took := r.answers(c.passes)
 		t.Logf("%s: taken over after %s", c.name, took.Round(time.Millisecond))
+		status, err := c.passes.Control.GetStatus(t.Context(), &controlv1.GetStatusRequest{})
+		if name := status.GetAgent().GetName(); err != nil || name != c.name {
+			t.Errorf("%s: the agent is named %q, %v: the configuration is the one from before", c.name, name, err)
+		}
 		if c.name == "suspended" {
 			r.signal(c.active, syscall.SIGCONT)
 			<-c.active.Ended()
@@ -126,6 +133,19 @@ func TestStandby(t *testing.T) {
 		}
 		r.relaunch(c.active)
 		mustHaveEndedOnce(t, r.client.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS))
+	}
+}
+
+// rename sets the name in the configuration of a process.
+func (r *replicas) rename(a *agenttest.Agent, name string) {
+	r.t.Helper()
+	text, err := os.ReadFile(a.Config)
+	if err == nil {
+		before, _, _ := strings.Cut(string(text), "  name: ")
+		err = os.WriteFile(a.Config, fmt.Appendf([]byte(before), "  name: %s\n", name), 0o600)
+	}
+	if err != nil {
+		r.t.Fatal(err)
 	}
 }
 
