@@ -30,10 +30,11 @@ const (
 	// What takes long to read, such as live objects, follows a change: the refresh that shows the
 	// change accepts what was read before it, up to knownAge ago. A later one has it as it was at
 	// most liveAge ago.
-	knownAge = 15 * time.Second // more than liveTick, at which it is read anyway
-	liveAge  = time.Second
-	liveRead = 2 * time.Second // between two such reads
-	stateAge = 5 * time.Second // of the state of the agent, which no change announces
+	knownAge  = 15 * time.Second // more than liveTick, at which it is read anyway
+	liveAge   = time.Second
+	liveRead  = 2 * time.Second // between two such reads
+	liveShare = 20              // the pause before the next one, in times that one took; at most liveTick
+	stateAge  = 5 * time.Second // of the state of the agent, which no change announces
 )
 
 // part is an element that is replaced as a whole. Its key changes with its content, and does not

@@ -238,3 +238,26 @@ func TestDoneIsRenewed(t *testing.T) {
 		t.Errorf("the refreshes have what was read at %v, want %s", read, want)
 	}
 }
+
+// TestSlowReadsAreRare: the longer a read takes, the longer is the pause before the next one, but
+// never longer than the interval in which it is read without a change.
+func TestSlowReadsAreRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct{ took, want time.Duration }{
+			{0, 2 * time.Second}, {50 * time.Millisecond, 2 * time.Second}, {200 * time.Millisecond, 4 * time.Second}, {3 * time.Second, 10 * time.Second},
+		} {
+			n := &renewal{src: slowRead(c.took), ctx: t.Context(), turn: make(chan struct{}, 1), done: make(chan struct{}, 1)}
+			began := time.Now()
+			n.start(&visit{Handler: &Handler{}})
+			<-n.done
+			if got := time.Since(began) + n.pause(); got != c.want {
+				t.Errorf("after a read of %s the next one begins after %s, want %s", c.took, got, c.want)
+			}
+		}
+	})
+}
+
+// slowRead is a renewer that takes a time.
+type slowRead time.Duration
+
+func (s slowRead) renew(*visit) { time.Sleep(time.Duration(s)) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -213,6 +214,7 @@ type renewal struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	began   time.Time     // when it was started last
+	took    atomic.Int64  // how long the last read took, in nanoseconds
 	turn    chan struct{} // holds a token while it reads
 	done    chan struct{} // the parts are to be refreshed
 }
@@ -224,8 +226,12 @@ func newRenewal(v *visit, src source) *renewal {
 	return n
 }
 
-// pause returns how long the next one has to wait after a change.
-func (n *renewal) pause() time.Duration { return max(livePause, liveRead-time.Since(n.began)) }
+// pause returns how long the next one has to wait after a change: longer while reads take long,
+// because a busy cluster must not be kept busy by those who watch it.
+func (n *renewal) pause() time.Duration {
+	every := max(liveRead, min(liveShare*time.Duration(n.took.Load()), liveTick))
+	return max(livePause, every-time.Since(n.began))
+}
 
 // start begins to read, unless it reads already. Meanwhile the view shows changes.
 func (n *renewal) start(v *visit) {
@@ -242,7 +248,9 @@ func (n *renewal) start(v *visit) {
 	}
 	reader := &visit{Handler: v.Handler, ctx: n.ctx, age: liveAge}
 	n.running.Go(func() {
+		began := time.Now()
 		n.src.renew(reader)
+		n.took.Store(int64(time.Since(began)))
 		<-n.turn
 		wake(n.done)
 	})
