@@ -90,7 +90,7 @@ func (w *work) logLines(lines []string) {
 		if runes := []rune(line); len(runes) > maxCrashLine {
 			line = string(runes[:maxCrashLine]) + " … (cut)"
 		}
-		w.log.Infof("  | %s", line)
+		w.log.Errorf("  | %s", line)
 	}
 }
 

@@ -208,6 +208,7 @@ func find(b deploy.LogBlock, wanted string) *controlv1.StageLogMatch {
 	return &controlv1.StageLogMatch{
 		Index: b.Index, Line: b.Index + 1, Text: excerptAt([]rune(log), utf8.RuneCountInString(lower[:at])),
 		Severity: modelv1.LogSeverity(modelv1.LogSeverity_value[string(b.Severity)]), CreatedAtMs: millis(b.At),
+		Warning: strings.HasPrefix(log, "Warning: "),
 	}
 }
 

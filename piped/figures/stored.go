@@ -23,7 +23,7 @@ var (
 	oldestDesc  = metric.Desc("queue_oldest_seconds", "Age of the oldest open work of a queue, from the trigger of a deployment on; 0 when there is none.", "queue")
 	sizeDesc    = metric.Desc("store_size_bytes", "Size of the database.")
 	writersDesc = metric.Desc("store_waiting_writers", "Writes that wait for SQLite's only writer.")
-	standbyDesc = metric.Desc("store_standbys", "Replicas of the agent that stand by. Absent on SQLite.")
+	standbyDesc = metric.Desc("store_standbys", "Replicas of the agent that stand by; 0 on SQLite.")
 	storeUpDesc = metric.Desc("store_up", "1 if the store answers, else 0.")
 )
 
@@ -68,9 +68,7 @@ func (s *Stored) Collect(out chan<- prometheus.Metric) {
 	}
 	metric.Gauge(out, storeUpDesc, 1)
 	metric.Gauge(out, sizeDesc, float64(state.SizeBytes))
-	if state.Engine == "postgres" {
-		metric.Gauge(out, standbyDesc, float64(len(state.Standbys)))
-	}
+	metric.Gauge(out, standbyDesc, float64(len(state.Standbys)))
 	s.collectApplications(ctx, out)
 	s.collectHolds(ctx, out)
 	s.collectApprovals(ctx, out)

@@ -333,7 +333,7 @@ func TestTables(t *testing.T) {
 				}, {Name: "prod"}},
 				SyncStates: []*controlv1.SyncStateCount{{Status: modelv1.ApplicationSyncStatus_SYNCED, Applications: 7}, {Status: modelv1.ApplicationSyncStatus_OUT_OF_SYNC, Applications: 2}},
 				Scripts:    &controlv1.ScriptsStatus{Isolation: "landlock", EndedBy: "cgroup", Holds: "a script opens its own files only"},
-				Store:      &controlv1.StoreStatus{Engine: "sqlite", SchemaVersion: 12, SizeBytes: 3 << 20},
+				Store:      &controlv1.StoreStatus{Engine: "postgres", SchemaVersion: 12, SizeBytes: 3 << 20, Standbys: []string{"node-b pid 7", "node-c pid 1"}},
 				Receivers: []*controlv1.ReceiverStatus{{
 					Name: "slack", Pending: 1, OldestPendingSinceMs: ago(5 * time.Minute), DeadLetterCount: 2, Error: "Slack answers not_in_channel",
 					DeadLetters: []*controlv1.DeadLetter{{

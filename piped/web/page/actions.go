@@ -290,6 +290,9 @@ func strategyOf(q url.Values) modelv1.SyncStrategy {
 
 // applications reads the applications that a query names.
 func (v *visit) applications(q url.Values) ([]*modelv1.Application, error) {
+	if n := len(q["application"]); n > maxCommands {
+		return nil, status.Errorf(codes.InvalidArgument, "%d applications are named, at most %d can be chosen together", n, maxCommands)
+	}
 	var out []*modelv1.Application
 	for _, id := range q["application"] {
 		resp, err := v.api.GetApplication(v.ctx, &apiservice.GetApplicationRequest{ApplicationId: id})

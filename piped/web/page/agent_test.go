@@ -26,7 +26,7 @@ func troubled(t *testing.T, permissions ...string) *fakeAPI {
 		},
 		Repositories: []*controlv1.RepositoryStatus{{Id: "apps", Remote: "https://git.example.com/apps.git", Branch: "main", Head: "1f2ac83000000000000000000000000000000000", CheckedAtMs: minutesAgo(1), Applications: 34}},
 		Queues:       []*controlv1.QueueStatus{{Name: "planner", Waiting: 3, Active: 4, Limit: 4, OldestWaitingSinceMs: minutesAgo(2)}, {Name: "commands"}},
-		Store:        &controlv1.StoreStatus{Engine: "sqlite", SchemaVersion: 31, SizeBytes: 5 << 20},
+		Store:        &controlv1.StoreStatus{Engine: "postgres", SchemaVersion: 31, SizeBytes: 5 << 20, Standbys: []string{"node-b pid 7", "node-c pid 1"}},
 		Scripts:      &controlv1.ScriptsStatus{Isolation: "namespaces", EndedBy: "cgroup", Holds: "Scripts see none of the agent's files."},
 		SyncStates:   []*controlv1.SyncStateCount{{Status: modelv1.ApplicationSyncStatus_SYNCED, Applications: 29}, {Status: modelv1.ApplicationSyncStatus_OUT_OF_SYNC, Applications: 2}},
 		Receivers: []*controlv1.ReceiverStatus{

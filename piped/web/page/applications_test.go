@@ -124,7 +124,7 @@ func TestNoApplications(t *testing.T) {
 	for _, path := range []string{"/applications", "/"} {
 		body := bodyOf(t, f.get(path))
 		for _, want := range []string{
-			"kind: KubernetesApp", "2 repositories are searched:", "<strong>config</strong>", "branch main", "read <time", "2 min ago", "<strong>shop</strong>", "branch release", "authentication &lt;failed&gt;", "Away",
+			"kind: KubernetesApp", "2 repositories are watched:", "<strong>config</strong>", "branch main", "read <time", "2 min ago", "<strong>shop</strong>", "branch release", "authentication &lt;failed&gt;", "Away",
 		} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s lacks %q", path, want)

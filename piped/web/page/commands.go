@@ -78,13 +78,14 @@ func (v *visit) readCommands(q url.Values) (*commandsView, error) {
 	return c, err
 }
 
-// readCommand reads a command with its deployment. One that does not exist has no error.
+// readCommand reads a command to sync with its deployment. One that does not exist has no error.
 func (v *visit) readCommand(id string) (commandRow, error) {
 	row := commandRow{id: id}
-	var err error
-	if row.command, err = v.command(id); err != nil {
+	command, err := v.command(id)
+	if err != nil || command.Type != modelv1.Command_SYNC_APPLICATION { // others may depend on who asks
 		return row, unlessMissing(err)
 	}
+	row.command = command
 	if deployment := row.command.GetMetadata()["TriggeredDeploymentID"]; deployment != "" {
 		row.deployment, err = v.deployment(url.Values{"deployment": {deployment}})
 	}
@@ -102,11 +103,29 @@ func unlessMissing(err error) error {
 // commandsSource is the stream of the view. No change announces that a command was refused: the
 // regular refresh finds it.
 type commandsSource struct {
-	everyApplication
-	q url.Values
+	q            url.Values
+	applications []string // of the commands
 }
 
-func liveCommands(v *visit) (source, error) { return commandsSource{q: v.query()}, nil }
+func liveCommands(v *visit) (source, error) {
+	c, err := v.readCommands(v.query())
+	if err != nil {
+		return nil, err
+	}
+	s := commandsSource{q: c.q, applications: []string{"-"}} // there is none with this ID
+	for _, row := range c.rows {
+		if row.command != nil {
+			s.applications = append(s.applications, row.command.ApplicationId)
+		}
+	}
+	return s, nil
+}
+
+func (s commandsSource) watch(v *visit) (receive, error) {
+	return v.watchApplications(s.applications...)
+}
+
+func (s commandsSource) opened() string { return "" }
 
 func (s commandsSource) parts(v *visit) ([]part, error) {
 	c, err := v.readCommands(s.q)
@@ -125,19 +144,19 @@ func (c *commandsView) parts(v *visit) []part {
 	return parts
 }
 
-// headline says how many of the applications are deployed.
+// headline says what became of the requests.
 func (c *commandsView) headline() string {
 	counts := map[string]int{}
 	for _, row := range c.rows {
 		counts[row.result()]++
 	}
 	var parts []string
-	for _, result := range []string{"deployed", "failed", "cancelled", "not found", "not finished"} {
+	for _, result := range []string{"deployed", "failed", "cancelled", "not found", "no longer stored", "not finished"} {
 		if n := counts[result]; n > 0 {
 			parts = append(parts, plural(n, result, result))
 		}
 	}
-	return plural(len(c.rows), "application was", "applications were") + " asked to sync: " + strings.Join(parts, ", ") + "."
+	return plural(len(c.rows), "request", "requests") + " to sync: " + strings.Join(parts, ", ") + "."
 }
 
 // result says in a word what became of the command.
@@ -151,20 +170,27 @@ func (r commandRow) result() string {
 		return "cancelled"
 	case m == notFound:
 		return "not found"
+	case m == removed:
+		return "no longer stored"
 	}
 	return "not finished"
 }
 
-// notFound is the state of a command that does not exist, or whose deployment does not.
-var notFound = mark{icon: "cloud-off", word: "Not found", role: roleMuted}
+// The states of a command that does not exist, and of one whose deployment was removed.
+var (
+	notFound = mark{icon: "cloud-off", word: "Not found", role: roleMuted}
+	removed  = mark{icon: "cloud-off", word: "No longer stored", role: roleMuted}
+)
 
 // mark returns the state of the deployment, or of the command before there is one.
 func (r commandRow) mark() mark {
 	switch {
 	case r.deployment != nil:
 		return (&deploymentView{d: r.deployment}).mark()
-	case r.command == nil, r.command.Status == modelv1.CommandStatus_COMMAND_SUCCEEDED:
+	case r.command == nil:
 		return notFound
+	case r.command.Status == modelv1.CommandStatus_COMMAND_SUCCEEDED:
+		return removed
 	case r.command.Status == modelv1.CommandStatus_COMMAND_NOT_HANDLED_YET:
 		return mark{icon: "clock", word: "Queued", role: roleMuted}
 	}
@@ -181,16 +207,16 @@ func (r commandRow) reason() string {
 		}
 		return cmp.Or(r.command.GetMetadata()["Reason"], waits)
 	}
-	for _, s := range d.Stages {
-		if s.Status == modelv1.StageStatus_STAGE_RUNNING && d.GetWait().GetWaitsFor() == "" {
-			return s.Name
-		}
-	}
+	w := d.GetWait()
 	switch {
 	case d.Status == modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS:
 		return "It took " + millis(took(d)) + "."
-	case d.CompletedAtMs == 0 && d.GetWait().GetWaitsFor() != "":
-		return "It waits for " + d.Wait.WaitsFor + "."
+	case d.CompletedAtMs > 0, d.Status == modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK, w.GetWaitsFor() == "":
+		return d.StatusReason
+	case strings.HasPrefix(w.WaitsFor, "Held: "):
+		return w.WaitsFor
+	case w.StageId != "" && !w.Approval:
+		return strings.TrimPrefix(w.WaitsFor, "stage ")
 	}
-	return d.StatusReason
+	return "It waits for " + w.WaitsFor + "."
 }

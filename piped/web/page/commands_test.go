@@ -23,6 +23,9 @@ func commandedAPI(t *testing.T) *fakeAPI {
 		"waits":     {Metadata: map[string]string{"Waiting": "another deployment runs"}},
 		"refused":   {Status: modelv1.CommandStatus_COMMAND_FAILED, Metadata: map[string]string{"Reason": "the commit <b> is unknown"}},
 		"runs":      {Status: modelv1.CommandStatus_COMMAND_SUCCEEDED, Metadata: deployed("runs")},
+		"held":      {Status: modelv1.CommandStatus_COMMAND_SUCCEEDED, Metadata: deployed("held")},
+		"back":      {Status: modelv1.CommandStatus_COMMAND_SUCCEEDED, Metadata: deployed("back")},
+		"preview":   {Type: modelv1.Command_BUILD_PLAN_PREVIEW},
 		"asks":      {Status: modelv1.CommandStatus_COMMAND_SUCCEEDED, Metadata: deployed("asks")},
 		"done":      {Status: modelv1.CommandStatus_COMMAND_SUCCEEDED, Metadata: deployed("done")},
 		"failed":    {Status: modelv1.CommandStatus_COMMAND_SUCCEEDED, Metadata: deployed("failed")},
@@ -30,7 +33,9 @@ func commandedAPI(t *testing.T) *fakeAPI {
 		"removed":   {Status: modelv1.CommandStatus_COMMAND_SUCCEEDED, Metadata: deployed("removed")},
 	}
 	deployments := map[string]*modelv1.Deployment{
-		"d-runs":      {Status: modelv1.DeploymentStatus_DEPLOYMENT_RUNNING, Stages: []*modelv1.PipelineStage{{Name: "K8S_CANARY_ROLLOUT", Status: modelv1.StageStatus_STAGE_RUNNING}}},
+		"d-runs":      {Status: modelv1.DeploymentStatus_DEPLOYMENT_RUNNING, Wait: &modelv1.DeploymentWait{WaitsFor: "stage K8S_CANARY_ROLLOUT", StageId: "stage-0"}},
+		"d-held":      {Status: modelv1.DeploymentStatus_DEPLOYMENT_PENDING, Wait: &modelv1.DeploymentWait{WaitsFor: "Held: the sync window opens at 09:00"}},
+		"d-back":      {Status: modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK, StatusReason: "its probe failed", Wait: &modelv1.DeploymentWait{WaitsFor: "stage ROLLBACK", StageId: "stage-1"}},
 		"d-asks":      {Status: modelv1.DeploymentStatus_DEPLOYMENT_RUNNING, Wait: &modelv1.DeploymentWait{Approval: true, WaitsFor: "1 approval of jane"}},
 		"d-done":      {Status: modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, CompletedAtMs: minutesAgo(1)},
 		"d-cancelled": {Status: modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED, StatusReason: "a newer commit came", CompletedAtMs: minutesAgo(1)},
@@ -67,9 +72,9 @@ func commandedAPI(t *testing.T) *fakeAPI {
 // TestCommands: each request is shown with its application, what became of it, and why.
 func TestCommands(t *testing.T) {
 	f := commandedAPI(t)
-	body := golden(t, "commands", f.get("/commands?id=queued&id=waits&id=refused&id=runs&id=asks&id=done&id=failed&id=cancelled&id=removed&id=gone&id=gone&other=x"))
+	body := golden(t, "commands", f.get("/commands?id=queued&id=waits&id=refused&id=runs&id=held&id=back&id=preview&id=asks&id=done&id=failed&id=cancelled&id=removed&id=gone&id=gone&other=x"))
 	for _, want := range []string{
-		"10 applications were asked to sync: 1 deployed, 2 failed, 1 cancelled, 2 not found, 4 not finished.", "Queued", "The agent waits: another deployment runs", "Refused", "the commit &lt;b&gt; is unknown",
+		"13 requests to sync: 1 deployed, 2 failed, 1 cancelled, 2 not found, 1 no longer stored, 6 not finished.", "Held: the sync window opens at 09:00", "its probe failed", "No longer stored", "Queued", "The agent waits: another deployment runs", "Refused", "the commit &lt;b&gt; is unknown",
 		"K8S_CANARY_ROLLOUT", "Waiting for approval", "It waits for 1 approval of jane.", "It took 60 s.", "the image cannot be pulled", "Not found", `href="/deployments/d-done"`, `href="/applications/queued~`,
 		`hx-sse:connect="/commands/live?from=`,
 	} {

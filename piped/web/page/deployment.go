@@ -221,7 +221,7 @@ func (d *deploymentView) brings() string {
 	if d.d.RunningCommitHash != "" {
 		text += ", in place of " + short(d.d.RunningCommitHash)
 	}
-	return text + "."
+	return text
 }
 
 // trigger says what caused the deployment.

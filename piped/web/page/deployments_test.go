@@ -40,7 +40,7 @@ func TestDeployments(t *testing.T) {
 	if diff := cmp.Diff(want, asked, protocmp.Transform()); diff != "" {
 		t.Error("the request differs (-want +got):\n" + diff)
 	}
-	if !strings.Contains(body, "2 deployments that ended from 2026-03-02 00:00 UTC until 2026-03-04 12:00 UTC: 1 succeeded, 1 failed.") || !strings.Contains(body, `<a href="/chains/0123456789abcdef">chain 01234567</a>`) || strings.Contains(body, "Next page") {
+	if !strings.Contains(body, "2 deployments that ended from 2026-03-02 00:00 UTC until 2026-03-04 12:00 UTC: 1 succeeded, 1 failed.") || !strings.Contains(body, `<a href="/chains/0123456789abcdef">deployment chain 01234567</a>`) || strings.Contains(body, "Next page") {
 		t.Error(body)
 	}
 	rows[0].DeploymentChainId, rows[0].ApplicationName = rows[1].DeploymentChainId, "base"

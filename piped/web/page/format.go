@@ -164,6 +164,14 @@ func isOfChain(d *modelv1.Deployment) bool {
 	return d.TriggerKind == modelv1.TriggerKind_TRIGGER_KIND_ON_CHAIN && d.DeploymentChainId != ""
 }
 
+// requester returns byOf, or the name of the chain that requested the deployment.
+func requester(d *modelv1.Deployment, list []*modelv1.Deployment) string {
+	if isOfChain(d) {
+		return chainName(d.DeploymentChainId, list)
+	}
+	return byOf(d)
+}
+
 // chainName names a chain after the application that began it if its deployment is in the list,
 // else by the beginning of its ID.
 func chainName(id string, list []*modelv1.Deployment) string {
@@ -172,5 +180,5 @@ func chainName(id string, list []*modelv1.Deployment) string {
 			return withoutEscapes("chain of " + d.ApplicationName)
 		}
 	}
-	return withoutEscapes("chain " + id[:min(len(id), 8)])
+	return withoutEscapes("deployment chain " + id[:min(len(id), 8)])
 }

@@ -165,8 +165,13 @@ func (v *visit) findInLog(d *modelv1.Deployment, s *modelv1.PipelineStage, log *
 	if log.found, err = v.control.SearchStageLog(v.ctx, req); err != nil {
 		return err
 	}
-	// Of a warning, a match is known as such by its first line only.
-	log.found.Matches = slices.DeleteFunc(log.found.Matches, func(m *controlv1.StageLogMatch) bool { return log.level.drops(m.Severity, m.Text) })
+	log.found.Matches = slices.DeleteFunc(log.found.Matches, func(m *controlv1.StageLogMatch) bool {
+		begins := "" // the block; the text of the match is a line of it
+		if m.Warning {
+			begins = warning
+		}
+		return log.level.drops(m.Severity, begins)
+	})
 	return nil
 }
 
@@ -356,7 +361,10 @@ func (v *visit) streamLog(d *modelv1.Deployment, s *modelv1.PipelineStage, level
 		for _, b := range blocks {
 			entry := entryOf(b, s)
 			entry.runs = links.runs(entry.text, entry.coloured)
-			lines, after = append(lines, entry), b.Index
+			lines = append(lines, entry)
+		}
+		if n := len(m.Blocks); n > 0 {
+			after = m.Blocks[n-1].Index
 		}
 		return out.appendLog(strconv.FormatInt(after, 10), logView(d, s, "line", ""), lines)
 	})
@@ -366,8 +374,8 @@ func (v *visit) streamLog(d *modelv1.Deployment, s *modelv1.PipelineStage, level
 // appendLog sends lines to the log that the browser shows. The ID names the last of them, link is
 // that of shownLog.
 func (e *events) appendLog(id, link string, lines []logLine) error {
-	if len(lines) == 0 {
-		return nil
+	if len(lines) == 0 { // an ID without data is where a reconnect continues
+		return e.write("id: " + id + "\n\n")
 	}
 	text, err := html(e.v.r.Context(), logLines(link, lines))
 	if err != nil {

@@ -233,7 +233,7 @@ func TestLevelsOfTheLog(t *testing.T) {
 		"&level=error&after=28099":          {30_000, 19, 2, []string{`id="line-28200"`, `id="line-30000"`, `?stage=sync&amp;before=28100&amp;level=error"`}},
 		"&level=error#rare":                 {30_000, 200, 20, []string{`id="line-10100"`, `/lines?before=10000&amp;level=error"`}},
 		"&level=warning&line=1000":          {2000, 24, 2, []string{`id="line-1000" aria-current="true"`, `href="/deployments/d1?stage=sync&amp;line=1000#line-1000"`}},
-		"&level=error#none":                 {99, 0, 1, []string{"The stage has logged no errors.", `/log?after=98&amp;level=error"`}},
+		"&level=error#none":                 {99, 0, 1, []string{"No line of this log is an error yet.", `/log?after=98&amp;level=error"`}},
 		"&level=error&find=line&stage=sync": {200, 2, 1, []string{"1 error has “line”", `href="/deployments/d1?stage=sync&amp;find=line&amp;level=error&amp;line=100#line-100"`, `href="/deployments/d1?find=line&amp;level=warning&amp;stage=sync"`}},
 	} {
 		f := levelled(t, want.lines)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/c785c783/piped/piped/ansi"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -20,6 +21,7 @@ type logLevel struct {
 	name      string // in the address
 	label     string
 	one, many string // nouns for what it keeps
+	noun      string // of one of them, with its article
 	download  string // label of the link to all of it as text
 	keeps     func(severity modelv1.LogSeverity, text string) bool
 }
@@ -28,10 +30,10 @@ type logLevel struct {
 func logLevels() []logLevel {
 	return []logLevel{
 		{label: "All", one: "line", many: "lines", download: "Whole log"},
-		{"warning", "Warnings and errors", "warning or error", "warnings and errors", "Warnings and errors as text", func(severity modelv1.LogSeverity, text string) bool {
+		{"warning", "Warnings and errors", "warning or error", "warnings and errors", "a warning or an error", "Warnings and errors as text", func(severity modelv1.LogSeverity, text string) bool {
 			return isError(severity, text) || isWarning(text)
 		}},
-		{"error", "Errors", "error", "errors", "Errors as text", isError},
+		{"error", "Errors", "error", "errors", "an error", "Errors as text", isError},
 	}
 }
 
@@ -41,7 +43,9 @@ func isError(severity modelv1.LogSeverity, _ string) bool {
 
 // isWarning reports whether a text is a warning. Warnings have no severity of their own, because the
 // API of PipeCD has none: stages begin them with this word.
-func isWarning(text string) bool { return strings.HasPrefix(text, "Warning: ") }
+func isWarning(text string) bool { return strings.HasPrefix(ansi.Strip(text), warning) }
+
+const warning = "Warning: "
 
 // logLevelOf returns the level that an address names.
 func logLevelOf(q url.Values) logLevel {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
 // rooms are the views that browsers have open. The zero value is ready to use.
@@ -66,8 +68,14 @@ func (v *visit) roomKey(src source) string {
 }
 
 // identity returns a key of who calls. What callers requested is shown to them, and not to others
-// with the same rights, if these may not view all applications.
-func (v *visit) identity() string { return keyOf(v.caller.GetIssuer(), v.caller.GetSubject()) }
+// with the same rights, if these may not view all applications. The subject of an API key is not its
+// own: such callers are kept apart by their session.
+func (v *visit) identity() string {
+	if v.caller.GetKind() != controlv1.CallerKind_CALLER_KIND_USER {
+		return keyOf(v.caller.GetId())
+	}
+	return keyOf(v.caller.GetIssuer(), v.caller.GetSubject())
+}
 
 // join adds a browser that shows the parts with a key. known contains their keys by ID, if they are
 // remembered.

@@ -179,8 +179,9 @@ func (s endingSource) parts(v *visit) ([]part, error) {
 // TestRoomsOfCallers: callers with the same rights share a room, unless the parts depend on who
 // asks.
 func TestRoomsOfCallers(t *testing.T) {
-	key := func(subject, issuer string, open func(*visit) (source, error)) string {
-		v := &visit{r: httptest.NewRequest("GET", "/x/live", nil), caller: &controlv1.GetCallerResponse{Subject: subject, Issuer: issuer, Roles: []string{"Limited"}}}
+	user, apiKey := controlv1.CallerKind_CALLER_KIND_USER, controlv1.CallerKind_CALLER_KIND_API_KEY_SESSION
+	key := func(subject, issuer string, kind controlv1.CallerKind, session string, open func(*visit) (source, error)) string {
+		v := &visit{r: httptest.NewRequest("GET", "/x/live", nil), caller: &controlv1.GetCallerResponse{Subject: subject, Issuer: issuer, Kind: kind, Id: session, Roles: []string{"Limited"}}}
 		src, err := open(v)
 		if err != nil {
 			t.Fatal(err)
@@ -195,14 +196,17 @@ func TestRoomsOfCallers(t *testing.T) {
 		"traces":        {liveTrace, false},
 		"now":           {liveNow, true},
 	} {
-		ana := key("ana", "idp", c.open)
-		if again := key("ana", "idp", c.open); again != ana {
+		ana := key("ana", "idp", user, "1", c.open)
+		if again := key("ana", "idp", user, "2", c.open); again != ana {
 			t.Errorf("%s: one caller has two rooms", name)
 		}
-		for _, other := range []string{key("ben", "idp", c.open), key("ana", "other", c.open)} {
+		for _, other := range []string{key("ben", "idp", user, "3", c.open), key("ana", "other", user, "4", c.open)} {
 			if (other == ana) != c.shared {
 				t.Errorf("%s: shared %v, want %v", name, other == ana, c.shared)
 			}
+		}
+		if same := key("ci", "", apiKey, "5", c.open) == key("ci", "", apiKey, "6", c.open); same != c.shared {
+			t.Errorf("%s: shared by two API keys of one subject: %v, want %v", name, same, c.shared)
 		}
 	}
 }

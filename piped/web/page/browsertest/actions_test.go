@@ -188,7 +188,7 @@ func syncSelected(t *testing.T, e *env) {
 	tab.Click("dialog button", "Sync")
 	tab.Await("the progress", `location.pathname === "/commands"`)
 	tab.AwaitReady()
-	tab.AwaitText("main h1", "2 applications were asked to sync")
+	tab.AwaitText("main h1", "2 requests to sync")
 	browsertest.Eval[bool](tab, `window.kept = true`)
 	for name, id := range before {
 		tab.AwaitText("main td.name", name)

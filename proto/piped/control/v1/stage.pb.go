@@ -765,7 +765,9 @@ type StageLogMatch struct {
 	// How serious the block is.
 	Severity v1.LogSeverity `protobuf:"varint,4,opt,name=severity,proto3,enum=piped.model.v1.LogSeverity" json:"severity,omitempty"`
 	// When it was written, unix milliseconds.
-	CreatedAtMs   int64 `protobuf:"varint,5,opt,name=created_at_ms,json=createdAtMs,proto3" json:"created_at_ms,omitempty"`
+	CreatedAtMs int64 `protobuf:"varint,5,opt,name=created_at_ms,json=createdAtMs,proto3" json:"created_at_ms,omitempty"`
+	// The block is a warning: it begins with `Warning: `.
+	Warning       bool `protobuf:"varint,6,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -833,6 +835,13 @@ func (x *StageLogMatch) GetCreatedAtMs() int64 {
 		return x.CreatedAtMs
 	}
 	return 0
+}
+
+func (x *StageLogMatch) GetWarning() bool {
+	if x != nil {
+		return x.Warning
+	}
+	return false
 }
 
 // Response of FollowStageLogs.
@@ -961,13 +970,14 @@ const file_piped_control_v1_stage_proto_rawDesc = "" +
 	"\bstage_id\x18\x01 \x01(\tR\astageId\x129\n" +
 	"\amatches\x18\x02 \x03(\v2\x1f.piped.control.v1.StageLogMatchR\amatches\x12%\n" +
 	"\x0esearched_index\x18\x03 \x01(\x03R\rsearchedIndex\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\xaa\x01\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xc4\x01\n" +
 	"\rStageLogMatch\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x12\n" +
 	"\x04line\x18\x02 \x01(\x03R\x04line\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x127\n" +
 	"\bseverity\x18\x04 \x01(\x0e2\x1b.piped.model.v1.LogSeverityR\bseverity\x12\"\n" +
-	"\rcreated_at_ms\x18\x05 \x01(\x03R\vcreatedAtMs\"\x84\x01\n" +
+	"\rcreated_at_ms\x18\x05 \x01(\x03R\vcreatedAtMs\x12\x18\n" +
+	"\awarning\x18\x06 \x01(\bR\awarning\"\x84\x01\n" +
 	"\x17FollowStageLogsResponse\x12\x19\n" +
 	"\bstage_id\x18\x01 \x01(\tR\astageId\x120\n" +
 	"\x06blocks\x18\x02 \x03(\v2\x18.piped.model.v1.LogBlockR\x06blocks\x12\x1c\n" +
