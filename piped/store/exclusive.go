@@ -129,7 +129,7 @@ type sessionHold struct {
 	lost    atomic.Bool
 	owner   atomic.Pointer[string] // the token; nil before claim
 
-	tried   string                    // the token that was stored last, maybe: its answer was lost
+	tried   string                    // the token of a reclaim whose answer was lost; "" for none
 	early   bool                      // the server is of a version before 14, and ends no idle connections
 	local   atomic.Pointer[string]    // the IP address of this end of the connection
 	listens atomic.Pointer[addresses] // nil before advertise
@@ -229,9 +229,11 @@ func (h *sessionHold) claim(ctx context.Context) error {
 func (h *sessionHold) reclaim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
-	token, before, at := uuid.NewString(), h.tried, h.addresses()
-	h.tried = token
-	done, err := h.conn.Exec(ctx, "UPDATE store_owner SET token = $1, api_address = $2, web_address = $3 WHERE token = $4 OR token = $5", token, at.api, at.web, h.token(), before)
+	if h.tried == "" {
+		h.tried = uuid.NewString()
+	}
+	token, at := h.tried, h.addresses()
+	done, err := h.conn.Exec(ctx, "UPDATE store_owner SET token = $1, api_address = $2, web_address = $3 WHERE token IN ($1, $4)", token, at.api, at.web, h.token())
 	if err != nil {
 		return fmt.Errorf("become the owner of %s again: %w", h.dialect.name(), err)
 	}
@@ -239,6 +241,7 @@ func (h *sessionHold) reclaim(ctx context.Context) error {
 		return deploy.Errorf(deploy.Conflict, "another agent has worked with %s in the meantime", h.dialect.name())
 	}
 	h.owner.Store(&token)
+	h.tried = ""
 	return nil
 }
 
