@@ -101,6 +101,10 @@ func unlock(dir string) error {
 // leftoverTime bounds the wait for the scripts of a killed agent. Their launchers kill them.
 const leftoverTime = 20 * time.Second
 
+// Clean removes what a killed agent left in the directory of script stages, processes first. New
+// does so, too.
+func Clean(dir string) error { return openDir(dir) }
+
 // openDir creates dir, or removes what a killed agent left in it, processes first.
 func openDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

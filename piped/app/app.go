@@ -164,6 +164,9 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 		return nil, "", err
 	}
 	a.parts.onClose("data directory", unlock)
+	if err := script.Clean(scriptsDir(cfg)); err != nil { // now: a standby may wait for long
+		return nil, "", err
+	}
 	key, made, err := storeKey(cfg)
 	if err != nil {
 		return nil, "", err
@@ -274,10 +277,13 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	return executors
 }
 
+// scriptsDir returns the directory of script stages.
+func scriptsDir(cfg *config.Piped) string { return filepath.Join(cfg.DataDir, "scripts") }
+
 // newScripts returns the executor of scripts.
 func (a *App) newScripts(cfg *config.Piped, o Options) (*script.Executor, error) {
 	return script.New(script.Config{
-		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: filepath.Join(cfg.DataDir, "scripts"),
+		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: scriptsDir(cfg),
 		Launcher: o.Launcher, Isolation: ScriptIsolation(cfg, o.ConfigFile), Logger: o.Logger.With("component", "script"),
 	})
 }
