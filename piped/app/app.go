@@ -96,10 +96,12 @@ type App struct {
 	disk  *writable
 }
 
-// New builds the agent. While a replica of it works, New waits and passes connections on to that
-// one; ErrChanged if the configuration is another one after that. Addresses are bound and the store is open and migrated
+// New builds the agent. Addresses are bound and the store is open and migrated
 // when it returns; Git remotes and clusters have not been contacted. Either Run
 // or Close releases everything.
+//
+// While a replica of the agent works, New waits and passes connections on to that one. It returns
+// ErrChanged if the configuration has changed meanwhile.
 func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) {
 	o = o.withDefaults()
 	a := &App{log: o.Logger, parts: parts{grace: o.Grace}, metrics: newMetrics(o.Logger.With("component", "metrics"))}
@@ -164,14 +166,11 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 		return nil, "", err
 	}
 	a.parts.onClose("data directory", unlock)
-	if err := script.Clean(scriptsDir(cfg)); err != nil { // now: a standby may wait for long
-		return nil, "", err
-	}
 	key, made, err := storeKey(cfg)
 	if err != nil {
 		return nil, "", err
 	}
-	waiting := newStandby(cfg, o)
+	waiting := &standby{cfg: cfg, file: o.ConfigFile, log: o.Logger.With("component", "standby")}
 	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{
 		Key: key, Now: o.Now, Logger: o.Logger, Metrics: a.metrics.store, Exclusive: true, Agent: agentID(cfg), Standby: waiting.follow,
 	})

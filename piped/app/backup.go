@@ -102,8 +102,10 @@ func missingFiles(cfg *config.Piped, files map[string][]byte) (missing []string,
 		}
 		path := keptPath(cfg, name)
 		there, err := os.ReadFile(path)
-		if key, keyErr := keyIn(cfg, there); name == storeKeyFile && keyErr == nil {
-			there = key // it may be in base64
+		if name == storeKeyFile {
+			if key, keyErr := keyIn(cfg, there); keyErr == nil {
+				there = key // it may be in base64
+			}
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/c785c783/piped/executor/script"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/forward"
 	"github.com/c785c783/piped/piped/store"
@@ -23,21 +24,18 @@ func agentID(cfg *config.Piped) string { return cfg.ProjectID + "/" + cfg.PipedI
 type standby struct {
 	cfg  *config.Piped
 	file string // of the configuration; "" if it is not known
-	seen [sha256.Size]byte
 	log  *slog.Logger
 
-	api, web *forward.Forwarder // nil before follow
-}
-
-func newStandby(cfg *config.Piped, o Options) *standby {
-	return &standby{cfg: cfg, file: o.ConfigFile, seen: digestOf(o.ConfigFile, cfg.Files()), log: o.Logger.With("component", "standby")}
+	// Set by begin.
+	seen     [sha256.Size]byte // digest of the configuration
+	api, web *forward.Forwarder
 }
 
 // follow is called with each change of the active agent.
 func (s *standby) follow(active store.Active) error {
 	if s.api == nil {
 		s.log.Info("another replica works with the database; this one stands by, and takes over when that one ends", "by", active.Host)
-		if err := s.listen(); err != nil {
+		if err := s.begin(); err != nil {
 			return err
 		}
 	}
@@ -47,9 +45,13 @@ func (s *standby) follow(active store.Active) error {
 	return nil
 }
 
-// listen binds the addresses. Certificates that cannot be read are found now, and not by the
-// takeover.
-func (s *standby) listen() (err error) {
+// begin binds the addresses. What a killed process left of its scripts is removed now, because the
+// wait may be long, and certificates that cannot be read are found now, and not by the takeover.
+func (s *standby) begin() error {
+	s.seen = digestOf(s.file, s.cfg.Files())
+	if err := script.Clean(scriptsDir(s.cfg)); err != nil {
+		return err
+	}
 	_, apiErr := apiCertificate(s.cfg.API).Load()
 	_, webErr := webCertificate(s.cfg.Web).Load()
 	if err := errors.Join(apiErr, webErr); err != nil {

@@ -98,7 +98,7 @@ func TestForward(t *testing.T) {
 	}
 	f.SetTarget("127.0.0.1:1")
 	if got := answer(t, dial(t, f), "x"); got != "" {
-		t.Errorf("to nobody: %q", got)
+		t.Errorf("to an address without a listener: %q", got)
 	}
 }
 

@@ -81,7 +81,8 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// TestStandbyRefused: who is no replica does not wait, and neither does one that is told to end.
+// TestStandbyRefused: an agent that is not a replica does not wait. A standby stops waiting when its
+// callback fails or its context ends.
 func TestStandbyRefused(t *testing.T) {
 	dsn := postgres.NewDSN(t)
 	first, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), nil)
@@ -102,9 +103,9 @@ func TestStandbyRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.agent, err, c.want)
 		}
 	}
-	told := &net.OpError{Op: "listen", Err: errors.New("the address is in use")} // looks like a failure of the connection
-	_, err = store.Open(t.Context(), dsn, store.Options{Key: storetest.Key(), Exclusive: true, Agent: "p/a", Standby: func(store.Active) error { return told }})
-	if !errors.Is(err, told) {
+	failure := &net.OpError{Op: "listen", Err: errors.New("the address is in use")} // looks like a failure of the connection
+	_, err = store.Open(t.Context(), dsn, store.Options{Key: storetest.Key(), Exclusive: true, Agent: "p/a", Standby: func(store.Active) error { return failure }})
+	if !errors.Is(err, failure) {
 		t.Errorf("after an error: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

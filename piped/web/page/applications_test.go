@@ -137,7 +137,7 @@ func TestNoApplications(t *testing.T) {
 	limited := newFake(t).on("GetCaller", &controlv1.GetCallerResponse{Permissions: []*controlv1.CallerPermission{{Permission: "view", Extent: controlv1.PermissionExtent_PERMISSION_EXTENT_SOME}}}).
 		on("SearchApplications", &controlv1.SearchApplicationsResponse{})
 	if body := bodyOf(t, limited.get("/applications")); !strings.Contains(body, "is shown to those who may view all applications") {
-		t.Error("a caller who may not see the repositories is told nothing about it")
+		t.Error("the view does not say to a caller without rights why it lists no repositories")
 	}
 	keys := func() map[string]string {
 		v, err := f.page().visit(nil, request(http.MethodGet, "/applications/live", ""))

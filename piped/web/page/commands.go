@@ -170,7 +170,7 @@ func (r commandRow) result() string {
 		return "cancelled"
 	case m == notFound:
 		return "not found"
-	case m == removed:
+	case m == notStored:
 		return "no longer stored"
 	}
 	return "not finished"
@@ -178,8 +178,8 @@ func (r commandRow) result() string {
 
 // The states of a command that does not exist, and of one whose deployment was removed.
 var (
-	notFound = mark{icon: "cloud-off", word: "Not found", role: roleMuted}
-	removed  = mark{icon: "cloud-off", word: "No longer stored", role: roleMuted}
+	notFound  = mark{icon: "cloud-off", word: "Not found", role: roleMuted}
+	notStored = mark{icon: "cloud-off", word: "No longer stored", role: roleMuted}
 )
 
 // mark returns the state of the deployment, or of the command before there is one.
@@ -190,7 +190,7 @@ func (r commandRow) mark() mark {
 	case r.command == nil:
 		return notFound
 	case r.command.Status == modelv1.CommandStatus_COMMAND_SUCCEEDED:
-		return removed
+		return notStored
 	case r.command.Status == modelv1.CommandStatus_COMMAND_NOT_HANDLED_YET:
 		return mark{icon: "clock", word: "Queued", role: roleMuted}
 	}
