@@ -80,14 +80,14 @@ type connection struct {
 
 // clusterSpec is the configuration of a connection.
 type clusterSpec struct {
-	name, kubeconfig, masterURL string
+	name, kubeconfig, context, masterURL string
 
 	content [sha256.Size]byte // of the kubeconfig; zero if it cannot be read
 }
 
 func specOf(p config.PlatformProvider) clusterSpec {
 	access := p.Config.(*kubeconfig.Provider)
-	s := clusterSpec{name: p.Name, kubeconfig: access.KubeConfigPath, masterURL: access.MasterURL}
+	s := clusterSpec{name: p.Name, kubeconfig: access.KubeConfigPath, context: access.Context, masterURL: access.MasterURL}
 	if data, err := os.ReadFile(s.kubeconfig); err == nil {
 		s.content = sha256.Sum256(data)
 	}
@@ -141,7 +141,7 @@ func (c *clusters) plan(providers []config.PlatformProvider) (map[string]*connec
 // connect prepares the access to a cluster without a request.
 func (c *clusters) connect(spec clusterSpec) *connection {
 	access, err := cluster.NewCluster(cluster.ClusterConfig{
-		Name: spec.name, KubeConfigPath: spec.kubeconfig, MasterURL: spec.masterURL, UserAgent: c.userAgent, Logger: c.logger, Now: c.now,
+		Name: spec.name, KubeConfigPath: spec.kubeconfig, Context: spec.context, MasterURL: spec.masterURL, UserAgent: c.userAgent, Logger: c.logger, Now: c.now,
 		WrapTransport: c.requests.Wrap(spec.name), Permit: c.permit, Identities: &c.same,
 	})
 	if err != nil {

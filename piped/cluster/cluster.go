@@ -26,6 +26,7 @@ const FieldManager = "piped"
 type ClusterConfig struct {
 	Name           string // the platform provider's name
 	KubeConfigPath string // "" uses the service account of the pod the agent runs in
+	Context        string // of the kubeconfig; "" is its current context
 	MasterURL      string // replaces the address in the kubeconfig
 
 	// QPS and Burst limit requests on the client side. Without QPS only the API server's
@@ -182,7 +183,7 @@ func loadConfig(cfg ClusterConfig) (*rest.Config, error) {
 		return rc, nil
 	}
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.KubeConfigPath}
-	overrides := &clientcmd.ConfigOverrides{}
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: cfg.Context}
 	overrides.ClusterInfo.Server = cfg.MasterURL
 	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {

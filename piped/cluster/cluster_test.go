@@ -23,6 +23,7 @@ func TestNewClusterSaysWhatToSet(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("clusters: {"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	two := twoContexts(t)
 	cases := map[string]struct {
 		config ClusterConfig
 		want   string
@@ -39,6 +40,10 @@ func TestNewClusterSaysWhatToSet(t *testing.T) {
 			ClusterConfig{Name: "prod", KubeConfigPath: broken},
 			`read kubeconfig ` + broken + ` of platform provider "prod": error loading config file "` + broken + `": `,
 		},
+		"no such context": {
+			ClusterConfig{Name: "prod", KubeConfigPath: two, Context: "third"},
+			`read kubeconfig ` + two + ` of platform provider "prod": context "third" does not exist`,
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -47,6 +52,33 @@ func TestNewClusterSaysWhatToSet(t *testing.T) {
 				t.Errorf("error (%v):\n%v\nwant (invalid):\n%s", deploy.KindOf(err), err, c.want)
 			}
 		})
+	}
+}
+
+// twoContexts returns a kubeconfig with the contexts first, which is the current one, and second.
+// The server of each has its name.
+func twoContexts(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "config")
+	text := `apiVersion: v1
+kind: Config
+clusters: [{name: a, cluster: {server: "https://first"}}, {name: b, cluster: {server: "https://second"}}]
+contexts: [{name: first, context: {cluster: a}}, {name: second, context: {cluster: b}}]
+current-context: first
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestContext: the context decides which cluster it is, whichever is the current one.
+func TestContext(t *testing.T) {
+	path := twoContexts(t)
+	for context, server := range map[string]string{"": "https://first", "first": "https://first", "second": "https://second"} {
+		config, err := loadConfig(ClusterConfig{Name: "prod", KubeConfigPath: path, Context: context})
+		if err != nil || config.Host != server {
+			t.Errorf("context %q: %v, %v; want %s", context, config, err, server)
+		}
 	}
 }
 

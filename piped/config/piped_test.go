@@ -81,7 +81,7 @@ func TestPipedEveryField(t *testing.T) {
 		},
 		Providers: []PlatformProvider{
 			{Name: "dev", Type: "KUBERNETES", Labels: map[string]string{"zone": "a"}, Config: &kubernetes.Provider{
-				MasterURL: "https://x", KubeConfigPath: "/etc/piped/kube",
+				MasterURL: "https://x", KubeConfigPath: "/etc/piped/kube", Context: "dev-admin",
 				AppStateInformer: kubernetes.AppStateInformer{
 					Namespace:        "shop",
 					IncludeResources: []kubernetes.ResourceMatcher{{APIVersion: "v1"}},
@@ -93,7 +93,7 @@ func TestPipedEveryField(t *testing.T) {
 		Limits: Limits{Deployments: 3, PerCluster: 2},
 		Access: Access{
 			ExternalURL: "http://localhost:9085",
-			Roles:       []AccessRole{{Name: "all", Subjects: []string{"*"}, Permissions: []AccessPermission{"viewer"}, Position: "/etc/piped/piped.yaml:43"}},
+			Roles:       []AccessRole{{Name: "all", Subjects: []string{"*"}, Permissions: []AccessPermission{"viewer"}, Position: "/etc/piped/piped.yaml:44"}},
 			Issuers: []Issuer{{
 				Name: "staff", Type: IssuerOIDC, Issuer: "https://login.example.com", ClientID: "piped", ClientSecretFile: "/etc/piped/oidc",
 				Scopes: []string{"openid", "email", "profile"}, GroupsClaim: "groups", SubjectClaim: "email",

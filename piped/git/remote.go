@@ -26,6 +26,9 @@ type dialer interface {
 type session interface {
 	// head returns the commit of a branch, the zero hash when there is none.
 	head(ctx context.Context, branch string) (plumbing.Hash, error)
+	// symbolicHead returns what HEAD refers to, "" if that is not known. It is called in place of
+	// head.
+	symbolicHead(ctx context.Context) (plumbing.ReferenceName, error)
 	// fetch adds the commit want with all objects that it refers to. It calls w.touch
 	// when data was received, and w.rest while no data is expected.
 	fetch(w *watchdog, want plumbing.Hash, into *objects) error

@@ -15,6 +15,9 @@ type Provider struct {
 	// the cluster that the agent runs in, as the service account of its pod.
 	// Default: the pod's own cluster. Type: path.
 	KubeConfigPath string `yaml:"kubeConfigPath"`
+	// Context is the context of the kubeconfig.
+	// Default: its current context. Not in PipeCD.
+	Context string `yaml:"context"`
 	// AppStateInformer is checked and has no effect in this version.
 	AppStateInformer AppStateInformer `yaml:"appStateInformer"`
 }
@@ -45,6 +48,9 @@ type ResourceMatcher struct {
 // relative paths. field is the path of the provider's config.
 func (p *Provider) Complete(d *strict.Document, field string, resolve func(field, path string) string) {
 	p.KubeConfigPath = resolve(field+".kubeConfigPath", p.KubeConfigPath)
+	if p.Context != "" && p.KubeConfigPath == "" {
+		d.Problemf(field+".context", "names a context of a kubeconfig, but kubeConfigPath is not set")
+	}
 	informer := field + ".appStateInformer"
 	if !d.Has(informer) {
 		return
