@@ -104,6 +104,24 @@ func (t *Trigger) Poll(repoID string) {
 	}
 }
 
+// Passed waits until the first pass over a repository has ended, and returns why it did not
+// succeed.
+func (t *Trigger) Passed(ctx context.Context, repoID string) error {
+	w := t.watchers[repoID]
+	if w == nil {
+		return deploy.Errorf(deploy.NotFound, "repository %q is not watched", repoID)
+	}
+	select {
+	case <-w.passed:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if p := w.problem.Load(); p != nil {
+		return p.Err
+	}
+	return nil
+}
+
 // Problem is the error of the last pass over a repository. It may concern only some of the
 // repository's applications.
 type Problem struct {

@@ -36,8 +36,9 @@ type watcher struct {
 	log  *slog.Logger
 
 	signal chan struct{}
-	stale  atomic.Bool // an application or a deployment was written since the last pass
-	soon   atomic.Bool // a pass is scheduled; see pollSoon
+	passed chan struct{} // closed when the first pass has ended
+	stale  atomic.Bool   // an application or a deployment was written since the last pass
+	soon   atomic.Bool   // a pass is scheduled; see pollSoon
 	mu     sync.Mutex
 	inbox  inbox
 	// problem is why the last pass failed, for Trigger.Problem; nil after a success.
@@ -80,7 +81,7 @@ func (in *inbox) add(commands ...deploy.Command) {
 
 func newWatcher(t *Trigger, r Repository) *watcher {
 	w := &watcher{
-		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1),
+		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1), passed: make(chan struct{}),
 		drifted: map[string]time.Time{}, pinned: map[string]string{}, warned: map[string][]string{},
 		silent: silences{by: map[respondent]silence{}}, lookups: lookups{},
 	}
@@ -163,6 +164,7 @@ func (w *watcher) run(ctx context.Context) {
 	heal.Stop()
 	defer poll.Stop()
 	defer heal.Stop()
+	ended := sync.OnceFunc(func() { close(w.passed) })
 	for {
 		run := true
 		select {
@@ -175,6 +177,7 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		if run {
 			w.poll(ctx)
+			ended()
 			poll.Reset(w.pause())
 		}
 		heal.Stop()

@@ -73,6 +73,9 @@ type Options struct {
 	// RemoveAfter is the delay of the first run of retention; default 5 min.
 	RemoveAfter time.Duration
 
+	// disabled disables the agent before anything runs: see DryRun.
+	disabled bool
+
 	// platforms are further kinds of application.
 	platforms []entry
 
@@ -86,6 +89,7 @@ type App struct {
 	log   *slog.Logger
 	parts parts
 	live  *live
+	dry   previews // for DryRun
 
 	metrics *metrics
 	drift   *drift.Detector
@@ -140,7 +144,8 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	state := agentStatus{
 		version: o.Version, commit: o.Commit, started: o.Now(), store: st, phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
 	}
-	users, err := a.listen(cfg, o, st, previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}, state)
+	a.dry = previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}
+	users, err := a.listen(cfg, o, st, a.dry, state)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +196,8 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 		return nil, "", err
 	}
 	a.parts.add("data directory", watch.Run)
-	if _, err := st.UpdateAgent(ctx, func(*deploy.AgentRecord) {}); err != nil { // creates the record at the first start
+	create := func(r *deploy.AgentRecord) { r.Disabled = r.Disabled || o.disabled }
+	if _, err := st.UpdateAgent(ctx, create); err != nil { // creates the record at the first start
 		return nil, "", err
 	}
 	ownerKey, err = ensureOwnerKey(ctx, st, cfg.DataDir, o.Now())

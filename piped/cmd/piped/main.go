@@ -9,15 +9,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	_ "time/tzdata" // time zones of sync windows, independent of the machine
 
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
 
 	"github.com/c785c783/piped/executor/script/sandbox"
-	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/build"
 )
 
@@ -80,7 +77,7 @@ func run(ctx context.Context, launcher sandbox.Launcher, args []string, stdout, 
 		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes", Version: versionLine(),
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(runCommand(launcher, stderr), checkCommand(launcher, stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
+	root.AddCommand(runCommand(launcher, stdout, stderr), configCommand(stdout), checkCommand(launcher, stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
 		restoreCommand(stderr), versionCommand(stdout))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
@@ -96,78 +93,6 @@ func run(ctx context.Context, launcher sandbox.Launcher, args []string, stdout, 
 		fmt.Fprintf(stderr, "piped: %v\n", err)
 	}
 	return f.code
-}
-
-func runCommand(launcher sandbox.Launcher, stderr io.Writer) *cobra.Command {
-	var path, level, format string
-	cmd := &cobra.Command{
-		Use: "run --config FILE", Short: "Run the agent until it is stopped", Args: cobra.NoArgs,
-		Long: `Run the agent until it is stopped.
-
-The agent watches the configuration file and the files it names: changes take effect
-within seconds, or at once with SIGHUP. An invalid configuration is rejected with
-the reason in the log, and the previous one stays in effect.
-
-SIGINT or SIGTERM stops the agent gracefully: active deployments resume after the
-next start. A second signal ends it at once.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := newLogger(stderr, level, format)
-			if err != nil {
-				return err
-			}
-			klog.SetSlogLogger(slog.New(clientLog{log.Handler()}).With("component", "client-go"))
-			reload := make(chan os.Signal, 1)
-			signal.Notify(reload, syscall.SIGHUP)
-			defer signal.Stop(reload)
-			if err := sandbox.Hide(); err != nil { // from other processes of the same user
-				return err
-			}
-			b := built()
-			options := app.Options{Version: b.Version, Logger: log, ConfigFile: path, Reload: reload, Launcher: launcher}
-			if b.Commit != build.Unknown {
-				options.Commit = b.Commit
-			}
-			agent, err := newAgent(cmd.Context(), options)
-			if cause := context.Cause(cmd.Context()); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
-				log.Info("the agent stops before it works", "reason", cause) // a standby waits until then
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			running, stop := context.WithCancel(cmd.Context())
-			var background sync.WaitGroup
-			background.Go(func() { giveBackMemory(running) })
-			background.Go(func() { logStop(running, cmd.Context(), log) })
-			defer background.Wait()
-			defer stop()
-			return agent.Run(cmd.Context())
-		},
-	}
-	cmd.Flags().StringVar(&path, "config", "", "the agent's configuration file (kind: Piped)")
-	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
-	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
-	_ = cmd.MarkFlagRequired("config") // the flag exists
-	return cmd
-}
-
-// newAgent returns the agent of the configuration file, which is loaded again if it has changed
-// while the agent stood by.
-func newAgent(ctx context.Context, o app.Options) (*app.App, error) {
-	for {
-		cfg, warnings, err := app.Kinds().LoadPiped(o.ConfigFile)
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range warnings {
-			o.Logger.Warn("configuration", "warning", w)
-		}
-		agent, err := app.New(ctx, cfg, o)
-		if !errors.Is(err, app.ErrChanged) {
-			return agent, err
-		}
-		o.Logger.Info("the configuration is loaded again: it has changed while this replica stood by")
-	}
 }
 
 // logStop waits until the agent has stopped, and logs the signal that ended it.
