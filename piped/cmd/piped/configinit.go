@@ -56,7 +56,7 @@ piped run --repo runs. Paths in it are absolute. It contains no secrets.`,
 func writeNew(path, text string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists: move it away, or name another file with --output", path)
+		return fmt.Errorf("%s exists, and is not overwritten: move it away first", path)
 	}
 	if err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
