@@ -44,7 +44,7 @@ func (l *live) eventSettings() event.Settings {
 	for _, r := range watched {
 		repo := event.Repository{ID: r.Config.RepoID, Branch: r.Config.Branch, Git: r.Git, Files: e.watcher.Of(r.Config.RepoID)}
 		if host := e.host(r.Config.Remote); host != nil {
-			repo.PullRequests = pullRequests{host.api, r.Config.Remote}
+			repo.PullRequests = pullRequests{host.api, r.Config.Remote, l.repositories.permit}
 		}
 		out.Repositories = append(out.Repositories, repo)
 	}
@@ -65,8 +65,14 @@ func (e *events) host(remote string) *gitHost {
 type pullRequests struct {
 	api    *githost.API
 	remote string
+	permit func(context.Context) error // nil if they are permitted
 }
 
 func (p pullRequests) Open(ctx context.Context, head, base, title, body string) (string, error) {
+	if p.permit != nil {
+		if err := p.permit(ctx); err != nil {
+			return "", err
+		}
+	}
 	return p.api.OpenPullRequest(ctx, githost.PullRequest{Remote: p.remote, Head: head, Base: base, Title: title, Body: body})
 }

@@ -82,6 +82,7 @@ type setup struct {
 
 func newLive(dataDir string, c clusterConfig, m git.Metrics, o Options) *live {
 	repositories := newRepositories(dataDir, m, o)
+	repositories.permit = c.permit
 	l := &live{
 		clusters: newClusters(c, o), repositories: repositories, follower: newFollower(), secrets: secret.New(nil), concealed: secret.New(nil),
 		tenants: newTenants(repositories.CommitObject), analysis: provider.NewSet(),

@@ -28,6 +28,7 @@ type repositories struct {
 	logger  *slog.Logger
 	now     func() time.Time
 	metrics git.Metrics
+	permit  func(context.Context) error // nil if pushes are permitted
 
 	mu         sync.Mutex
 	mirrors    map[string]*git.Repo // by repository ID
@@ -77,7 +78,7 @@ func (r *repositories) prepare(c config.Repository, g config.Git) repository {
 		return out
 	}
 	gc := git.Config{
-		ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: r.dir, Auth: out.auth, Logger: r.logger, Now: r.now, Metrics: r.metrics,
+		ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: r.dir, Auth: out.auth, Logger: r.logger, Now: r.now, Metrics: r.metrics, Permit: r.permit,
 	}
 	if out.mirror = r.opened(c.RepoID); out.mirror != nil {
 		out.problem = gc.Check()

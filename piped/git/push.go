@@ -77,7 +77,7 @@ var conflictReasons = []string{
 // build the change on that commit. It is of kind Exists if another branch exists already;
 // commit is then the head of that branch. It is NotFound if the mirror lacks the parent or the
 // parent lacks a file, Invalid, with the reason, if the remote rejects the change or the
-// credentials, and Unavailable otherwise.
+// credentials, and Unavailable otherwise. An error of Config.Permit has the kind of that error.
 func (r *Repo) Push(ctx context.Context, branch string, c Change) (commit string, err error) {
 	if headRef(branch).Validate() != nil {
 		return "", deploy.Errorf(deploy.Invalid, "push to %s: %q is not a branch name", r.Remote(), branch)
@@ -108,6 +108,11 @@ func (r *Repo) Push(ctx context.Context, branch string, c Change) (commit string
 		from = at
 	case !at.IsZero():
 		return at.String(), deploy.Errorf(deploy.Exists, "push to branch %s of %s: it exists already", branch, r.Remote())
+	}
+	if r.cfg.Permit != nil {
+		if err := r.cfg.Permit(ctx); err != nil {
+			return "", deploy.Errorf(deploy.KindOf(err), "push to branch %s of %s: %w", branch, r.Remote(), err)
+		}
 	}
 	w.touch()
 	if err := s.push(w, branch, from, made.commit, made.pack); err != nil {

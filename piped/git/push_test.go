@@ -1,6 +1,7 @@
 package git
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -239,6 +240,38 @@ func TestTrailer(t *testing.T) {
 	} {
 		if got := trailer(message, "Key"); got != want {
 			t.Errorf("%q: %q, want %q", message, got, want)
+		}
+	}
+}
+
+// TestPushNotPermitted: a push that is no longer permitted once the remote has answered is not sent.
+func TestPushNotPermitted(t *testing.T) {
+	up := gittest.New(t)
+	first := up.Push(t, "first", map[string]string{"a": "1"})
+	refuse := false
+	r := open(t, up.Dir, func(c *Config) {
+		c.Permit = func(context.Context) error {
+			if refuse {
+				return deploy.Errorf(deploy.Unavailable, "another agent has the database")
+			}
+			return nil
+		}
+	})
+	mustSync(t, r, first, true)
+	for _, branch := range []string{gittest.Branch, "proposal"} {
+		refuse = true
+		_, err := r.Push(t.Context(), branch, change(first, map[string][]byte{"a": []byte("2")}))
+		if !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "another agent has the database") {
+			t.Errorf("push to %s: %v", branch, err)
+		}
+	}
+	if _, moved, err := r.Sync(t.Context()); err != nil || moved {
+		t.Errorf("the branch has moved: %t, %v", moved, err)
+	}
+	refuse = false
+	for _, branch := range []string{"proposal", gittest.Branch} { // the first finds no branch of the refused push
+		if _, err := r.Push(t.Context(), branch, change(first, map[string][]byte{"a": []byte("2")})); err != nil {
+			t.Errorf("push to %s: %v", branch, err)
 		}
 	}
 }

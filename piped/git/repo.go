@@ -1,6 +1,7 @@
 package git
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -25,6 +26,9 @@ type Config struct {
 	// Timeout bounds the listing of the remote's branches, and any time without received data
 	// during a fetch. Zero means one minute.
 	Timeout time.Duration
+
+	// Permit is called immediately before a push is sent, which its error prevents; optional.
+	Permit func(context.Context) error
 
 	Logger  *slog.Logger     // optional
 	Now     func() time.Time // nil is time.Now
