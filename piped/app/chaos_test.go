@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +24,8 @@ type chaosSize struct{ kills, deployments, applications int }
 // TestChaos kills the agent with SIGKILL at random moments while commits, manual syncs,
 // cancels, approvals and failures keep it busy. Then it checks the invariants of the
 // transition log, the outbox, the commands, the scripts' output and the live state. On
-// PostgreSQL a replica stands by, which is killed, too: whichever lives takes over.
+// PostgreSQL a replica stands by, which is killed, too: whichever lives takes over. Some are
+// suspended before, so that they go on while the other one works.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	size := chaosSize{kills: 8, deployments: 20, applications: 6}
@@ -97,7 +99,7 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {
 		dsn = "sqlite://" + filepath.Join(dir, "piped", "piped.db")
 	}
 	report := c.verify(t, dsn, filepath.Join(dir, "piped"))
-	t.Logf("%s\n  %d kills and restarts, %s", report, len(c.killed), time.Since(began).Round(time.Second))
+	t.Logf("%s\n  %d kills and restarts, suspended before for %v, %s", report, len(c.killed), c.suspended, time.Since(began).Round(time.Second))
 }
 
 // close ends the agent and its replica.
@@ -141,6 +143,8 @@ type chaos struct {
 
 	victims []*agenttest.Agent // the agent and its replica, if there is one
 	killed  []time.Time
+
+	suspended []time.Duration
 }
 
 // saw gets every request of the agent to the API server.
@@ -183,7 +187,7 @@ func (c *chaos) torment(t *testing.T) {
 			t.Fatal(victim.Failure()) // it ended by itself
 		default:
 		}
-		victim.Kill()
+		c.end(t, victim)
 		c.killed = append(c.killed, time.Now())
 		if err := victim.Launch(); err != nil {
 			t.Fatal(err)
@@ -191,6 +195,35 @@ func (c *chaos) torment(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %s and %d kills there are %d of %d deployments", chaosLimit, len(c.killed), made, c.deployments)
 		}
+	}
+}
+
+// end kills an agent. Where a replica stands by, it first suspends some of them, the first one past
+// the time after which the database is given to the replica, and lets them go on: they must not do
+// what the replica does now.
+func (c *chaos) end(t *testing.T, victim *agenttest.Agent) {
+	if len(c.victims) > 1 && (len(c.suspended) == 0 || c.random.IntN(3) == 0) {
+		length := time.Duration(c.random.Int64N(int64(3 * time.Second)))
+		if len(c.suspended)%suspensions == 0 {
+			length = beyondExpiry
+		}
+		c.suspended = append(c.suspended, length)
+		c.signal(t, victim, syscall.SIGSTOP)
+		time.Sleep(length)
+		c.signal(t, victim, syscall.SIGCONT)
+		time.Sleep(time.Duration(c.random.Int64N(int64(time.Second)))) // the most dangerous moment
+	}
+	victim.Kill()
+}
+
+const (
+	beyondExpiry = 17 * time.Second // the server ends the connection after 15 s
+	suspensions  = 8                // one of so many is that long
+)
+
+func (c *chaos) signal(t *testing.T, a *agenttest.Agent, s syscall.Signal) {
+	if err := syscall.Kill(a.PID(), s); err != nil {
+		t.Errorf("send %s: %v", s, err)
 	}
 }
 
