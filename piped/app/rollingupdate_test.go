@@ -1,0 +1,138 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/store/pgtest"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// front asks the replicas in turn, as the clients of a Service do, and the next one when one
+// refuses.
+type front struct {
+	replicas []*agenttest.Agent
+	asked    int
+	answered int
+	last     time.Time
+	longest  time.Duration // between two answers
+}
+
+// poll asks until ctx ends.
+func (f *front) poll(ctx context.Context, ask func(context.Context, *agenttest.Agent) error) {
+	f.last = time.Now()
+	for ctx.Err() == nil {
+		replica := f.replicas[f.asked%len(f.replicas)]
+		f.asked++
+		limited, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := ask(limited, replica)
+		cancel()
+		if now := time.Now(); err == nil {
+			f.answered++
+			f.longest, f.last = max(f.longest, now.Sub(f.last)), now
+		}
+		pause := time.NewTimer(20 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+	f.longest = max(f.longest, time.Since(f.last))
+}
+
+func askAPI(ctx context.Context, a *agenttest.Agent) error {
+	_, err := a.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1})
+	return err
+}
+
+func askPage(client *http.Client) func(context.Context, *agenttest.Agent) error {
+	return func(ctx context.Context, a *agenttest.Agent) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.WebAddress+"/", nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			return err
+		}
+		if response.StatusCode != http.StatusOK { // of the page, or of the sign-in that it leads to
+			return fmt.Errorf("status %s", response.Status)
+		}
+		return nil
+	}
+}
+
+// longestGap bounds the time without an answer during a rolling update: a standby takes over within
+// a second, and three processes start on a machine that is busy with other tests.
+const longestGap = 15 * time.Second
+
+// TestRollingUpdate replaces three replicas one after the other while a deployment runs and clients
+// ask all of them. The deployment ends once, and clients are answered but for the takeovers.
+func TestRollingUpdate(t *testing.T) {
+	t.Parallel()
+	cluster, repo := clustertest.Shared(t), newRepo(t)
+	ns := cluster.Namespace(t)
+	o := agenttest.Options{Binary: buildAgent(t), Dir: t.TempDir(), Remote: repo.Dir, Kubeconfig: cluster.Kubeconfig(), DSN: pgtest.Start(t).NewDSN(t), Interval: 200 * time.Millisecond}
+	r := &replicas{t: t, first: startProcess(t, o)}
+	all := []*agenttest.Agent{r.first}
+	o.StoreKey = filepath.Join(o.Dir, "piped", storeKeyFile)
+	for range 2 {
+		a, err := agenttest.StartReplica(r.first, o, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := a.Close(); err != nil {
+				t.Errorf("the replica: %v", err)
+			}
+		})
+		r.standsBy(a)
+		all = append(all, a)
+	}
+	files := webApp(ns, "v1", "")
+	files["web/app.pipecd.yaml"] += "  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{name: WAIT, with: {duration: 3s}}, {name: K8S_SYNC}]}\n"
+	commit, web := repo.Push(t, "first", files), appID("web")
+	r.client = &client{t: t, ctx: t.Context(), api: all[2].API, control: all[2].Control}
+	r.client.await(web, "runs", func(d *modelv1.Deployment) bool { return d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_RUNNING })
+
+	transport := &http.Transport{DisableKeepAlives: true} // each request finds a replica anew
+	api, page := &front{replicas: all}, &front{replicas: all}
+	ctx, cancel := context.WithCancel(t.Context())
+	var polling sync.WaitGroup
+	polling.Go(func() { api.poll(ctx, askAPI) })
+	polling.Go(func() { page.poll(ctx, askPage(&http.Client{Transport: transport})) })
+	defer polling.Wait()
+	defer cancel()
+	for _, a := range all {
+		if err := a.Stop(); err != nil {
+			t.Error(err)
+		}
+		if err := a.Launch(); err != nil {
+			t.Fatal(err)
+		}
+		r.answers(a)
+	}
+	mustHaveEndedOnce(t, r.client.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS))
+	cancel()
+	polling.Wait()
+	for name, f := range map[string]*front{"API": api, "page": page} {
+		t.Logf("%s: %d of %d requests answered, at most %s without an answer", name, f.answered, f.asked, f.longest.Round(time.Millisecond))
+		if f.answered < 10 || f.longest > longestGap {
+			t.Errorf("%s: %d answers, %s without one, want at most %s", name, f.answered, f.longest, longestGap)
+		}
+	}
+}
