@@ -2,12 +2,16 @@ package app
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +19,8 @@ import (
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/store/pgtest"
+	"github.com/c785c783/piped/piped/store/storetest"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
 // chaosSize is the extent of TestChaos. PIPED_CHAOS sets it, as
@@ -24,8 +30,8 @@ type chaosSize struct{ kills, deployments, applications int }
 // TestChaos kills the agent with SIGKILL at random moments while commits, manual syncs,
 // cancels, approvals and failures keep it busy. Then it checks the invariants of the
 // transition log, the outbox, the commands, the scripts' output and the live state. On
-// PostgreSQL a replica stands by, which is killed, too: whichever lives takes over. Some are
-// suspended before, so that they go on while the other one works.
+// PostgreSQL two replicas stand by, which are killed, too: whichever lives takes over. Some are
+// suspended before, so that they go on while another one works, and the database is restarted.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	size := chaosSize{kills: 8, deployments: 20, applications: 6}
@@ -36,8 +42,8 @@ func TestChaos(t *testing.T) {
 	}
 	seed := chaosSeed(t)
 	binary := buildAgent(t)
-	t.Run("sqlite", func(t *testing.T) { runChaos(t, size, seed, binary, "") })
-	t.Run("postgres", func(t *testing.T) { runChaos(t, size, seed, binary, pgtest.Start(t).NewDSN(t)) })
+	t.Run("sqlite", func(t *testing.T) { runChaos(t, size, seed, binary, nil) })
+	t.Run("postgres", func(t *testing.T) { runChaos(t, size, seed, binary, pgtest.Start(t)) })
 }
 
 // chaosSeed returns PIPED_CHAOS_SEED, or a new seed.
@@ -51,10 +57,16 @@ func chaosSeed(t *testing.T) uint64 {
 	return seed
 }
 
-func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {
+func runChaos(t *testing.T, size chaosSize, seed uint64, binary string, server *pgtest.Server) {
 	t.Logf("seed %d (PIPED_CHAOS_SEED), %+v", seed, size)
 	began := time.Now()
 	c := &chaos{chaosSize: size, random: rand.New(rand.NewPCG(seed, 1)), writes: make(chan struct{}, 1)}
+	if c.server = server; server != nil {
+		c.dsn = server.NewDSN(t)
+		c.db = storetest.Raw(t, c.dsn)
+		c.db.SetMaxIdleConns(-1)
+	}
+	dsn := c.dsn
 	c.chaosEnv = newChaosEnv(t, size.applications, rand.New(rand.NewPCG(seed, 2)))
 	proxy, err := agenttest.ServeAPI(clustertest.Shared(t).Kubeconfig(), c.saw)
 	if err != nil {
@@ -81,14 +93,17 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {
 	t.Cleanup(func() { c.close(t) })
 	if dsn != "" {
 		options.StoreKey = filepath.Join(dir, "piped", storeKeyFile)
-		replica, err := agenttest.StartReplica(c.agent, options, t.TempDir())
-		if err != nil {
-			t.Fatal(err)
+		for range 2 {
+			replica, err := agenttest.StartReplica(c.agent, options, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.victims = append(c.victims, replica)
 		}
-		c.victims = append(c.victims, replica)
 	}
 
 	c.torment(t)
+	c.settle(t)
 	c.finish(t)
 	for _, agent := range c.victims {
 		if err := agent.Stop(); err != nil {
@@ -99,10 +114,10 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {
 		dsn = "sqlite://" + filepath.Join(dir, "piped", "piped.db")
 	}
 	report := c.verify(t, dsn, filepath.Join(dir, "piped"))
-	t.Logf("%s\n  %d kills and restarts, suspended before for %v, %s", report, len(c.killed), c.suspended, time.Since(began).Round(time.Second))
+	t.Logf("%s\n  %d kills and restarts, suspended before for %v, taken over after %s, %s", report, len(c.killed), c.suspended, c.takeovers(t), time.Since(began).Round(time.Second))
 }
 
-// close ends the agent and its replica.
+// close ends the agent and its replicas.
 func (c *chaos) close(t *testing.T) {
 	for _, agent := range c.victims {
 		if err := agent.Close(); err != nil {
@@ -141,10 +156,14 @@ type chaos struct {
 	random *rand.Rand    // chooses the moments; the environment has its own source
 	writes chan struct{} // receives when the agent has written to the cluster
 
-	victims []*agenttest.Agent // the agent and its replica, if there is one
+	victims []*agenttest.Agent // the agent and its replicas, if there are any
 	killed  []time.Time
 
+	server    *pgtest.Server // nil on SQLite
+	dsn       string
+	db        *sql.DB // of the server; its connections are not retained
 	suspended []time.Duration
+	taken     []time.Duration // from a kill of the active replica until another one answers
 }
 
 // saw gets every request of the agent to the API server.
@@ -182,11 +201,7 @@ func (c *chaos) torment(t *testing.T) {
 			made = c.count(t.Context())
 		}
 		victim := c.victims[c.random.IntN(len(c.victims))]
-		select {
-		case <-victim.Ended():
-			t.Fatal(victim.Failure()) // it ended by itself
-		default:
-		}
+		c.relaunchLost(t)
 		c.end(t, victim)
 		c.killed = append(c.killed, time.Now())
 		if err := victim.Launch(); err != nil {
@@ -213,7 +228,98 @@ func (c *chaos) end(t *testing.T, victim *agenttest.Agent) {
 		c.signal(t, victim, syscall.SIGCONT)
 		time.Sleep(time.Duration(c.random.Int64N(int64(time.Second)))) // the most dangerous moment
 	}
+	if c.server == nil {
+		victim.Kill()
+		return
+	}
+	if len(c.killed) == 3 {
+		c.server.Restart(t, time.Second)
+		c.settle(t)
+	}
+	active := c.active(t) == victim.PID()
 	victim.Kill()
+	if active && c.random.IntN(2) == 0 {
+		c.taken = append(c.taken, c.takeover(t, victim))
+	}
+}
+
+// relaunchLost starts replicas that have lost the database to another one, for which they end, and
+// those that were started while the server was down.
+func (c *chaos) relaunchLost(t *testing.T) {
+	for _, a := range c.victims {
+		select {
+		case <-a.Ended():
+			lost := strings.Contains(a.Tail(), "this agent lost its connection to the database and stops")
+			if c.server == nil || !lost && !strings.Contains(a.Tail(), "piped: connect to the database") {
+				t.Fatal(a.Failure()) // it ended by itself
+			}
+			if err := a.Launch(); err != nil {
+				t.Fatal(err)
+			}
+		default:
+		}
+	}
+}
+
+// settle waits until replicas that cannot work any more have ended, and one works.
+func (c *chaos) settle(t *testing.T) {
+	if c.server == nil {
+		return
+	}
+	for end := time.Now().Add(patience); c.active(t) == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no replica has taken over")
+		}
+	}
+	time.Sleep(3 * time.Second) // the others connect again meanwhile, and learn of it
+	c.relaunchLost(t)
+}
+
+// active returns the ID of the process that has the database, according to the server; 0 if none.
+func (c *chaos) active(t *testing.T) (pid int) {
+	var name string
+	err := c.db.QueryRowContext(t.Context(), `SELECT COALESCE(max(a.application_name), '') FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+		WHERE l.locktype = 'advisory' AND l.granted AND a.application_name LIKE 'piped agent % pid %'`).Scan(&name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, id, _ := strings.Cut(name, " pid ")
+	pid, _ = strconv.Atoi(id) // 0 without one
+	return pid
+}
+
+// takeover waits until a replica other than the killed one answers, and returns how long that took.
+func (c *chaos) takeover(t *testing.T, killed *agenttest.Agent) time.Duration {
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		for _, a := range c.victims {
+			if a == killed {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := a.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1})
+			cancel()
+			if err == nil {
+				return time.Since(began)
+			}
+		}
+		if time.Since(began) > patience {
+			t.Fatalf("no replica answers %s after a kill", patience)
+		}
+	}
+}
+
+// takeovers returns the median and the longest takeover. The worst may not be longer than the time
+// after which a replica that says nothing loses the database.
+func (c *chaos) takeovers(t *testing.T) string {
+	if len(c.taken) == 0 {
+		return "no kill of an active replica"
+	}
+	slices.Sort(c.taken)
+	worst := c.taken[len(c.taken)-1]
+	if worst > longestGap {
+		t.Errorf("a takeover lasted %s", worst)
+	}
+	return fmt.Sprintf("%s in the median and %s at worst (%d)", c.taken[len(c.taken)/2].Round(time.Millisecond), worst.Round(time.Millisecond), len(c.taken))
 }
 
 const (
