@@ -22,6 +22,9 @@ type Commit struct {
 	// Trace is the source commit that caused this one, from its trailer TraceTrailer;
 	// "" for none.
 	Trace string `json:"trace,omitempty"`
+	// Merged is the head commit of a pull request if this commit is its merge for a preview,
+	// which exists only in the agent's mirror; "" for a commit of the branch.
+	Merged string `json:"merged,omitempty"`
 }
 
 // TraceTrailer is the key of the commit trailer that names the source commit. It is

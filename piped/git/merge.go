@@ -262,6 +262,41 @@ func (m *Merge) Changed(ctx context.Context, from string) ([]string, error) {
 // Hash returns the hash of the merged tree.
 func (m *Merge) Hash() string { return m.tree.String() }
 
+// Keep stores the merge in the mirror as a commit with both heads as parents, and returns that
+// commit with the author and message of the merged head. The commit is the same for the same
+// heads. It is on no branch and stays until the mirror is lost; then the merge is repeated.
+func (r *Repo) Keep(m *Merge) (deploy.Commit, error) {
+	out, err := r.keep(m)
+	if err != nil {
+		return out, deploy.Errorf(deploy.Internal, "store the merge of commit %s into commit %s of %s: %w", m.Head.Short(), m.Base.Short(), r.Remote(), err)
+	}
+	return out, nil
+}
+
+func (r *Repo) keep(m *Merge) (out deploy.Commit, err error) {
+	base, err := m.objects.commit(plumbing.NewHash(m.Base.Hash))
+	if err != nil {
+		return out, err
+	}
+	head, err := m.objects.commit(plumbing.NewHash(m.Head.Hash))
+	if err != nil {
+		return out, err
+	}
+	c, err := m.objects.putMerge(m.tree, base, head)
+	if err != nil {
+		return out, err
+	}
+	if err := r.objects.adopt(m.objects); err != nil {
+		return out, err
+	}
+	if err := r.objects.adoptLoose(m.objects, c.Hash); err != nil {
+		return out, err
+	}
+	out = m.Head
+	out.Hash, out.Merged = c.Hash.String(), m.Head.Hash
+	return out, nil
+}
+
 // Close removes the objects of the merge.
 func (m *Merge) Close() error { return m.objects.discard() }
 

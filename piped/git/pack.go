@@ -7,7 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
 )
 
 func (o *objects) packDir() string { return filepath.Join(o.dir, "objects", "pack") }
@@ -51,6 +54,34 @@ func (o *objects) take(name, pack, index string) error {
 	}
 	if err := os.Rename(pack, name+".pack"); err != nil {
 		return fmt.Errorf("store the received pack: %w", err)
+	}
+	return nil
+}
+
+// adoptLoose moves all objects that another database has outside of packs into this one. last is
+// moved last: it refers to the others, which then are stored before it.
+func (o *objects) adoptLoose(from *objects, last plumbing.Hash) error {
+	files, err := filepath.Glob(filepath.Join(from.dir, "objects", "[0-9a-f][0-9a-f]", "*"))
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(files, func(a, b string) int {
+		isLast := func(file string) int {
+			if filepath.Base(filepath.Dir(file))+filepath.Base(file) == last.String() {
+				return 1
+			}
+			return 0
+		}
+		return isLast(a) - isLast(b)
+	})
+	for _, file := range files {
+		dir := filepath.Join(o.dir, "objects", filepath.Base(filepath.Dir(file)))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		if err := os.Rename(file, filepath.Join(dir, filepath.Base(file))); err != nil {
+			return err
+		}
 	}
 	return nil
 }
