@@ -39,6 +39,9 @@ type hosting interface {
 	open(ctx context.Context, path string, p PullRequest) (page string, err error)
 	setStatus(ctx context.Context, path, commit string, s Status) error
 
+	// openPullRequests returns one page of the open pull requests, counted from 1, and
+	// whether there are more.
+	openPullRequests(ctx context.Context, path string, page int) (found []OpenRequest, more bool, err error)
 	// pullRequest returns one pull request; pullRequestsOf returns those that brought a
 	// commit into its branch.
 	pullRequest(ctx context.Context, path string, number int) (Proposed, error)

@@ -60,6 +60,33 @@ func (a *API) SetDeployment(ctx context.Context, remote string, d Deployed) erro
 	})
 }
 
+// EndEnvironment makes all deployments of this agent in an environment inactive. The error is of
+// kind Invalid for a host without deployments.
+func (a *API) EndEnvironment(ctx context.Context, remote, environment, description string) error {
+	return a.at(remote, "end environment "+environment, func(path string) error {
+		h, ok := a.hosting.(gitHubAPI)
+		if !ok {
+			return deploy.Errorf(deploy.Invalid, "the host has no deployments")
+		}
+		return h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
+			query := &github.DeploymentsListOptions{Environment: environment, ListOptions: github.ListOptions{PerPage: perPage}}
+			there, _, err := c.Repositories.ListDeployments(ctx, owner, name, query)
+			for _, t := range there {
+				var payload gitHubPayload
+				if json.Unmarshal(t.Payload, &payload) != nil || payload.ID == "" {
+					continue
+				}
+				if _, _, err := c.Repositories.CreateDeploymentStatus(ctx, owner, name, t.GetID(), &github.DeploymentStatusRequest{
+					State: github.String(string(DeploymentInactive)), Description: github.String(cut(description, gitHubDescription)),
+				}); err != nil {
+					return err
+				}
+			}
+			return err
+		})
+	})
+}
+
 // gitHubPayload is stored with a GitHub deployment to find it by ID.
 type gitHubPayload struct {
 	ID string `json:"pipedDeploymentID"`

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // giteaAPI is the API of Gitea and Forgejo, as documented at /api/swagger of each.
@@ -64,6 +65,39 @@ func (h giteaAPI) setStatus(ctx context.Context, path, commit string, s Status) 
 	return h.send(ctx, http.MethodPost, giteaRepository(path)+"/statuses/"+url.PathEscape(commit), map[string]any{
 		"state": giteaStates[s.State], "context": s.Context, "description": cut(s.Description, giteaDescription), "target_url": s.TargetURL,
 	})
+}
+
+// openPullRequests reads a page, whose size the host may limit: more is true until one is empty.
+func (h giteaAPI) openPullRequests(ctx context.Context, path string, page int) (out []OpenRequest, more bool, err error) {
+	type repository struct {
+		FullName string `json:"full_name"`
+	}
+	var found []struct {
+		Number int `json:"number"`
+		Head   struct {
+			Ref  string      `json:"ref"`
+			SHA  string      `json:"sha"`
+			Repo *repository `json:"repo"`
+		} `json:"head"`
+		Base struct {
+			Ref string `json:"ref"`
+		} `json:"base"`
+		Labels []struct {
+			Name string `json:"name"`
+		} `json:"labels"`
+	}
+	err = h.get(ctx, fmt.Sprintf("%s/pulls?state=open&limit=%d&page=%d", giteaRepository(path), perPage, page), &found)
+	for _, p := range found {
+		r := OpenRequest{
+			Number: p.Number, Head: p.Head.Ref, Commit: p.Head.SHA, Base: p.Base.Ref,
+			Fork: p.Head.Repo == nil || !strings.EqualFold(p.Head.Repo.FullName, path),
+		}
+		for _, l := range p.Labels {
+			r.Labels = append(r.Labels, l.Name)
+		}
+		out = append(out, r)
+	}
+	return out, len(found) > 0, err
 }
 
 func (h giteaAPI) pullRequest(ctx context.Context, path string, number int) (Proposed, error) {

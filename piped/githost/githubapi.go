@@ -124,6 +124,25 @@ func gitHubProposed(p *github.PullRequest) Proposed {
 	}
 }
 
+func (h gitHubAPI) openPullRequests(ctx context.Context, path string, page int) (out []OpenRequest, more bool, err error) {
+	err = h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
+		found, answer, err := c.PullRequests.List(ctx, owner, name, &github.PullRequestListOptions{State: "open", ListOptions: github.ListOptions{Page: page, PerPage: perPage}})
+		for _, p := range found {
+			r := OpenRequest{
+				Number: p.GetNumber(), Head: p.GetHead().GetRef(), Commit: p.GetHead().GetSHA(), Base: p.GetBase().GetRef(),
+				Fork: !strings.EqualFold(p.GetHead().GetRepo().GetFullName(), path),
+			}
+			for _, l := range p.Labels {
+				r.Labels = append(r.Labels, l.GetName())
+			}
+			out = append(out, r)
+		}
+		more = err == nil && answer.NextPage > page
+		return err
+	})
+	return out, more, err
+}
+
 func (h gitHubAPI) pullRequest(ctx context.Context, path string, number int) (out Proposed, err error) {
 	err = h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		found, _, err := c.PullRequests.Get(ctx, owner, name, number)

@@ -72,6 +72,24 @@ func (h gitLabAPI) setStatus(ctx context.Context, path, commit string, s Status)
 	return err
 }
 
+func (h gitLabAPI) openPullRequests(ctx context.Context, path string, page int) (out []OpenRequest, more bool, err error) {
+	var found []struct {
+		gitLabMergeRequest
+		SourceBranch    string   `json:"source_branch"`
+		SourceProjectID int64    `json:"source_project_id"`
+		TargetProjectID int64    `json:"target_project_id"`
+		Labels          []string `json:"labels"`
+	}
+	err = h.get(ctx, fmt.Sprintf("%s/merge_requests?state=opened&per_page=%d&page=%d", gitLabProject(path), perPage, page), &found)
+	for _, m := range found {
+		out = append(out, OpenRequest{
+			Number: m.IID, Head: m.SourceBranch, Commit: m.SHA, Base: m.TargetBranch, Labels: m.Labels,
+			Fork: m.SourceProjectID != m.TargetProjectID || m.SourceProjectID == 0,
+		})
+	}
+	return out, len(found) == perPage, err
+}
+
 func (h gitLabAPI) pullRequest(ctx context.Context, path string, number int) (Proposed, error) {
 	var found gitLabMergeRequest
 	err := h.get(ctx, gitLabMergeRequestPath(path, number), &found)

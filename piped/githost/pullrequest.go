@@ -24,6 +24,38 @@ type Proposed struct {
 	Merged bool
 }
 
+// OpenRequest is an open pull request in a list.
+type OpenRequest struct {
+	Number int
+	Head   string // branch to merge
+	Commit string // full hash of its head commit
+	Base   string // branch to merge into
+	Fork   bool   // the head is in another repository
+	Labels []string
+}
+
+// maxOpenPages limits how many pages of perPage open pull requests are read.
+const maxOpenPages = 50
+
+// OpenPullRequests returns all open pull requests of a repository. A pull request that is closed
+// meanwhile can hide another one: call PullRequest before a missing one counts as closed. More
+// than the limit of pages is an error, because an incomplete list would look like closed ones.
+func (a *API) OpenPullRequests(ctx context.Context, remote string) (all []OpenRequest, err error) {
+	err = a.at(remote, "list open pull requests", func(path string) error {
+		for page := 1; page <= maxOpenPages; page++ {
+			found, more, err := a.openPullRequests(ctx, path, page)
+			if all = append(all, found...); err != nil || !more {
+				return err
+			}
+		}
+		return deploy.Errorf(deploy.Invalid, "there are more than %d", maxOpenPages*perPage)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
 // OpenPullRequest opens a pull request and returns the URL of its page. It is idempotent.
 // The error is of kind Invalid if the host rejects the pull request or does not know the
 // repository or the token, else Unavailable.

@@ -43,8 +43,20 @@ type Comment struct {
 
 // Ref is the head or base of a pull request.
 type Ref struct {
-	Ref string `json:"ref"`
-	SHA string `json:"sha"`
+	Ref  string     `json:"ref"`
+	SHA  string     `json:"sha"`
+	Repo Repository `json:"repo"`
+}
+
+// Repository is the repository of a Ref. The list of open pull requests has that of the request if
+// there is none.
+type Repository struct {
+	FullName string `json:"full_name"`
+}
+
+// Label is a label of a pull request.
+type Label struct {
+	Name string `json:"name"`
 }
 
 // PullRequest is a pull request; Brought are the commits that its merge added.
@@ -54,6 +66,7 @@ type PullRequest struct {
 	MergedAt *time.Time `json:"merged_at"`
 	Head     Ref        `json:"head"`
 	Base     Ref        `json:"base"`
+	Labels   []Label    `json:"labels"`
 	Brought  []string   `json:"-"`
 }
 
@@ -104,6 +117,7 @@ func (g *GitHub) serve(t testing.TB) {
 	mux.HandleFunc("GET /user", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, User{Login}) })
 	mux.HandleFunc("POST /repos/{owner}/{repo}/statuses/{sha}", g.addStatus)
 	mux.HandleFunc("GET /repos/{owner}/{repo}/commits/{sha}/pulls", g.pullsOf)
+	mux.HandleFunc("GET /repos/{owner}/{repo}/pulls", g.listPulls)
 	mux.HandleFunc("GET /repos/{owner}/{repo}/pulls/{number}", g.pull)
 	mux.HandleFunc("GET /repos/{owner}/{repo}/issues/{number}/comments", g.listComments)
 	mux.HandleFunc("POST /repos/{owner}/{repo}/issues/{number}/comments", g.addComment)
@@ -235,6 +249,28 @@ func (g *GitHub) pull(w http.ResponseWriter, r *http.Request) {
 	notFound(w)
 }
 
+// listPulls lists pull requests in one state, the newest first.
+func (g *GitHub) listPulls(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	found := []PullRequest{}
+	for _, p := range g.pulls {
+		if p.State != r.URL.Query().Get("state") {
+			continue
+		}
+		if p.Head.Repo.FullName == "" {
+			p.Head.Repo.FullName = r.PathValue("owner") + "/" + r.PathValue("repo")
+		}
+		found = append(found, p)
+	}
+	slices.SortFunc(found, func(a, b PullRequest) int { return b.Number - a.Number })
+	page, size := number(r, "page", 1), number(r, "per_page", 30)
+	if page*size < len(found) {
+		w.Header().Set("Link", fmt.Sprintf(`<%s%s?page=%d&per_page=%d>; rel="next"`, g.URL, r.URL.Path, page+1, size))
+	}
+	answer(w, http.StatusOK, found[min((page-1)*size, len(found)):min(page*size, len(found))])
+}
+
 func (g *GitHub) listComments(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -297,7 +333,7 @@ func (g *GitHub) listDeployments(w http.ResponseWriter, r *http.Request) {
 	defer g.mu.Unlock()
 	found := []Deployment{}
 	for _, d := range slices.Backward(g.deployments) {
-		if d.SHA == r.URL.Query().Get("sha") && d.Environment == r.URL.Query().Get("environment") {
+		if sha := r.URL.Query().Get("sha"); (sha == "" || d.SHA == sha) && d.Environment == r.URL.Query().Get("environment") {
 			found = append(found, d)
 		}
 	}
