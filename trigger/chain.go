@@ -22,7 +22,7 @@ func (w *watcher) newChain(ctx context.Context, c *config.Chain, beginner string
 		slices.SortFunc(apps, func(a, b deploy.Application) int {
 			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 		})
-		w.roster = apps
+		w.roster = slices.DeleteFunc(apps, deploy.Application.IsPreview)
 	}
 	chain := &deploy.Chain{ID: w.NewID(), Blocks: []deploy.ChainBlock{{}}}
 	for _, m := range c.Applications {

@@ -106,7 +106,7 @@ func (w *watcher) put(ctx context.Context, puts []deploy.Application, apps map[s
 }
 
 // applications returns the applications of the repository by ID, deleted ones
-// included.
+// included and previews of pull requests excluded.
 func (w *watcher) applications(ctx context.Context) (map[string]deploy.Application, error) {
 	apps, _, err := w.Store.ListApplications(ctx, store.ApplicationQuery{RepoID: w.repo.Config.RepoID, IncludeAll: true, IncludeDeleted: true})
 	if err != nil {
@@ -114,7 +114,9 @@ func (w *watcher) applications(ctx context.Context) (map[string]deploy.Applicati
 	}
 	out := make(map[string]deploy.Application, len(apps))
 	for _, app := range apps {
-		out[app.ID] = app
+		if !app.IsPreview() {
+			out[app.ID] = app
+		}
 	}
 	return out, nil
 }

@@ -205,7 +205,9 @@ func (t *Trigger) dispatchDrift(ctx context.Context, ids ...string) error {
 	}
 	byRepo := map[string][]string{}
 	for _, app := range apps {
-		byRepo[app.Git.RepoID] = append(byRepo[app.Git.RepoID], app.ID)
+		if !app.IsPreview() { // package pullpreview heals these
+			byRepo[app.Git.RepoID] = append(byRepo[app.Git.RepoID], app.ID)
+		}
 	}
 	for repo, ids := range byRepo {
 		if w := t.watchers[repo]; w != nil {
@@ -267,6 +269,8 @@ func (t *Trigger) repositoryOf(ctx context.Context, c deploy.Command) (repo, ref
 	switch {
 	case deploy.IsKind(err, deploy.NotFound), err == nil && app.Deleted:
 		return "", deleted(c.ApplicationID), nil
+	case err == nil && app.IsPreview():
+		return "", fmt.Sprintf("application %s is the preview of pull request #%d: push a commit to the pull request to deploy it", app.Name, app.Git.PullRequest), nil
 	case err != nil:
 		return "", "", err
 	case app.Disabled && c.Type != deploy.CommandDecideAdoption:

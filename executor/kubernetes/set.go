@@ -109,6 +109,11 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	if err != nil {
 		return err
 	}
+	if w.run.Deployment.Git.PullRequest != 0 {
+		if err := confined(objects, cfg.Input.Namespace); err != nil {
+			return err
+		}
+	}
 	objects, w.hooks = splitHooks(objects)
 	if len(objects) == 0 {
 		return deploy.Errorf(deploy.Invalid, "%s declares no objects: nothing is applied and nothing removed", w.run.Deployment.Git.Dir)
@@ -121,6 +126,18 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	spec := specOf(src.Config)
 	spec.ReadyThreshold, spec.Prune, spec.Hooks = int(options.ReadyThreshold), options.Prune, len(w.hooks)
 	w.set = set{Commit: src.Commit, Spec: spec, Objects: objects}
+	return nil
+}
+
+// confined returns an error unless all objects of a preview are in its namespace: a pull request
+// must not change anything that it shares with others.
+func confined(objects []manifest.Object, namespace string) error {
+	for _, o := range objects {
+		if o.GetNamespace() != namespace || namespace == "" {
+			return deploy.Errorf(deploy.Invalid, "%s %q (%s) has no namespace, and a preview has only objects in its own: take it out of the application, or remove spec.preview",
+				o.GetKind(), o.GetName(), o.Origin)
+		}
+	}
 	return nil
 }
 

@@ -98,6 +98,8 @@ type App struct {
 	web   *web.Server
 	ready atomic.Bool
 	disk  *writable
+
+	wakePreviews func() // lists open pull requests
 }
 
 // New builds the agent. Addresses are bound and the store is open and migrated
@@ -144,6 +146,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	state := agentStatus{
 		version: o.Version, commit: o.Commit, started: o.Now(), store: st, phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
 	}
+	a.wakePreviews = a.addPullPreviews(cfg, o, st)
 	a.dry = previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}
 	users, err := a.listen(cfg, o, st, a.dry, state)
 	if err != nil {
@@ -313,7 +316,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	pages := a.addSignIn(o, st, u)
 	a.web, err = web.New(web.Config{
 		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), API: withSession(pages, a.api.Handler()), SignIn: protectedPages{pages, a.api.RefuseHTTP}, Page: a.newPage(o, pages), Poll: a.live.follower.Poll, Deliveries: a.metrics.webhooks,
-		Preview: proposals{a.live, st, o.NewID}.preview, Logger: o.Logger.With("component", "web"),
+		Preview: proposals{a.live, st, o.NewID, a.wakePreviews}.preview, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {
 		return nil, err

@@ -72,11 +72,13 @@ type proposals struct {
 	live  *live
 	store *store.Store
 	newID func() string
+	wake  func() // lists open pull requests
 }
 
 // preview requests the preview of a pull request, unless that is open already, if comments are
 // enabled for its host. The result is reported in a comment.
 func (p proposals) preview(ctx context.Context, repoID string, of githost.Proposal) error {
+	p.wake()
 	host := p.live.events.Load().host(p.live.remoteOf(repoID))
 	if host == nil || !host.config.Comments {
 		return nil

@@ -32,6 +32,7 @@ func restartSettings() []restartSetting {
 		fixed("web.address", func(p *config.Piped) *string { return &p.Web.Address }, equal),
 		fixed("web.insecure", func(p *config.Piped) *bool { return &p.Web.Insecure }, equal),
 		fixed("planPreview", func(p *config.Piped) *config.PlanPreview { return &p.PlanPreview }, equal),
+		fixed("previews", func(p *config.Piped) **config.Previews { return &p.Previews }, func(a, b *config.Previews) bool { return reflect.DeepEqual(a, b) }),
 		fixed("telemetry", func(p *config.Piped) *config.Telemetry { return &p.Telemetry }, config.Telemetry.Same),
 		fixed("debug", func(p *config.Piped) *config.Debug { return &p.Debug }, equal),
 		fixed("scripts", func(p *config.Piped) *config.Scripts { return &p.Scripts }, func(a, b config.Scripts) bool { return reflect.DeepEqual(a, b) }),

@@ -54,7 +54,7 @@ func (p *Piped) spec() pipedSpec {
 		Limits: p.Limits, Tenancy: p.Tenancy, Access: p.Access, Scripts: p.Scripts, Adopt: p.Adopt,
 		Charts: p.Charts, ChartRepositories: p.ChartRepositories, ChartRegistries: p.ChartRegistries, AnalysisProviders: p.AnalysisProviders,
 		Notifications: p.Notifications, RolloutExport: p.RolloutExport, SecretManagement: p.SecretManagement, SOPS: p.SOPS,
-		EventWatcher: p.EventWatcher, PlanPreview: p.PlanPreview, Retention: p.Retention, Telemetry: p.Telemetry, Debug: p.Debug, AppSelector: p.AppSelector,
+		EventWatcher: p.EventWatcher, PlanPreview: p.PlanPreview, Previews: p.Previews, Retention: p.Retention, Telemetry: p.Telemetry, Debug: p.Debug, AppSelector: p.AppSelector,
 	}
 	for _, provider := range p.Providers {
 		s.Providers = append(s.Providers, providerSpec{Name: provider.Name, Type: providerType(provider.Type), Labels: provider.Labels, Config: provider.Config})

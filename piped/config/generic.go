@@ -59,6 +59,12 @@ type Generic struct {
 	//
 	// It is nil when not written.
 	Attachment *Attachment `yaml:"attachment"`
+	// Preview deploys pull requests that touch the application, each next to it. The agent needs
+	// `spec.previews` for that.
+	//
+	// It is nil when not written.
+	// Default: no previews. Not in PipeCD.
+	Preview *Preview `yaml:"preview"`
 	// EventWatcher is rules that write events into Git.
 	EventWatcher []EventRule `yaml:"eventWatcher"`
 }
@@ -131,6 +137,9 @@ func (g *Generic) complete(d *strict.Document, kind Kind, kinds Kinds) {
 	}
 	if g.Attachment != nil {
 		g.Attachment.complete(d)
+	}
+	if g.Preview != nil {
+		g.Preview.complete(d)
 	}
 	for i, w := range g.EventWatcher {
 		w.complete(d, fmt.Sprintf("eventWatcher[%d]", i))

@@ -47,6 +47,7 @@ type Piped struct {
 	AnalysisProviders []AnalysisProvider
 	EventWatcher      EventWatcher
 	PlanPreview       PlanPreview
+	Previews          *Previews // nil: no pull request is deployed
 	// Notifications configure which receivers get which events.
 	Notifications Notifications
 	RolloutExport RolloutExport

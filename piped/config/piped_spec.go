@@ -101,6 +101,10 @@ type pipedSpec struct {
 	EventWatcher EventWatcher `yaml:"eventWatcher"`
 	// PlanPreview is how plan previews are built.
 	PlanPreview PlanPreview `yaml:"planPreview"`
+	// Previews deploys pull requests of applications that have `spec.preview`. It needs `gitHosts` for
+	// the host of their repository. A change needs a restart.
+	// Default: no pull request is deployed. Not in PipeCD.
+	Previews *Previews `yaml:"previews"`
 	// Retention is how long completed work is stored.
 	// Not in PipeCD.
 	Retention Retention `yaml:"retention"`
@@ -213,6 +217,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver, kinds Kinds) *Piped
 		SOPS:              s.SOPS.complete(d, r),
 		EventWatcher:      s.EventWatcher.complete(d),
 		PlanPreview:       s.PlanPreview.complete(d),
+		Previews:          s.Previews.complete(d),
 		Retention:         s.Retention.complete(d),
 		Telemetry:         s.Telemetry.complete(d),
 		Debug:             s.Debug.complete(d),

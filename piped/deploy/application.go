@@ -16,6 +16,9 @@ type GitPath struct {
 	Branch     string `json:"branch"`
 	Dir        string `json:"dir"`        // slash-separated, relative to the repository's root; "." is the root
 	ConfigFile string `json:"configFile"` // base name, such as app.pipecd.yaml
+	// PullRequest is the number of the pull request that the application previews; 0 for
+	// an application that the branch deploys.
+	PullRequest int `json:"pullRequest,omitempty"`
 }
 
 // ConfigPath returns the configuration file's path from the repository's root.
@@ -29,6 +32,10 @@ func (p GitPath) In(dir, file string) GitPath {
 
 // applicationNamespace is the name space of application IDs.
 var applicationNamespace = uuid.MustParse("6f1d0c1e-8f6e-5b0a-9d53-3f0f8a3d7f10")
+
+// IsPreview reports whether the application is the preview of a pull request. Its
+// configuration comes from the merge of the pull request and not from the branch.
+func (a Application) IsPreview() bool { return a.Git.PullRequest != 0 }
 
 // ApplicationID derives the ID of an application first seen at p: a UUIDv5 of
 // repository ID, directory and configuration file name. The same ID results after the

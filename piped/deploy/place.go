@@ -11,7 +11,7 @@ import (
 // Place returns p without remote and branch, which may change without making it another
 // application.
 func (p GitPath) Place() GitPath {
-	return GitPath{RepoID: p.RepoID, Dir: path.Clean(p.Dir), ConfigFile: p.ConfigFile}
+	return GitPath{RepoID: p.RepoID, Dir: path.Clean(p.Dir), ConfigFile: p.ConfigFile, PullRequest: p.PullRequest}
 }
 
 // Places maps locations in Git to known applications. An application's ID does not
@@ -56,7 +56,13 @@ func (p Places) ID(at GitPath) string {
 }
 
 // placeKey returns the text from which the ID of an application at p derives.
-func placeKey(p GitPath) string { return p.RepoID + "\x00" + path.Clean(p.Dir) + "\x00" + p.ConfigFile }
+func placeKey(p GitPath) string {
+	key := p.RepoID + "\x00" + path.Clean(p.Dir) + "\x00" + p.ConfigFile
+	if p.PullRequest != 0 {
+		key += fmt.Sprintf("\x00pull request %d", p.PullRequest)
+	}
+	return key
+}
 
 // KeepsID reports whether the application's ID does not derive from its location, such
 // as one assigned by PipeCD.

@@ -119,6 +119,7 @@ func (w *Watcher) readShared(ctx context.Context, repo Repository, s *ruleSet) e
 // applications returns the enabled applications of a repository, by configuration path.
 func (w *Watcher) applications(ctx context.Context, repoID string) ([]deploy.Application, error) {
 	apps, _, err := w.Store.ListApplications(ctx, store.ApplicationQuery{RepoID: repoID})
+	apps = slices.DeleteFunc(apps, deploy.Application.IsPreview)
 	slices.SortFunc(apps, func(a, b deploy.Application) int { return cmp.Compare(a.Git.ConfigPath(), b.Git.ConfigPath()) })
 	return apps, err
 }

@@ -14,7 +14,10 @@ const (
 )
 
 // key identifies a source.
-type key struct{ repoID, commit, config, secrets, renderers string }
+type key struct {
+	repoID, commit, config, secrets, renderers string
+	pullRequest                                int
+}
 
 // outcome is the result of loading a source.
 type outcome struct {

@@ -53,6 +53,8 @@ type Loader struct {
 	// Name returns the name of an application whose configuration has none. If nil, the name
 	// is that of the directory.
 	Name func(ctx context.Context, at deploy.GitPath) string
+	// Previews are the limits of previews of pull requests; nil: there are none.
+	Previews *config.Previews
 	// CacheBytes is the approximate memory limit of the cache; 0 disables the cache.
 	CacheBytes int64
 	// Time limits one rendering, including all downloads; default 5 min.
@@ -72,7 +74,11 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 	if err != nil {
 		return nil, err
 	}
-	return readConfig(fsys, at.ConfigPath(), l.Kinds)
+	cfg, err := readConfig(fsys, at.ConfigPath(), l.Kinds)
+	if err == nil && at.PullRequest != 0 {
+		cfg, err = l.previewConfig(cfg, at)
+	}
+	return cfg, err
 }
 
 // Load returns the application's configuration and objects at a commit. An error of kind
@@ -126,7 +132,11 @@ func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) out
 
 // loadFrom decrypts, renders and validates the source in files.
 func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (o outcome) {
-	decrypted := l.Secrets.Decrypted(files)
+	secrets := l.Secrets
+	if at.PullRequest != 0 {
+		secrets = nil // nothing of a pull request is decrypted: it could reveal the secret
+	}
+	decrypted := secrets.Decrypted(files)
 	files = decrypted
 	redactor := func() *secret.Redactor { return decrypted.Redactor(files) }
 	defer func() { o.err = redactor().Error(o.err) }()
@@ -135,7 +145,12 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 	if err != nil {
 		return failed(err, true)
 	}
-	tree, err := l.Secrets.Tree(ctx, files, at.Dir, cfg.Encryption, cfg.Attachment)
+	if at.PullRequest != 0 {
+		if cfg, err = l.previewConfig(cfg, at); err != nil {
+			return failed(err, true)
+		}
+	}
+	tree, err := secrets.Tree(ctx, files, at.Dir, cfg.Encryption, cfg.Attachment)
 	if err != nil {
 		return failed(err, false)
 	}
@@ -143,6 +158,9 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 	r, err := l.renderInTime(ctx, files, at, cfg)
 	if err == nil {
 		err = check(r.Objects, at)
+	}
+	if err == nil && at.PullRequest != 0 {
+		err = previewObjects(r.Objects, at, cfg)
 	}
 	if err != nil {
 		o = failed(err, !r.Varies)
@@ -260,7 +278,7 @@ func digest(objects []manifest.Object) string {
 }
 
 func (l *Loader) key(at deploy.GitPath, commit string) key {
-	k := key{repoID: at.RepoID, commit: commit, config: path.Clean(at.ConfigPath()), secrets: l.Secrets.Fingerprint()}
+	k := key{repoID: at.RepoID, commit: commit, config: path.Clean(at.ConfigPath()), pullRequest: at.PullRequest, secrets: l.Secrets.Fingerprint()}
 	for _, kind := range slices.Sorted(maps.Keys(l.Renderers)) {
 		k.renderers += kind + " " + l.Renderers[kind].Fingerprint() + "\n"
 	}

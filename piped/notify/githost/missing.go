@@ -46,6 +46,7 @@ func (c comments) missing(ctx context.Context, d *deploy.Deployment, of []deploy
 	if err != nil {
 		return nil, err
 	}
+	apps = slices.DeleteFunc(apps, deploy.Application.IsPreview)
 	out, err := c.chained(ctx, apps, of)
 	if err != nil {
 		return nil, err

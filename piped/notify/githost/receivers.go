@@ -59,7 +59,8 @@ func Receivers(c Config) []notify.Receiver {
 func (c Config) name(what string) string { return c.Host.Host + " " + what }
 
 // location returns the Git path of the application that n concerns, and whether its
-// repository is on this host.
+// repository is on this host. Previews of pull requests do not count: their commits exist only in
+// the agent's mirror.
 func (c Config) location(n notify.Notice) (deploy.GitPath, bool) {
 	var at deploy.GitPath
 	switch {
@@ -68,7 +69,7 @@ func (c Config) location(n notify.Notice) (deploy.GitPath, bool) {
 	case n.Application != nil:
 		at = n.Application.Git
 	}
-	return at, at.Remote != "" && c.API.Serves(at.Remote)
+	return at, at.Remote != "" && at.PullRequest == 0 && c.API.Serves(at.Remote)
 }
 
 // label returns the display name of an application: its name, followed by its directory

@@ -1,0 +1,316 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/githost/githosttest"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// previewedApp returns an application with previews whose pods are ready after a delay.
+func previewedApp(name, namespace, image, delay string) map[string]string {
+	return map[string]string{
+		name + "/app.pipecd.yaml": fmt.Sprintf(`apiVersion: pipecd.dev/v1beta1
+kind: KubernetesApp
+spec:
+  name: %s
+  input: {namespace: %s}
+  preview: {label: preview, host: "%s-pr-{{ .PullRequest.Number }}.preview.example.com"}
+`, name, namespace, name),
+		name + "/app.yaml": fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  replicas: 2
+  progressDeadlineSeconds: 600
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}, annotations: {devcluster.piped.dev/ready-delay: %[3]q}}
+    spec:
+      containers: [{name: %[1]s, image: "registry.example/%[1]s:%[2]s"}]
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: %[1]s}
+spec:
+  rules: [{host: shop.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: %[1]s, port: {number: 80}}}}]}}]
+`, name, image, delay),
+	}
+}
+
+// previewEnv is an agent that previews the pull requests of a repository on a fake GitHub.
+type previewEnv struct {
+	t         *testing.T
+	cluster   kubernetes.Interface
+	repo      *gittest.Repo
+	github    *githosttest.GitHub
+	settings  settings
+	namespace string // of the applications
+	preview   string // of pull request 7
+	head      string // of the branch of pull request 7
+}
+
+func newPreviewEnv(t *testing.T) *previewEnv {
+	cluster := clustertest.Shared(t)
+	e := &previewEnv{t: t, cluster: cluster.Client(t), repo: newRepo(t), github: githosttest.NewGitHub(t), namespace: cluster.Namespace(t)}
+	e.settings = settings{
+		dataDir: t.TempDir(), remote: below(t, "shop", e.repo.HTTP(t, gittest.HTTPOptions{})), kubeconfig: cluster.Kubeconfig(),
+		more: gitHubLines(e.github.URL, "token: "+githosttest.Token) +
+			fmt.Sprintf("  previews: {namespacePrefix: %s-, interval: 1s, hosts: [preview.example.com]}\n", e.namespace),
+	}
+	e.preview = e.namespace + "-7-apps"
+	t.Cleanup(func() {
+		err := e.cluster.CoreV1().Namespaces().Delete(context.Background(), e.preview, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("remove namespace %s: %v", e.preview, err)
+		}
+	})
+	return e
+}
+
+// push pushes a change to the branch of the pull request.
+func (e *previewEnv) push(files map[string]string) {
+	e.t.Helper()
+	var err error
+	if e.head, err = e.repo.CommitOn("pr", "a pull request", func(r *gittest.Repo) error { return r.Write(files) }); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// set sets the state and the labels of pull request 7.
+func (e *previewEnv) set(state string, labels ...string) {
+	p := githosttest.PullRequest{Number: 7, State: state, Head: githosttest.Ref{Ref: "pr", SHA: e.head}, Base: githosttest.Ref{Ref: gittest.Branch}}
+	for _, l := range labels {
+		p.Labels = append(p.Labels, githosttest.Label{Name: l})
+	}
+	e.github.SetPull(p)
+}
+
+// comment returns the comment about the preview, "" if there is none. There is never more than one.
+func (e *previewEnv) comment() (body string) {
+	e.t.Helper()
+	for _, c := range e.github.Comments(7) {
+		if !strings.Contains(c.Body, "### Preview: ") {
+			continue
+		}
+		if body != "" {
+			e.t.Errorf("there are two comments: %s and %s", body, c.Body)
+		}
+		body = c.Body
+	}
+	return body
+}
+
+// says waits until the comment says that the preview of the head is in a phase.
+func (e *previewEnv) says(phase string) string {
+	e.t.Helper()
+	eventually(e.t, "the comment says "+phase, func() bool {
+		body := e.comment()
+		return strings.Contains(body, "### Preview: "+phase+"\n") && (phase == "removed" || strings.Contains(body, "`"+e.head[:7]+"`"))
+	})
+	return e.comment()
+}
+
+// lastState returns the last state of the commit status of the head.
+func (e *previewEnv) lastState() string {
+	states, _ := stateOf(e.github, e.head, "piped/preview")
+	if len(states) == 0 {
+		return ""
+	}
+	return states[len(states)-1]
+}
+
+// ready reports how many pods of an image are ready in the namespace of the preview, as the
+// cluster says.
+func (e *previewEnv) ready(image string) (n int) {
+	e.t.Helper()
+	pods, err := e.cluster.CoreV1().Pods(e.preview).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		e.t.Error(err)
+		return 0
+	}
+	for _, pod := range pods.Items {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil && pod.Spec.Containers[0].Image == "registry.example/"+image {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (e *previewEnv) exists() bool {
+	e.t.Helper()
+	_, err := e.cluster.CoreV1().Namespaces().Get(context.Background(), e.preview, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		e.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// shared returns what of the applications' own namespace a preview must not touch.
+func (e *previewEnv) shared() string {
+	e.t.Helper()
+	deployments, err := e.cluster.AppsV1().Deployments(e.namespace).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	ingresses, err := e.cluster.NetworkingV1().Ingresses(e.namespace).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, d := range deployments.Items {
+		fmt.Fprintln(&b, d.UID, d.Generation, d.Spec.Template.Spec.Containers[0].Image)
+	}
+	for _, i := range ingresses.Items {
+		fmt.Fprintln(&b, i.UID, i.ResourceVersion, i.Spec.Rules[0].Host)
+	}
+	return b.String()
+}
+
+// previewAppID returns the ID of the preview of an application in pull request 7.
+func previewAppID(dir string) string {
+	return deploy.ApplicationID(deploy.GitPath{RepoID: "apps", Dir: dir, ConfigFile: "app.pipecd.yaml", PullRequest: 7})
+}
+
+// previewApplications returns the names of all applications that are previews.
+func (c *client) previewApplications() (names []string) {
+	c.t.Helper()
+	resp, err := c.api.ListApplications(c.ctx, &apiservice.ListApplicationsRequest{Labels: map[string]string{"pull-request": "7"}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, a := range resp.GetApplications() {
+		names = append(names, a.GetName())
+	}
+	return names
+}
+
+// TestPullRequestIsPreviewed: a pull request with the label gets its applications in a namespace of
+// its own. The comment says that it is ready when the last pod of the slower application is, and no
+// moment before; a push updates it, a commit that cannot start makes it failed, and another one
+// ready again. It is removed when the pull request was closed while the agent was away. The
+// applications of the branch are not touched.
+func TestPullRequestIsPreviewed(t *testing.T) {
+	t.Parallel()
+	e := newPreviewEnv(t)
+	agent, stop := runAgentUntil(t, e.settings)
+	begin := e.repo.Push(t, "begin", merged(previewedApp("web", e.namespace, "v1", "0s"), previewedApp("api", e.namespace, "v1", "0s"), simple("other", e.namespace, "hi")))
+	for _, dir := range []string{"web", "api", "other"} {
+		agent.mustEnd(appID(dir), begin, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	}
+	before := e.shared()
+
+	e.push(merged(previewedApp("web", e.namespace, "v2", "0s"), previewedApp("api", e.namespace, "v2", "20s"), simple("other", e.namespace, "hello")))
+	e.set("open")
+	lists := func() (n int) {
+		for _, call := range e.github.Calls() {
+			if strings.HasSuffix(call, "/pulls") {
+				n++
+			}
+		}
+		return n
+	}
+	seen := lists()
+	eventually(t, "the pull request was seen", func() bool { return lists() >= seen+3 })
+	if e.exists() || e.comment() != "" {
+		t.Fatal("a pull request without the label has a preview")
+	}
+
+	e.set("open", "preview")
+	waited := false
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		body := e.comment()
+		web, api := e.ready("web:v2"), e.ready("api:v2")
+		linked := strings.Contains(body, "https://") && strings.Contains(body, "preview.example.com")
+		if (linked || strings.Contains(body, "### Preview: ready") || e.lastState() == "success") && (web < 2 || api < 2) {
+			t.Fatalf("ready with %d and %d pods of 2: %s", web, api, body)
+		}
+		waited = waited || web == 2 && api == 0 && strings.Contains(body, "### Preview: building")
+		if strings.Contains(body, "### Preview: ready") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the preview does not become ready: %s", body)
+		}
+	}
+	if !waited {
+		t.Error("the slower application was not waited for")
+	}
+	body := e.says("ready")
+	mustContain(t, body, "web-pr-7", "api-pr-7", "<https://web-pr-7.preview.example.com>", "<https://api-pr-7.preview.example.com>")
+	eventually(t, "the status is success", func() bool { return e.lastState() == "success" })
+	ingress, err := e.cluster.NetworkingV1().Ingresses(e.preview).Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil || ingress.Spec.Rules[0].Host != "web-pr-7.preview.example.com" {
+		t.Errorf("the Ingress of the preview: %v, %v", ingress, err)
+	}
+	if names := agent.previewApplications(); len(names) != 2 {
+		t.Errorf("preview applications: %q", names)
+	}
+
+	e.push(merged(previewedApp("web", e.namespace, "v3", "0s")))
+	e.set("open", "preview")
+	e.push(merged(previewedApp("web", e.namespace, "v4", "0s")))
+	e.set("open", "preview")
+	e.says("ready")
+	if n := e.ready("web:v4"); n < 2 {
+		t.Errorf("ready with %d pods of the second push", n)
+	}
+
+	broken := previewedApp("web", e.namespace, "does-not-exist", "0s")
+	e.push(broken)
+	e.set("open", "preview")
+	body = e.says("failed")
+	mustContain(t, body, "**failed**", "does-not-exist", "Last lines of <code>web-pr-7</code>")
+	if strings.Contains(body, "https://web-pr-7") {
+		t.Errorf("a failed preview is linked: %s", body)
+	}
+	eventually(t, "the status is failure", func() bool { return e.lastState() == "failure" })
+
+	stop()
+	agent, stop = runAgentUntil(t, e.settings)
+	e.push(previewedApp("web", e.namespace, "v5", "0s"))
+	e.set("open", "preview")
+	e.says("ready")
+
+	stop()
+	e.set("closed", "preview")
+	agent = runAgent(t, e.settings)
+	mustContain(t, e.says("removed"), "the pull request is closed")
+	eventually(t, "nothing is left", func() bool { return !e.exists() && len(agent.previewApplications()) == 0 })
+	eventually(t, "the environment is inactive", func() bool {
+		ended := 0
+		for _, d := range e.github.Deployments() {
+			if n := len(d.Statuses); d.Environment == "preview/pr-7" && n > 0 {
+				if d.Statuses[n-1].State != "inactive" {
+					return false
+				}
+				ended++
+			}
+		}
+		return ended > 0
+	})
+	if after := e.shared(); after != before {
+		t.Errorf("the applications of the branch were\n%s\nand are\n%s", before, after)
+	}
+
+	e.set("open", "preview")
+	e.says("ready")
+	e.set("open")
+	e.says("removed")
+	eventually(t, "nothing is left without the label", func() bool { return !e.exists() && len(agent.previewApplications()) == 0 })
+}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"strings"
+	"text/template"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Preview is spec.preview of an application: which pull requests get a preview of it, and what
+// the preview has.
+type Preview struct {
+	// Label is the label that a pull request must have.
+	// Default: none: every pull request.
+	Label string `yaml:"label"`
+	// Mode is where the preview runs. `namespace` is a namespace of its own for each pull request,
+	// which all of its applications share.
+	// Default: `namespace`.
+	Mode PreviewMode `yaml:"mode"`
+	// Host is the host of the preview, such as `pr-{{ .PullRequest.Number }}.preview.example.com`. It
+	// replaces the hosts of Ingresses and of routes of the Gateway API. `spec.previews.hosts` of
+	// the agent must allow it. An application with such objects needs it.
+	// Default: none. Type: template.
+	Host string `yaml:"host"`
+	// TTL is how long after its last deployment a preview is removed. The next commit of the pull
+	// request brings it back.
+	// Default: as long as the pull request is open.
+	TTL time.Duration `yaml:"ttl"`
+	// MaxActive is how many pull requests have a preview of the application at once. Others wait.
+	// Default: as many as `spec.previews.maxActive` of the agent allows.
+	MaxActive int `yaml:"maxActive"`
+}
+
+// Default sets the mode.
+func (p *Preview) Default() { p.Mode = PreviewNamespace }
+
+// PreviewMode is where a preview runs.
+type PreviewMode string
+
+// PreviewNamespace is a namespace of its own.
+const PreviewNamespace PreviewMode = "namespace"
+
+// Values returns every mode.
+func (PreviewMode) Values() []string { return []string{string(PreviewNamespace)} }
+
+// HostOf returns the host of the preview of a pull request, "" if there is none.
+func (p Preview) HostOf(number int) (string, error) {
+	t, err := template.New("host").Option("missingkey=error").Parse(p.Host)
+	if err != nil {
+		return "", err
+	}
+	var data struct{ PullRequest struct{ Number int } }
+	data.PullRequest.Number = number
+	var out strings.Builder
+	err = t.Execute(&out, data)
+	return out.String(), err
+}
+
+func (p *Preview) complete(d *strict.Document) {
+	if p.Host != "" {
+		if host, err := p.HostOf(1); err != nil {
+			d.Problemf("preview.host", "expected a host such as pr-{{ .PullRequest.Number }}.preview.example.com, found %q: %s", p.Host, err)
+		} else if why := validation.IsDNS1123Subdomain(host); why != nil {
+			d.Problemf("preview.host", "%q is not a host: %s", host, why[0])
+		} else if !strings.Contains(p.Host, "{{") {
+			d.Problemf("preview.host", "expected {{ .PullRequest.Number }} in it, because each pull request needs a host of its own, found %q", p.Host)
+		}
+	}
+	if p.TTL < 0 {
+		d.Problemf("preview.ttl", "expected a duration above 0, or nothing for no limit, found %s", p.TTL)
+	}
+	if p.MaxActive < 0 {
+		d.Problemf("preview.maxActive", "expected a number above 0, or nothing for the agent's limit, found %d", p.MaxActive)
+	}
+}
+
+// Previewed returns the configuration of a preview in a namespace: every deployment is a quick sync
+// at once, without scripts, approvals and what follows it, and a failed one is not rolled back, so
+// that its pods can be examined. The error is of kind deploy.Invalid.
+func (a *Application) Previewed(namespace string) (*Application, error) {
+	spec, ok := a.Platform.(*kubernetes.Spec)
+	if !ok {
+		return nil, deploy.Errorf(deploy.Invalid, "applications of kind %s have no previews", a.Kind)
+	}
+	placed, no := *spec, false
+	placed.Input.Namespace, placed.Input.AutoCreateNamespace, placed.Input.AutoRollback, placed.TakeOver = namespace, false, nil, false
+	out := *a
+	out.Platform, out.Planner = &placed, Planner{AutoRollback: &no}
+	out.Pipeline, out.CommitMatcher, out.PostSync, out.SyncWindows = nil, CommitMatcher{}, PostSync{}, SyncWindows{}
+	return &out, nil
+}

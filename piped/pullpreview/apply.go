@@ -1,0 +1,286 @@
+package pullpreview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/githost"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// commander is the subject of the commands of this package; as an account it is that of no caller.
+const commander = "pull request"
+
+// healAfter is how long after the last deployment drift is healed.
+const healAfter = time.Minute
+
+// pullRequest reconciles the preview of an open pull request.
+func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr githost.OpenRequest, apps []deploy.Application, active *used) error {
+	pl, err := p.plan(ctx, r, pr)
+	if err != nil {
+		return err
+	}
+	if pl.problem != nil { // what runs stays until the pull request can be merged again
+		if len(alive(apps)) == 0 {
+			return nil
+		}
+		return p.report(ctx, r, pr, preview{problem: pl.problem})
+	}
+	want := pl.labelled(pr)
+	if expired := p.expired(want, apps, pr.Commit); expired != "" {
+		want = nil
+		if len(alive(apps)) > 0 {
+			return p.remove(ctx, r, pr.Number, apps, expired)
+		}
+	}
+	if len(want) == 0 {
+		if len(alive(apps)) == 0 {
+			return nil
+		}
+		return p.remove(ctx, r, pr.Number, apps, "the pull request touches no application that is to be previewed, or has lost its label")
+	}
+	if full := p.full(want, apps, active); full != "" {
+		return p.report(ctx, r, pr, preview{waits: full})
+	}
+	var errs []error
+	for _, app := range alive(apps) {
+		if !slices.ContainsFunc(want, func(w wanted) bool { return w.app.ID == app.ID }) {
+			errs = append(errs, p.removeApplication(ctx, app))
+		}
+	}
+	for i := range want {
+		err := p.ensure(ctx, r, pr, pl.commit, &want[i], find(apps, want[i].app.ID))
+		switch {
+		case deploy.IsKind(err, deploy.Invalid):
+			want[i].problem = err
+		case err != nil:
+			want[i].pending = err.Error()
+			errs = append(errs, err)
+			p.busy = true
+		}
+	}
+	state, err := p.state(ctx, want)
+	if err == nil {
+		err = p.report(ctx, r, pr, state)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func find(apps []deploy.Application, id string) *deploy.Application {
+	for i := range apps {
+		if apps[i].ID == id {
+			return &apps[i]
+		}
+	}
+	return nil
+}
+
+// expired returns why the preview of a commit is not to exist any more, "" if it is.
+func (p *Previewer) expired(want []wanted, apps []deploy.Application, head string) string {
+	for _, w := range want {
+		app := find(apps, w.app.ID)
+		if w.preview.TTL <= 0 || app == nil || app.LastTriggered == nil {
+			continue
+		}
+		last := app.LastTriggered
+		if last.Trigger.Commit.Merged == head && p.Now().Sub(last.StartedAt) >= w.preview.TTL {
+			return fmt.Sprintf("it was deployed more than %s ago; a new commit brings it back", w.preview.TTL)
+		}
+	}
+	return ""
+}
+
+// full returns which limit a new preview waits for, "" if there is room. It counts the preview.
+func (p *Previewer) full(want []wanted, apps []deploy.Application, active *used) string {
+	isNew := len(alive(apps)) == 0
+	if isNew && active.requests >= p.Settings.MaxActive {
+		return fmt.Sprintf("%d pull requests have a preview, as many as the agent allows", active.requests)
+	}
+	for _, w := range want {
+		at := w.app.Git.ConfigPath()
+		if app := find(apps, w.app.ID); w.preview.MaxActive > 0 && (app == nil || app.Deleted) && active.places[at] >= w.preview.MaxActive {
+			return fmt.Sprintf("%d pull requests have a preview of %s, as many as it allows", active.places[at], at)
+		}
+	}
+	if isNew {
+		active.requests++
+	}
+	for _, w := range want {
+		if app := find(apps, w.app.ID); app == nil || app.Deleted {
+			active.places[w.app.Git.ConfigPath()]++
+		}
+	}
+	return ""
+}
+
+// ensure makes a preview application exist and be deployed at the commit of the merge.
+func (p *Previewer) ensure(ctx context.Context, r Repository, pr githost.OpenRequest, commit deploy.Commit, w *wanted, known *deploy.Application) error {
+	if w.problem != nil {
+		return nil
+	}
+	app := w.app
+	app.Description = fmt.Sprintf("Preview of pull request #%d", pr.Number)
+	app.Registration = deploy.Registration{By: commander, At: p.Now()}
+	switch {
+	case known == nil || known.Deleted:
+		if err := p.Namespaces.Ensure(ctx, app, p.namespace(app)); err != nil {
+			return err
+		}
+		app.Sync = deploy.SyncState{Status: deploy.SyncUnknown, At: p.Now()}
+		if err := p.Store.AddApplication(ctx, app); err != nil {
+			if deploy.IsKind(err, deploy.Illegal) { // its objects are still being deleted
+				p.busy, w.pending = true, "the objects of the earlier preview are being deleted"
+				return nil
+			}
+			return err
+		}
+		p.Logger.Info("preview created", "repo", r.ID, "pullRequest", pr.Number, "app", app.Name)
+	default:
+		if known.Disabled { // its removal has begun, and is completed before it exists again
+			w.pending = "the earlier preview is being removed"
+			return p.removeApplication(ctx, *known)
+		}
+		if _, err := p.Store.PutApplication(ctx, app); err != nil {
+			return err
+		}
+		due, err := p.due(ctx, r, w, *known, commit)
+		if err != nil || due == "" {
+			return err
+		}
+		if err := p.Namespaces.Ensure(ctx, app, p.namespace(app)); err != nil {
+			return err
+		}
+		return p.deploy(ctx, r, pr, commit, w, due)
+	}
+	return p.deploy(ctx, r, pr, commit, w, fmt.Sprintf("Pull request #%d", pr.Number))
+}
+
+func (p *Previewer) namespace(app deploy.Application) string {
+	return p.Settings.Namespace(app.Git.RepoID, app.Git.PullRequest)
+}
+
+// due returns why a known preview application is to be deployed at the commit of the merge, "" if
+// it is not: its files have changed, or its objects have drifted.
+func (p *Previewer) due(ctx context.Context, r Repository, w *wanted, app deploy.Application, commit deploy.Commit) (string, error) {
+	last := app.LastTriggered
+	if last == nil || app.EvaluatedCommit == "" { // of a preview that was removed nothing is evaluated
+		return fmt.Sprintf("Pull request #%d", app.Git.PullRequest), nil
+	}
+	if from := last.Trigger.Commit.Hash; from != commit.Hash {
+		changed, err := r.Git.Changed(ctx, from, commit.Hash)
+		if deploy.IsKind(err, deploy.NotFound) { // the mirror was lost
+			return "The merge has changed", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if reason, touched := w.config.Trigger.OnCommit.Touched(app.Git.Dir, changed); touched {
+			return reason, nil
+		}
+	}
+	over := app.LastSuccessful != nil && app.LastSuccessful.DeploymentID == last.DeploymentID
+	if over && !app.Deploying && app.Sync.Status == deploy.OutOfSync && p.Now().Sub(app.LastSuccessful.CompletedAt) >= healAfter {
+		return "Self-heal because the live state differs from the pull request: " + app.Sync.ShortReason, nil
+	}
+	return "", nil
+}
+
+// deploy creates a deployment. It supersedes those of earlier commits that have not ended.
+func (p *Previewer) deploy(ctx context.Context, r Repository, pr githost.OpenRequest, commit deploy.Commit, w *wanted, why string) error {
+	now := p.Now()
+	d := deploy.Deployment{
+		ID: p.NewID(), ApplicationID: w.app.ID, ApplicationName: w.app.Name, Kind: w.app.Kind, Git: w.app.Git, Provider: w.app.Provider, Labels: w.app.Labels,
+		Trigger: deploy.Trigger{Kind: deploy.OnCommit, Commit: commit, At: now, Strategy: deploy.StrategyQuickSync, StrategySummary: why},
+		Status:  deploy.Pending, StatusReason: deploy.ReasonToPlan, CreatedAt: now, UpdatedAt: now,
+	}
+	if w.host != "" {
+		d.Metadata = map[string]string{deploy.MetaEnvironmentURL: "https://" + w.host}
+	}
+	created, err := p.Store.CreateDeployment(ctx, store.NewDeployment{Deployment: d, Supersede: true, Replace: true})
+	if deploy.IsKind(err, deploy.Illegal) || deploy.IsKind(err, deploy.Conflict) {
+		p.busy, w.pending = true, "its state has changed, and it is decided anew"
+		return nil
+	}
+	if err == nil {
+		p.Logger.Info("preview triggered", "repo", r.ID, "pullRequest", pr.Number, "app", w.app.Name, "deployment", created.ID, "commit", deploy.ShortHash(pr.Commit), "reason", why)
+	}
+	return err
+}
+
+// remove removes the whole preview of a pull request: first what is being deployed, then the
+// namespace with all that is in it, then the reports, then the applications. It does as much as
+// is possible now; the next pass continues.
+func (p *Previewer) remove(ctx context.Context, r Repository, number int, apps []deploy.Application, why string) error {
+	p.busy = true
+	idle := true
+	for _, app := range alive(apps) {
+		stopped, err := p.stop(ctx, app)
+		if err != nil {
+			return err
+		}
+		idle = idle && stopped
+	}
+	if !idle {
+		return nil
+	}
+	for _, app := range alive(apps) {
+		if gone, err := p.Namespaces.Delete(ctx, app, p.namespace(app)); err != nil || !gone {
+			return err
+		}
+	}
+	if err := p.reportRemoved(ctx, r, number, apps, why); err != nil {
+		return err
+	}
+	for _, app := range alive(apps) {
+		if err := p.removeApplication(ctx, app); err != nil {
+			return err
+		}
+	}
+	delete(p.plans, pullRequest{r.ID, number})
+	delete(p.reported, pullRequest{r.ID, number})
+	p.Logger.Info("preview removed", "repo", r.ID, "pullRequest", number, "reason", why)
+	return nil
+}
+
+// stop disables a preview application and cancels its deployment. It reports whether nothing of it
+// is being deployed.
+func (p *Previewer) stop(ctx context.Context, app deploy.Application) (bool, error) {
+	if !app.Disabled {
+		if err := p.Store.SetDisabled(ctx, app.ID, true); err != nil {
+			return false, err
+		}
+	}
+	now, err := p.Store.Application(ctx, app.ID)
+	if err != nil || !now.Deploying {
+		return err == nil, err
+	}
+	open, err := p.Store.OpenCommands(ctx, deploy.CommandCancel)
+	if err != nil || slices.ContainsFunc(open, func(c deploy.Command) bool { return c.DeploymentID == now.ActiveID }) {
+		return false, err
+	}
+	_, err = p.Store.CreateCommand(ctx, deploy.Command{
+		ID: p.NewID(), Type: deploy.CommandCancel, ApplicationID: app.ID, DeploymentID: now.ActiveID, Commander: commander, Account: commander, ForceNoRollback: true,
+	})
+	return false, err
+}
+
+// removeApplication deletes a preview application with its objects, once nothing of it is being
+// deployed.
+func (p *Previewer) removeApplication(ctx context.Context, app deploy.Application) error {
+	if idle, err := p.stop(ctx, app); err != nil || !idle {
+		p.busy = true
+		return err
+	}
+	_, err := p.Store.RemoveApplication(ctx, deploy.Command{
+		ID: p.NewID(), Type: deploy.CommandDeleteApplication, ApplicationID: app.ID, Commander: commander, Account: commander, Cascade: true,
+	})
+	if deploy.IsKind(err, deploy.NotFound) || deploy.IsKind(err, deploy.Illegal) { // it is being removed already
+		p.busy = true
+		return nil
+	}
+	return err
+}

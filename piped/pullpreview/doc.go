@@ -1,0 +1,18 @@
+// Package pullpreview deploys pull requests: it keeps a preview application for each application
+// that an open pull request touches and that has spec.preview.
+//
+//	previewer.go  the component, and which pull requests have a preview
+//	wanted.go     what a pull request should have, from its merge
+//	apply.go      creates, updates, heals and removes preview applications
+//	state.go      what a preview is like now
+//	report.go     comment, commit status and environment on the Git host
+//
+// A preview application is an application like any other: it is planned, deployed, watched and
+// removed by the components that do so for all. This package only decides that it exists and at
+// which commit. The state is in the store: an application that is not deleted is removed once its
+// pull request is closed, also after a restart. What a webhook says is only a reason to ask the
+// host; a pull request counts as closed only if the host says so.
+//
+// All objects of a preview are in one namespace for each pull request, which the package creates
+// and deletes. Pull requests of forks are never deployed, and a preview gets no secrets.
+package pullpreview

@@ -1,0 +1,129 @@
+package pullpreview
+
+import (
+	"context"
+	"math"
+	"strings"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// preview is what the preview of a pull request is like.
+type preview struct {
+	apps    []appState
+	waits   string // the limit that it waits for; then there are no apps
+	problem error  // why it cannot be updated
+}
+
+// phase is the phase of a preview, or of one of its applications.
+type phase string
+
+const (
+	building phase = "building"
+	ready    phase = "ready"
+	failed   phase = "failed"
+)
+
+// appState is what the preview of one application is like.
+type appState struct {
+	name  string
+	phase phase
+	text  string   // what it waits for, or why it has failed
+	log   []string // the last lines of the failed stage
+	host  string
+	id    string // of the deployment; "" if there is none
+}
+
+// phase is ready only if that of every application is: each deployment has ended with success, which
+// is when the last of its rollouts is complete. It is failed as soon as that of one is.
+func (s preview) phase() phase {
+	switch {
+	case s.problem != nil:
+		return failed
+	case len(s.apps) == 0:
+		return building
+	}
+	out := ready
+	for _, a := range s.apps {
+		switch {
+		case a.phase == failed:
+			return failed
+		case a.phase == building:
+			out = building
+		}
+	}
+	return out
+}
+
+// state reads the state of the wanted preview applications.
+func (p *Previewer) state(ctx context.Context, want []wanted) (preview, error) {
+	var out preview
+	for _, w := range want {
+		state, err := p.appState(ctx, w)
+		if err != nil {
+			return out, err
+		}
+		state.name, state.host = w.app.Name, w.host
+		out.apps = append(out.apps, state)
+	}
+	return out, nil
+}
+
+func (p *Previewer) appState(ctx context.Context, w wanted) (appState, error) {
+	switch {
+	case w.problem != nil:
+		return appState{phase: failed, text: w.problem.Error()}, nil
+	case w.pending != "":
+		return appState{phase: building, text: w.pending}, nil
+	}
+	app, err := p.Store.Application(ctx, w.app.ID)
+	if err != nil {
+		return appState{}, err
+	}
+	if app.LastTriggered == nil {
+		return appState{phase: building, text: "its deployment is being created"}, nil
+	}
+	d, err := p.Store.Deployment(ctx, app.LastTriggered.DeploymentID)
+	if deploy.IsKind(err, deploy.NotFound) { // only old ones are removed, and of those this is the last
+		return appState{phase: failed, text: "its deployment was removed"}, nil
+	}
+	if err != nil {
+		return appState{}, err
+	}
+	out := appState{id: d.ID, text: d.StatusReason}
+	switch d.Status {
+	case deploy.Success:
+		out.phase, out.text = ready, ""
+	case deploy.Failure, deploy.Cancelled:
+		out.phase = failed
+		out.log, err = p.lastLines(ctx, d)
+	case deploy.Running, deploy.RollingBack:
+		out.phase, out.text = building, "its rollouts are not complete"
+	default:
+		out.phase = building
+	}
+	return out, err
+}
+
+// maxLines is how many lines of the log of a failed stage are shown.
+const maxLines = 20
+
+// lastLines returns the last lines of the log of the stage that failed. What the executor knows of
+// failed pods is among them.
+func (p *Previewer) lastLines(ctx context.Context, d deploy.Deployment) ([]string, error) {
+	for _, s := range d.Stages {
+		if s.Status != deploy.StageFailure {
+			continue
+		}
+		blocks, err := p.Store.StageLogBefore(ctx, d.ID, s.ID, math.MaxInt64, maxLines)
+		if err != nil {
+			return nil, err
+		}
+		var lines []string
+		for _, b := range blocks {
+			lines = append(lines, strings.Split(strings.TrimRight(b.Log, "\n"), "\n")...)
+		}
+		return lines[max(0, len(lines)-maxLines):], nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,104 @@
+package source
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// previewConfig returns the configuration of the preview of a pull request.
+func (l *Loader) previewConfig(cfg *config.Application, at deploy.GitPath) (*config.Application, error) {
+	switch {
+	case l.Previews == nil:
+		return nil, deploy.Errorf(deploy.Invalid, "%s: the agent deploys no pull requests: its configuration has no spec.previews", at.ConfigPath())
+	case cfg.Preview == nil:
+		return nil, deploy.Errorf(deploy.Invalid, "%s: the application has no spec.preview", at.ConfigPath())
+	case cfg.Encryption != nil && len(cfg.Encryption.EncryptedSecrets) > 0:
+		return nil, deploy.Errorf(deploy.Invalid, "%s: spec.encryption: a preview gets no secrets, because a pull request could reveal them", at.ConfigPath())
+	}
+	if host, err := cfg.Preview.HostOf(at.PullRequest); err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: spec.preview.host: %w", at.ConfigPath(), err)
+	} else if host != "" && !l.Previews.Allows(host) {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: spec.preview.host: %s is not below a domain of spec.previews.hosts of the agent (%s)",
+			at.ConfigPath(), host, strings.Join(l.Previews.Hosts, ", "))
+	}
+	return cfg.Previewed(l.Previews.Namespace(at.RepoID, at.PullRequest))
+}
+
+// Groups of kinds that receive requests for hosts.
+const (
+	ingressGroup = "networking.k8s.io"
+	gatewayGroup = "gateway.networking.k8s.io"
+)
+
+// previewObjects replaces the hosts of Ingresses and routes by that of the preview. Other objects
+// that claim hosts of the outside are refused, so that a preview cannot take requests of others.
+func previewObjects(objects []manifest.Object, at deploy.GitPath, cfg *config.Application) error {
+	host, err := cfg.Preview.HostOf(at.PullRequest)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		group, kind := o.GroupVersionKind().Group, o.GetKind()
+		route := group == gatewayGroup && strings.HasSuffix(kind, "Route")
+		ingress := kind == "Ingress" && (group == ingressGroup || group == "extensions")
+		switch {
+		case (route || ingress) && host == "":
+			return deploy.Errorf(deploy.Invalid, "%s: %s %q needs a host of the preview: set spec.preview.host", o.Origin, kind, o.GetName())
+		case route:
+			o.Object["spec"] = with(o.Object["spec"], "hostnames", []any{host})
+		case ingress:
+			o.Object["spec"] = ingressFor(o.Object["spec"], host)
+		case group == gatewayGroup && kind != "ReferenceGrant", strings.HasSuffix(group, ".istio.io") && (kind == "Gateway" || kind == "VirtualService" || kind == "ServiceEntry"):
+			return deploy.Errorf(deploy.Invalid, "%s: a preview has no objects of kind %s, because they could receive requests of others", o.Origin, kind)
+		}
+		withoutDNS(o.Unstructured)
+	}
+	return nil
+}
+
+// with returns a mapping with one more value.
+func with(mapping any, key string, value any) map[string]any {
+	m, ok := mapping.(map[string]any)
+	if !ok {
+		m = map[string]any{}
+	}
+	m[key] = value
+	return m
+}
+
+// ingressFor returns the spec of an Ingress with another host.
+func ingressFor(spec any, host string) map[string]any {
+	m, _ := spec.(map[string]any)
+	for _, list := range []struct {
+		name, key string
+		value     any
+	}{{"rules", "host", host}, {"tls", "hosts", []any{host}}} {
+		items, _ := m[list.name].([]any)
+		for i, item := range items {
+			items[i] = with(item, list.key, list.value)
+		}
+	}
+	if m["defaultBackend"] != nil { // it would receive the requests for every host
+		delete(m, "defaultBackend")
+	}
+	return m
+}
+
+// withoutDNS removes annotations for which a controller creates records of other names.
+func withoutDNS(o *unstructured.Unstructured) {
+	all := o.GetAnnotations()
+	for name := range all {
+		if strings.HasPrefix(name, "external-dns.alpha.kubernetes.io/") {
+			delete(all, name)
+		}
+	}
+	if len(all) == 0 {
+		all = nil
+	}
+	o.SetAnnotations(all)
+}

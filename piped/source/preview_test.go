@@ -1,0 +1,72 @@
+package source
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
+)
+
+// preview loads the preview of pull request 7 of an application with these objects and lines of its spec.
+func preview(t *testing.T, spec, objects string) (*Source, error) {
+	t.Helper()
+	l, _ := loader(fstest.MapFS{
+		"apps/web/app.pipecd.yaml": {Data: []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n  input: {namespace: shop}\n" + spec)},
+		"apps/web/app.yaml":        {Data: []byte(objects)},
+	}, 0)
+	l.Previews = &config.Previews{NamespacePrefix: "preview-", Hosts: []string{"preview.example.com"}}
+	at := at
+	at.PullRequest = 7
+	return l.Load(t.Context(), at, "c0ffee")
+}
+
+const previewHost = "  preview: {host: 'pr-{{ .PullRequest.Number }}.preview.example.com'}\n"
+
+// TestPreviewTakesOnlyItsHost: hosts of the branch never reach the objects of a preview.
+func TestPreviewTakesOnlyItsHost(t *testing.T) {
+	src, err := preview(t, previewHost, `apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web, annotations: {external-dns.alpha.kubernetes.io/hostname: shop.example.com}}
+spec: {defaultBackend: {service: {name: web}}, rules: [{host: shop.example.com}, {http: {}}], tls: [{hosts: [shop.example.com]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web}
+spec: {rules: []}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := kubernetes.SpecOf(src.Config.Platform).Input.Namespace; n != "preview-7-repo" {
+		t.Errorf("the namespace is %q", n)
+	}
+	for _, o := range src.Objects {
+		text, err := o.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "shop.example.com") || strings.Contains(string(text), "defaultBackend") || !strings.Contains(string(text), "pr-7.preview.example.com") {
+			t.Errorf("%s", text)
+		}
+	}
+}
+
+func TestPreviewIsRefused(t *testing.T) {
+	for name, c := range map[string]struct{ spec, objects, says string }{
+		"without preview": {"", object("ConfigMap", "web"), "no spec.preview"},
+		"a prod host":     {"  preview: {host: 'pr-{{ .PullRequest.Number }}.shop.example.com'}\n", object("ConfigMap", "web"), "not below a domain"},
+		"a lookalike":     {"  preview: {host: 'pr-{{ .PullRequest.Number }}preview.example.com'}\n", object("ConfigMap", "web"), "not below a domain"},
+		"no host":         {"  preview: {}\n", "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n", "set spec.preview.host"},
+		"a gateway":       {previewHost, "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: web}\n", "kind Gateway"},
+		"istio":           {previewHost, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: web}\n", "kind VirtualService"},
+		"a secret":        {previewHost + "  encryption: {encryptedSecrets: {password: abc}, decryptionTargets: [app.yaml]}\n", object("Secret", "web"), "gets no secrets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := preview(t, c.spec, c.objects); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want an error with %q", err, c.says)
+			}
+		})
+	}
+}
