@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
-	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/githost/githosttest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -182,11 +181,6 @@ func (e *previewEnv) shared() string {
 	return b.String()
 }
 
-// previewAppID returns the ID of the preview of an application in pull request 7.
-func previewAppID(dir string) string {
-	return deploy.ApplicationID(deploy.GitPath{RepoID: "apps", Dir: dir, ConfigFile: "app.pipecd.yaml", PullRequest: 7})
-}
-
 // previewApplications returns the names of all applications that are previews.
 func (c *client) previewApplications() (names []string) {
 	c.t.Helper()
@@ -282,7 +276,7 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 	eventually(t, "the status is failure", func() bool { return e.lastState() == "failure" })
 
 	stop()
-	agent, stop = runAgentUntil(t, e.settings)
+	_, stop = runAgentUntil(t, e.settings)
 	e.push(previewedApp("web", e.namespace, "v5", "0s"))
 	e.set("open", "preview")
 	e.says("ready")
