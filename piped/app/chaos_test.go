@@ -84,7 +84,10 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary string, server *
 	}
 	options := agenttest.Options{
 		Binary: binary, Dir: dir, Remote: c.repo.Dir, Kubeconfig: kubeconfig, Interval: 100 * time.Millisecond, DSN: dsn,
-		More: allowScripts(filepath.Dir(c.scripts)),
+		More: allowScripts(filepath.Dir(c.scripts)) + fmt.Sprintf(`  notifications:
+    routes: [{receiver: hook}]
+    receivers: [{name: hook, webhook: {url: %q, signatureValue: secret}}]
+`, c.receiver(t)),
 	}
 	if c.agent, err = agenttest.Start(t.Context(), options); err != nil {
 		t.Fatal(err)
@@ -115,6 +118,21 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary string, server *
 	}
 	report := c.verify(t, dsn, filepath.Join(dir, "piped"))
 	t.Logf("%s\n  %d kills and restarts, suspended before for %v, taken over after %s, %s", report, len(c.killed), c.suspended, c.takeovers(t), time.Since(began).Round(time.Second))
+}
+
+// receiver starts a receiver of notifications and returns its URL.
+func (c *chaos) receiver(t *testing.T) string {
+	c.hook = newHook(t)
+	go func() {
+		for { // it counts by itself
+			select {
+			case <-c.hook.arrived:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return c.hook.URL
 }
 
 // close ends the agent and its replicas.
@@ -159,6 +177,7 @@ type chaos struct {
 	victims []*agenttest.Agent // the agent and its replicas, if there are any
 	killed  []time.Time
 
+	hook      *hook
 	server    *pgtest.Server // nil on SQLite
 	dsn       string
 	db        *sql.DB // of the server; its connections are not retained

@@ -52,9 +52,12 @@ func (c *chaos) verify(t *testing.T, dsn, dataDir string) string {
 	if len(e.deployments) < c.chaosSize.deployments {
 		t.Errorf("%d deployments, want at least %d", len(e.deployments), c.chaosSize.deployments)
 	}
-	if log, err := os.ReadFile(c.agent.LogFile); err != nil || bytes.Contains(log, []byte("panic")) {
-		t.Errorf("the agent's log contains a panic (%v)", err)
+	for _, agent := range c.victims {
+		if log, err := os.ReadFile(agent.LogFile); err != nil || bytes.Contains(log, []byte("panic")) {
+			t.Errorf("the log %s contains a panic (%v)", agent.LogFile, err)
+		}
 	}
+	again := c.checkNotifications(t, e)
 	e.checkOneActive(t)
 	e.checkOutbox(t)
 	c.checkCommands(t, e)
@@ -64,7 +67,7 @@ func (c *chaos) verify(t *testing.T, dsn, dataDir string) string {
 	if left, err := os.ReadDir(filepath.Join(dataDir, "scripts")); err != nil || len(left) > 0 {
 		t.Errorf("the directory of scripts still contains %v (%v) after the run", left, err)
 	}
-	return c.figures(e, lines)
+	return fmt.Sprintf("%s\n  %d notifications arrived again", c.figures(e, lines), again)
 }
 
 // checkLog replays a deployment's transition log. Every transition must be legal and
@@ -162,6 +165,32 @@ func (e evidence) checkOutbox(t *testing.T) {
 			t.Errorf("event %s has no transition in the log", key)
 		}
 	}
+}
+
+// checkNotifications: the end of each deployment arrived at the receiver. It returns how many
+// notifications arrived more than once: each kill may repeat those that were in flight.
+func (c *chaos) checkNotifications(t *testing.T, e evidence) int {
+	got, again := c.hook.received()
+	arrived := map[string]bool{}
+	for _, p := range got {
+		arrived[p.key] = true
+	}
+	for _, d := range e.deployments {
+		for _, m := range e.logs[d.ID] {
+			if m.StageID != "" || !deploy.Status(m.To).Completed() {
+				continue
+			}
+			for _, event := range deploy.EventsFor(&d, m) {
+				if !arrived[event.Key] {
+					t.Errorf("the notification %s of deployment %s was lost", event.Key, d.ID)
+				}
+			}
+		}
+	}
+	if most := 4 * (len(c.killed) + len(c.suspended) + 2); again > most { // a receiver gets 4 at a time
+		t.Errorf("%d notifications arrived again, want at most %d", again, most)
+	}
+	return again
 }
 
 // checkCommands: every command whose call was answered has ended, with its deployment or
