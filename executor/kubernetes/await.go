@@ -142,7 +142,7 @@ func (w *work) policy() rollout.Policy {
 
 // withoutSecrets redacts the set's secrets from the texts of a record.
 func (w *work) withoutSecrets(rec deploy.Rollout) deploy.Rollout {
-	rec.Images, rec.Reason = w.hide.Text(rec.Images), w.hide.Text(rec.Reason)
+	rec.Images, rec.ImagesBefore, rec.Reason = w.hide.Text(rec.Images), w.hide.Text(rec.ImagesBefore), w.hide.Text(rec.Reason)
 	return rec
 }
 

@@ -8,10 +8,13 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/piped/cluster"
@@ -83,11 +86,28 @@ type clusterSpec struct {
 	name, kubeconfig, context, masterURL string
 
 	content [sha256.Size]byte // of the kubeconfig; zero if it cannot be read
+
+	rollouts kubeconfig.Rollouts
+}
+
+// same reports whether s and o need no different connection.
+func (s clusterSpec) same(o clusterSpec) bool { return reflect.DeepEqual(s, o) }
+
+// selection returns the workloads whose rollouts are recorded, nil for those of applications.
+func (s clusterSpec) selection() *workloads.Selection {
+	if !s.rollouts.All() {
+		return nil
+	}
+	selector, err := labels.Parse(s.rollouts.LabelSelector)
+	if err != nil {
+		selector = labels.Nothing() // cannot happen: the configuration was checked
+	}
+	return &workloads.Selection{Namespaces: s.rollouts.Namespaces, ExcludeNamespaces: s.rollouts.ExcludeNamespaces, Labels: selector}
 }
 
 func specOf(p config.PlatformProvider) clusterSpec {
 	access := p.Config.(*kubeconfig.Provider)
-	s := clusterSpec{name: p.Name, kubeconfig: access.KubeConfigPath, context: access.Context, masterURL: access.MasterURL}
+	s := clusterSpec{name: p.Name, kubeconfig: access.KubeConfigPath, context: access.Context, masterURL: access.MasterURL, rollouts: access.Rollouts}
 	if data, err := os.ReadFile(s.kubeconfig); err == nil {
 		s.content = sha256.Sum256(data)
 	}
@@ -123,7 +143,7 @@ func (c *clusters) plan(providers []config.PlatformProvider) (map[string]*connec
 	var problems []error
 	for _, p := range providers {
 		spec, old := specOf(p), c.configured[p.Name]
-		if old != nil && old.problem == nil && old.spec == spec {
+		if old != nil && old.problem == nil && old.spec.same(spec) {
 			next[p.Name] = old
 			continue
 		}
@@ -148,7 +168,7 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 		return &connection{spec: spec, problem: err, problemSince: c.now()}
 	}
 	controller := watch.New(access)
-	observer := workloads.NewObserver(access, controller)
+	observer := workloads.NewObserverOf(access, controller, spec.selection())
 	observer.OnChange(func(applicationID string, _ rollout.Workload) { c.liveChanges.notify(applicationID) })
 	return &connection{
 		spec: spec, controller: controller, observer: observer, lease: c.newLease(access),

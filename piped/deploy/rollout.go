@@ -64,7 +64,8 @@ const (
 
 // Rollout is the persistent record of one workload's rollout by one stage. There is exactly
 // one per (stage, cluster, workload), and it ends in exactly one terminal phase. An external
-// rollout, which no deployment of this agent started, is one revision of a Deployment.
+// rollout, which no deployment of this agent started, is one revision of a workload. It may
+// belong to no application.
 //
 // The JSON form is what the store writes in addition to the columns of the row. It omits the
 // values of the columns, and the times and values that the store encodes itself.
@@ -101,14 +102,23 @@ type Rollout struct {
 
 	TemplateDigest string       `json:"templateDigest,omitempty"` // of the applied template, as the API server returned it
 	Images         string       `json:"images,omitempty"`         // of its containers, in order, separated by spaces; "" when unknown
+	ImagesBefore   string       `json:"imagesBefore,omitempty"`   // of the template that was replaced; "" when unknown
 	Generation     int64        `json:"generation,omitempty"`     // metadata.generation after the apply
 	TargetUID      string       `json:"targetUID,omitempty"`      // the ReplicaSet with the template
 	TargetName     string       `json:"targetName,omitempty"`     // its name; of a StatefulSet the ControllerRevision
-	Revision       int64        `json:"revision,omitempty"`       // 0 when unknown, and for StatefulSets, whose revisions have names
+	Revision       int64        `json:"revision,omitempty"`       // 0 when unknown, and of the agent's own rollouts of StatefulSets, whose revisions have names
 	DesiredAtStart int32        `json:"desiredAtStart,omitempty"`
 	ReplicasBefore int32        `json:"replicasBefore,omitempty"` // spec.replicas before the first apply, or when first seen
 	ReplicasAfter  int32        `json:"-"`                        // spec.replicas at the last evaluation
 	Parts          RolloutParts `json:"-"`
+
+	// SourceRepository and SourceCommit are what annotations of the workload name as its
+	// source. Anyone who may write the workload can set them.
+	SourceRepository string `json:"sourceRepository,omitempty"`
+	SourceCommit     string `json:"sourceCommit,omitempty"`
+
+	// FoundLate reports that an external rollout began while the agent was not watching.
+	FoundLate bool `json:"foundLate,omitempty"`
 
 	// PausedInGit reports that the rollout ended because Git pauses the workload.
 	PausedInGit bool `json:"pausedInGit,omitempty"`
@@ -211,6 +221,17 @@ func ScalingID(cluster, workloadUID string, generation int64) string {
 // External reports whether no deployment of this agent started the rollout. Its end may then
 // be a time of the cluster, before it was stored. Scalings are external.
 func (r Rollout) External() bool { return r.DeploymentID == "" }
+
+// WorkloadRevision is the newest revision of a workload, where the rollouts of all workloads
+// of a cluster are recorded. Its rollout and those of earlier revisions are recorded, or
+// began before the cluster was watched.
+type WorkloadRevision struct {
+	Cluster  string
+	Workload string // ObjectRef.Key
+	UID      string
+	Revision int64  // 0: none yet
+	Images   string // as in Rollout
+}
 
 // InventoryItem is one object an application applied.
 type InventoryItem struct {

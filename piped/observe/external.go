@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -41,25 +42,47 @@ type ExternalConfig struct {
 // carry the application label and have a rollout in the store; revisions from before the
 // agent's first rollout of a Deployment are not recorded.
 //
+// With an Observer of all workloads, it covers every Deployment, StatefulSet and DaemonSet
+// that the Observer's selection selects, also new ones. Revisions from before the cluster was
+// first watched are not recorded. The store has the newest revision of each workload, so that
+// a rollout that began while the agent was away is found, and no other.
+//
 // There is one record per revision, and it ends once. A rollout that ended while the agent
-// was not watching is recorded with the result in the Deployment's conditions. Scaling,
-// resyncs and changes of annotations create no revision and therefore no record. A change of
-// a Deployment without a new revision costs one read of the caches.
+// was not watching is recorded with the result in the cluster. Scaling, resyncs and changes of
+// annotations create no revision and therefore no record. A change of a workload without a new
+// revision costs one read of the caches.
 type ExternalRollouts struct {
 	cfg     ExternalConfig
 	started time.Time
+	since   time.Time // of the cluster's clock: when all workloads were first watched
 
 	mu       sync.Mutex
-	known    map[types.NamespacedName]*knownWorkload
+	known    map[workloadKey]*knownWorkload
 	presence rollout.Presence // availability of the cluster, checked while a record is open
 }
 
-// knownWorkload is the state of one Deployment.
+// knownWorkload is the state of one workload.
 type knownWorkload struct {
 	uid       string
 	revision  int64           // this revision and all earlier ones are recorded
+	images    string          // of that revision, where all workloads are watched
 	open      *deploy.Rollout // the record that has not ended, as stored; nil if all have
 	undecided bool            // it is not known yet whether a new revision is external
+}
+
+// workloadKey identifies a workload in the cluster.
+type workloadKey struct {
+	kind string
+	types.NamespacedName
+}
+
+// ref returns the workload as an object.
+func (k workloadKey) ref() deploy.ObjectRef {
+	return deploy.ObjectRef{Group: "apps", Version: "v1", Kind: k.kind, Namespace: k.Namespace, Name: k.Name}
+}
+
+func keyOf(ref deploy.ObjectRef) workloadKey {
+	return workloadKey{ref.Kind, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}}
 }
 
 // NewExternalRollouts returns the component of one cluster.
@@ -73,11 +96,11 @@ func NewExternalRollouts(c ExternalConfig) *ExternalRollouts {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &ExternalRollouts{cfg: c, known: map[types.NamespacedName]*knownWorkload{}}
+	return &ExternalRollouts{cfg: c, known: map[workloadKey]*knownWorkload{}}
 }
 
-// Run records external rollouts until ctx ends, and returns nil. It sends no request to
-// the cluster before the store has a rollout on it.
+// Run records external rollouts until ctx ends, and returns nil. Unless all workloads are
+// watched, it sends no request to the cluster before the store has a rollout on it.
 func (x *ExternalRollouts) Run(ctx context.Context) error {
 	if err := x.begin(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -99,8 +122,12 @@ func (x *ExternalRollouts) Run(ctx context.Context) error {
 
 // begin calls prepare, and retries while the store is unavailable.
 func (x *ExternalRollouts) begin(ctx context.Context) error {
+	prepare := x.prepare
+	if x.all() {
+		prepare = x.prepareAll
+	}
 	for {
-		err := x.prepare(ctx)
+		err := prepare(ctx)
 		if !deploy.IsKind(err, deploy.Unavailable) {
 			return err
 		}
@@ -114,20 +141,17 @@ func (x *ExternalRollouts) begin(ctx context.Context) error {
 	}
 }
 
+// all reports whether all workloads are watched.
+func (x *ExternalRollouts) all() bool { return x.cfg.Observer.All() != nil }
+
 // prepare waits for the store's first rollout on the cluster, resumes the open records and
 // registers the handlers.
 func (x *ExternalRollouts) prepare(ctx context.Context) error {
 	if err := x.awaitFirst(ctx); err != nil {
 		return err
 	}
-	open, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: x.cluster(), External: true, OpenOnly: true})
-	if err != nil {
+	if err := x.resume(ctx); err != nil {
 		return err
-	}
-	x.started = x.cfg.Now()
-	for _, rec := range open {
-		rec.LastProgress = x.started // the store does not have the progress
-		x.known[types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}] = &knownWorkload{uid: rec.UID, open: &rec}
 	}
 	deployments, err := x.cfg.Observer.Watch(rollout.KindDeployment)
 	if err != nil {
@@ -137,16 +161,46 @@ func (x *ExternalRollouts) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(deployments.Handle("external", x.reconcile), sets.Handle("external", func(ctx context.Context, key types.NamespacedName) error {
-		// The deletion of a ReplicaSet changes the status of its Deployment.
-		if set, ok := sets.Get(key).(*workloads.ReplicaSet); ok && set.Deployment != "" {
-			return x.reconcile(ctx, types.NamespacedName{Namespace: key.Namespace, Name: set.Deployment})
-		}
-		return nil
-	})); err != nil {
+	if err := errors.Join(x.handle(rollout.KindDeployment, deployments), x.handleRevisions(sets)); err != nil {
 		return err
 	}
 	return errors.Join(deployments.Filled(ctx), sets.Filled(ctx))
+}
+
+// resume reads the open records.
+func (x *ExternalRollouts) resume(ctx context.Context) error {
+	open, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: x.cluster(), External: true, OpenOnly: true})
+	if err != nil {
+		return err
+	}
+	if x.started.IsZero() {
+		x.started = x.cfg.Now()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, rec := range open {
+		rec.LastProgress = x.started // the store does not have the progress
+		x.known[keyOf(rec.Workload)] = &knownWorkload{uid: rec.UID, open: &rec}
+	}
+	return nil
+}
+
+// handle has reconcile called for the workloads of a kind.
+func (x *ExternalRollouts) handle(kind string, w *watch.Scope) error {
+	return w.Handle("external", func(ctx context.Context, key types.NamespacedName) error {
+		return x.reconcile(ctx, workloadKey{kind, key})
+	})
+}
+
+// handleRevisions has reconcile called for the workloads of revisions.
+func (x *ExternalRollouts) handleRevisions(w *watch.Scope) error {
+	return w.Handle("external", func(ctx context.Context, key types.NamespacedName) error {
+		// The deletion of a revision changes nothing, or the status of its workload.
+		if r, ok := w.Get(key).(*workloads.Revision); ok && workloads.Resource(r.OwnerKind).Resource != "" {
+			return x.reconcile(ctx, workloadKey{r.OwnerKind, types.NamespacedName{Namespace: key.Namespace, Name: r.OwnerName}})
+		}
+		return nil
+	})
 }
 
 // awaitFirst returns once the store has a rollout on the cluster.
@@ -174,35 +228,36 @@ func (x *ExternalRollouts) awaitFirst(ctx context.Context) error {
 
 func (x *ExternalRollouts) cluster() string { return x.cfg.Observer.Cluster().Name() }
 
-// reconcileOpen reconciles every Deployment with an open record or an undecided change, and
+// reconcileOpen reconciles every workload with an open record or an undecided change, and
 // returns the delay until the next call. It is needed without an event because a deadline
-// can end a rollout, and the event of a Deployment's deletion may be missed.
+// can end a rollout, and the event of a workload's deletion may be missed.
 func (x *ExternalRollouts) reconcileOpen(ctx context.Context) (next time.Duration) {
 	x.mu.Lock()
 	keys := slices.Collect(maps.Keys(x.known))
-	keys = slices.DeleteFunc(keys, func(key types.NamespacedName) bool {
+	keys = slices.DeleteFunc(keys, func(key workloadKey) bool {
 		return x.known[key].open == nil && !x.known[key].undecided
 	})
 	x.mu.Unlock()
 	next = scanInterval
 	for _, key := range keys {
 		if err := x.reconcile(ctx, key); err != nil && ctx.Err() == nil {
-			x.cfg.Logger.WarnContext(ctx, "cannot record an external rollout; retrying", "deployment", key.String(), "error", err)
+			x.cfg.Logger.WarnContext(ctx, "cannot record an external rollout; retrying", "workload", key.ref().String(), "error", err)
 			next = retryInterval
 		}
 	}
 	return next
 }
 
-// reconcile records new revisions of one Deployment and updates its open record. It is
+// reconcile records new revisions of one workload and updates its open record. It is
 // idempotent.
-func (x *ExternalRollouts) reconcile(ctx context.Context, key types.NamespacedName) error {
+func (x *ExternalRollouts) reconcile(ctx context.Context, key workloadKey) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	app := deploy.Rollout{Cluster: x.cluster(), Workload: deploy.ObjectRef{
-		Group: "apps", Version: "v1", Kind: rollout.KindDeployment, Namespace: key.Namespace, Name: key.Name,
-	}}
+	app := deploy.Rollout{Cluster: x.cluster(), Workload: key.ref()}
 	s, err := x.cfg.Observer.Cached(ctx, app)
+	if err == nil {
+		s, err = x.cfg.Observer.WithRevisions(ctx, app, s)
+	}
 	if err != nil {
 		return err
 	}
@@ -213,23 +268,49 @@ func (x *ExternalRollouts) reconcile(ctx context.Context, key types.NamespacedNa
 		}
 	}
 	if s.Workload == nil {
-		if known != nil && known.open == nil {
-			delete(x.known, key)
-		}
-		return nil
+		return x.gone(ctx, key)
 	}
 	if known == nil || known.uid != s.Workload.UID && known.open == nil {
-		known = &knownWorkload{uid: s.Workload.UID}
-		x.known[key] = known
+		if known, err = x.met(ctx, key, s); err != nil {
+			return err
+		}
 	}
 	if known.uid != s.Workload.UID || newestRevision(s) <= known.revision {
 		return nil
 	}
-	app.ApplicationID = x.cfg.Observer.Application(key)
 	return x.record(ctx, known, app, s)
 }
 
-// newestRevision returns the highest revision of the ReplicaSets.
+// gone forgets a workload that was deleted, unless its record is open.
+func (x *ExternalRollouts) gone(ctx context.Context, key workloadKey) error {
+	known := x.known[key]
+	if known == nil || known.open != nil {
+		return nil
+	}
+	if x.all() {
+		if err := x.cfg.Store.ForgetWorkload(ctx, x.cluster(), key.ref().Key()); err != nil {
+			return err
+		}
+	}
+	delete(x.known, key)
+	return nil
+}
+
+// met begins to know a workload, or one that was created again.
+func (x *ExternalRollouts) met(ctx context.Context, key workloadKey, s rollout.Snapshot) (*knownWorkload, error) {
+	known := &knownWorkload{uid: s.Workload.UID}
+	if x.all() && s.Workload.Created.Before(x.since.Truncate(time.Second)) {
+		// It was in no watched namespace when the others were first seen.
+		known.revision = newestRevision(s)
+		if err := x.remember(ctx, key, known, s); err != nil {
+			return nil, err
+		}
+	}
+	x.known[key] = known
+	return known, nil
+}
+
+// newestRevision returns the highest revision of the snapshot.
 func newestRevision(s rollout.Snapshot) (highest int64) {
 	for _, r := range s.Revisions {
 		highest = max(highest, r.Number)
@@ -240,31 +321,27 @@ func newestRevision(s rollout.Snapshot) (highest int64) {
 // record stores records of new revisions. It reads the cluster again before it stores any,
 // because the caches may be stale.
 func (x *ExternalRollouts) record(ctx context.Context, known *knownWorkload, app deploy.Rollout, s rollout.Snapshot) error {
-	found, decided, err := x.unrecorded(ctx, app, s)
+	found, decided, err := x.unrecorded(ctx, known, app, s)
 	if err == nil && len(found) > 0 {
-		if s, err = x.cfg.Observer.Confirm(ctx, app); err == nil {
-			found, decided, err = x.unrecorded(ctx, app, s)
+		if s, err = x.confirm(ctx, app); err == nil {
+			found, decided, err = x.unrecorded(ctx, known, app, s)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	for _, rec := range found {
-		saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
-		if deploy.IsKind(err, deploy.Conflict) {
-			continue // another agent with this store recorded it first
-		}
-		if err != nil {
+		if err := x.store(ctx, known, x.late(rec)); err != nil {
 			return err
-		}
-		x.cfg.Logger.InfoContext(ctx, "external rollout", "workload", rec.Workload.String(), "revision", rec.Revision, "phase", rec.Phase, "reason", rec.Reason)
-		if !saved.Phase.Terminal() {
-			known.open = &saved
 		}
 	}
 	known.undecided = !decided
-	if decided {
+	if decided && s.Workload != nil {
 		known.revision = newestRevision(s)
+		if err := x.remember(ctx, keyOf(app.Workload), known, s); err != nil {
+			known.undecided = true
+			return err
+		}
 	}
 	if known.open != nil {
 		return x.follow(ctx, known, s)
@@ -272,16 +349,78 @@ func (x *ExternalRollouts) record(ctx context.Context, known *knownWorkload, app
 	return nil
 }
 
+func (x *ExternalRollouts) confirm(ctx context.Context, app deploy.Rollout) (rollout.Snapshot, error) {
+	if x.all() {
+		return x.cfg.Observer.ConfirmRevisions(ctx, app)
+	}
+	return x.cfg.Observer.Confirm(ctx, app)
+}
+
+// late returns rec, marked if it began before the agent started to watch. Times of the
+// cluster have a resolution of one second.
+func (x *ExternalRollouts) late(rec deploy.Rollout) deploy.Rollout {
+	if !rec.AppliedAt.IsZero() && rec.AppliedAt.Truncate(time.Second).Add(time.Second).Before(x.started) {
+		rec.FoundLate = true
+		rec.Reason += "; it began while the agent was not watching"
+	}
+	return rec
+}
+
+// store stores a new record. An open record of an earlier revision ends before it.
+func (x *ExternalRollouts) store(ctx context.Context, known *knownWorkload, rec deploy.Rollout) error {
+	if !rec.Phase.Terminal() && known.open != nil && known.open.ID != rec.ID {
+		old := rollout.GivenUp(*known.open, deploy.RolloutSuperseded, x.cfg.Now(), "%s: revision %d followed before the rollout ended", rec.Workload.Name, rec.Revision)
+		old.SupersededBy = rec.ChangedBy
+		if _, err := x.cfg.Redact.save(ctx, x.cfg.Store, old); err != nil && !deploy.IsKind(err, deploy.Conflict) {
+			return err
+		}
+		known.open = nil
+	}
+	saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
+	if deploy.IsKind(err, deploy.Conflict) {
+		return nil // another agent with this store recorded it first
+	}
+	if err != nil {
+		return err
+	}
+	x.cfg.Logger.InfoContext(ctx, "external rollout", "workload", rec.Workload.String(), "revision", rec.Revision, "phase", rec.Phase, "reason", rec.Reason)
+	if !saved.Phase.Terminal() {
+		known.open = &saved
+	}
+	return nil
+}
+
 // unrecorded returns records for the revisions in s that are not in the store; decided
 // reports whether the result is final. It reads the store after the cluster: a stage stores
 // its record before it applies, so a revision of a stage is always found.
-func (x *ExternalRollouts) unrecorded(ctx context.Context, app deploy.Rollout, s rollout.Snapshot) (found []deploy.Rollout, decided bool, err error) {
+func (x *ExternalRollouts) unrecorded(ctx context.Context, known *knownWorkload, app deploy.Rollout, s rollout.Snapshot) (found []deploy.Rollout, decided bool, err error) {
 	recorded, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: app.Cluster, Workload: app.Workload, Limit: recordsRead})
 	if err != nil {
 		return nil, false, err
 	}
-	found, decided = rollout.External(app, s, recorded, x.cfg.FieldManager, x.cfg.Now())
+	var base rollout.Baseline
+	cached := x.cfg.Observer.Get(app.Workload.Kind, keyOf(app.Workload).NamespacedName)
+	if cached != nil {
+		app.ApplicationID = cached.Application
+	}
+	if x.all() {
+		base = rollout.Baseline{Known: true, Revision: known.revision, Images: known.images}
+		app.ApplicationID = ownerOf(app.ApplicationID, recorded)
+	}
+	found, decided = rollout.External(app, s, recorded, base, x.cfg.FieldManager, x.cfg.Now())
+	if x.all() && (cached == nil || !cached.Selected) && app.ApplicationID == "" {
+		found = nil
+	}
 	return found, decided, nil
+}
+
+// ownerOf returns the application of a label if a record shows that the agent applied the
+// workload for it, otherwise "": anyone who may write a workload can label it.
+func ownerOf(label string, recorded []deploy.Rollout) string {
+	if label != "" && slices.ContainsFunc(recorded, func(rec deploy.Rollout) bool { return rec.ApplicationID == label }) {
+		return label
+	}
+	return ""
 }
 
 // follow evaluates the open record by s and stores a change of its phase.
@@ -338,15 +477,37 @@ func (x *ExternalRollouts) policy(ctx context.Context) rollout.Policy {
 }
 
 // ended completes an ended record. If the rollout ended before the agent started to watch,
-// the completion time is that of the Deployment's condition. Otherwise the breakdown of the
-// duration is measured by the pods.
+// the completion time is that of the cluster. Otherwise the breakdown of the duration is
+// measured by the pods.
 func (x *ExternalRollouts) ended(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
-	if rec.Phase == deploy.RolloutComplete && s.Workload.Progressing.Reason == "NewReplicaSetAvailable" {
-		if at := s.Workload.Progressing.Updated.Add(-s.Skew); at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
+	if rec.Phase == deploy.RolloutComplete {
+		if at := x.completed(ctx, rec, s); !at.IsZero() && at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
 			rec.CompletedAt = at
 			rec.Reason += "; it ended while the agent was not watching"
 			return rec
 		}
 	}
 	return rollout.Measured(ctx, x.cfg.Observer, rec, s)
+}
+
+// completed returns when a complete rollout had ended, the zero time if the cluster does not
+// show it. A Deployment has a condition for it; of others it is when the last pod became ready.
+func (x *ExternalRollouts) completed(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) time.Time {
+	if s.Workload.Kind == rollout.KindDeployment {
+		if s.Workload.Progressing.Reason != "NewReplicaSetAvailable" {
+			return time.Time{}
+		}
+		return s.Workload.Progressing.Updated.Add(-s.Skew)
+	}
+	if !rec.AppliedAt.Before(x.started) {
+		return time.Time{}
+	}
+	pods, err := x.cfg.Observer.NewPods(ctx, rec, s)
+	if err != nil {
+		return time.Time{}
+	}
+	if at := rollout.LastReady(pods); !at.IsZero() {
+		return at.Add(-s.Skew)
+	}
+	return time.Time{}
 }

@@ -100,7 +100,7 @@ func (l *LateCompletions) warn(ctx context.Context, what string, err error) {
 // failed returns, by ID, the deployments' rollouts that failed less than lateFor ago and are
 // the latest of their workload.
 func (l *LateCompletions) failed(ctx context.Context) (map[string]deploy.Rollout, error) {
-	recorded, err := l.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: l.cfg.Observer.Cluster().Name(), Limit: lateRead})
+	recorded, err := l.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: l.cfg.Observer.Cluster().Name(), Own: true, Limit: lateRead})
 	found, seen := map[string]deploy.Rollout{}, map[string]bool{}
 	for _, rec := range recorded {
 		failed := rec.Phase == deploy.RolloutFailed || rec.Phase == deploy.RolloutTimedOut

@@ -14,14 +14,14 @@ type Redact func(ctx context.Context, app deploy.Application, text string) (stri
 
 // save redacts the texts of a rollout's record, stores it, and returns the stored record.
 func (r Redact) save(ctx context.Context, st *store.Store, rec deploy.Rollout) (deploy.Rollout, error) {
-	if r == nil || rec.Images == "" && rec.Reason == "" {
+	if r == nil || rec.ApplicationID == "" || rec.Images == "" && rec.ImagesBefore == "" && rec.Reason == "" {
 		return st.SaveRollout(ctx, rec)
 	}
 	app, err := st.Application(ctx, rec.ApplicationID)
 	if deploy.IsKind(err, deploy.NotFound) {
 		return st.SaveRollout(ctx, rec) // the application was removed; its secrets are unknown
 	}
-	for _, text := range []*string{&rec.Images, &rec.Reason} {
+	for _, text := range []*string{&rec.Images, &rec.ImagesBefore, &rec.Reason} {
 		if err == nil {
 			*text, err = r(ctx, app, *text)
 		}

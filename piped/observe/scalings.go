@@ -32,7 +32,8 @@ type ScalingConfig struct {
 
 // Scalings records the scalings of one cluster: changes of the number of pods of a
 // Deployment or StatefulSet without a rollout, by any user or autoscaler. It covers workloads
-// that carry the application label and have a rollout in the store.
+// that carry the application label and have a rollout in the store; with an Observer of all
+// workloads, also those that its selection selects.
 //
 // It reads the caches of workloads and sends no request to the cluster. Consecutive changes
 // form one scaling, which is stored when it begins and when it ends. A workload that is
@@ -44,13 +45,7 @@ type Scalings struct {
 
 	mu      sync.Mutex
 	watches map[string]*watch.Scope // by kind
-	known   map[scaledWorkload]rollout.Scale
-}
-
-// scaledWorkload identifies a workload in the cluster.
-type scaledWorkload struct {
-	kind string
-	types.NamespacedName
+	known   map[workloadKey]rollout.Scale
 }
 
 // NewScalings returns the component of one cluster.
@@ -61,7 +56,7 @@ func NewScalings(c ScalingConfig) *Scalings {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Scalings{cfg: c, kick: make(chan struct{}, 1), watches: map[string]*watch.Scope{}, known: map[scaledWorkload]rollout.Scale{}}
+	return &Scalings{cfg: c, kick: make(chan struct{}, 1), watches: map[string]*watch.Scope{}, known: map[workloadKey]rollout.Scale{}}
 }
 
 // Run records scalings until ctx ends, and returns nil. It watches a kind of workload once
@@ -113,19 +108,24 @@ func mentions(changes []deploy.Change, kinds []string) bool {
 	return false
 }
 
-// begin starts to watch each kind of workload that has a rollout in the store, and returns
-// the other kinds.
+// begin starts to watch each kind of workload that has a rollout in the store, or each kind
+// where all workloads are watched, and returns the other kinds.
 func (x *Scalings) begin(ctx context.Context, kinds []string) (missing []string, err error) {
 	for i, kind := range kinds {
-		found, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: x.cluster(), WorkloadKind: kind, Limit: 1})
-		if err == nil && len(found) > 0 {
-			err = x.watch(ctx, kind)
+		wanted := x.cfg.Observer.All() != nil
+		if !wanted {
+			found, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: x.cluster(), WorkloadKind: kind, Limit: 1})
+			if err != nil {
+				return append(missing, kinds[i:]...), err
+			}
+			wanted = len(found) > 0
 		}
-		if err != nil {
-			return append(missing, kinds[i:]...), err
-		}
-		if len(found) == 0 {
+		if !wanted {
 			missing = append(missing, kind)
+			continue
+		}
+		if err := x.watch(ctx, kind); err != nil {
+			return append(missing, kinds[i:]...), err
 		}
 	}
 	return missing, nil
@@ -144,11 +144,11 @@ func (x *Scalings) watch(ctx context.Context, kind string) error {
 	x.mu.Lock()
 	x.watches[kind] = w
 	for _, rec := range open {
-		x.known[scaledWorkload{kind, types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}}] = rollout.Resumed(rec)
+		x.known[keyOf(rec.Workload)] = rollout.Resumed(rec)
 	}
 	x.mu.Unlock()
 	return w.Handle("scaling", func(ctx context.Context, key types.NamespacedName) error {
-		return x.reconcile(ctx, scaledWorkload{kind, key})
+		return x.reconcile(ctx, workloadKey{kind, key})
 	})
 }
 
@@ -176,10 +176,10 @@ func (x *Scalings) reconcileDue(ctx context.Context) time.Duration {
 }
 
 // open returns the times at which open scalings are due; zero for resumed records.
-func (x *Scalings) open() map[scaledWorkload]time.Time {
+func (x *Scalings) open() map[workloadKey]time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	due := map[scaledWorkload]time.Time{}
+	due := map[workloadKey]time.Time{}
 	for key, s := range x.known {
 		switch {
 		case s.Unseen:
@@ -201,14 +201,14 @@ func (x *Scalings) filled(ctx context.Context, kind string) error {
 }
 
 // reconcile records the changes of one workload. It is idempotent.
-func (x *Scalings) reconcile(ctx context.Context, key scaledWorkload) error {
+func (x *Scalings) reconcile(ctx context.Context, key workloadKey) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var w *rollout.Workload
-	app := deploy.Rollout{Cluster: x.cluster(), Workload: deploy.ObjectRef{
-		Group: "apps", Version: "v1", Kind: key.kind, Namespace: key.Namespace, Name: key.Name,
-	}}
+	app := deploy.Rollout{Cluster: x.cluster(), Workload: key.ref()}
+	selected := false
 	if cached, ok := x.watches[key.kind].Get(key.NamespacedName).(*workloads.Object); ok {
+		selected = cached.Selected
 		scaled := cached.Workload
 		scaled.ScaledAt = scaled.ScaledAt.Add(-x.cfg.Observer.Cluster().Skew()) // by the agent's clock
 		w, app.ApplicationID = &scaled, cached.Application
@@ -217,7 +217,7 @@ func (x *Scalings) reconcile(ctx context.Context, key scaledWorkload) error {
 		next, rec := x.known[key].Evaluate(app, w, x.cfg.Policy, x.cfg.Now())
 		if rec != nil {
 			var err error
-			if next, err = x.store(ctx, next, *rec); err != nil {
+			if next, err = x.store(ctx, next, *rec, selected); err != nil {
 				return err
 			}
 		}
@@ -245,15 +245,19 @@ func (x *Scalings) wake(s rollout.Scale) {
 }
 
 // store stores the record of a scaling that has begun or ended and returns the next state.
-func (x *Scalings) store(ctx context.Context, next rollout.Scale, rec deploy.Rollout) (rollout.Scale, error) {
+func (x *Scalings) store(ctx context.Context, next rollout.Scale, rec deploy.Rollout, selected bool) (rollout.Scale, error) {
 	if rec.Version == 0 {
-		ours, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: rec.Cluster, Workload: rec.Workload, Limit: 1})
+		ours, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: rec.Cluster, Workload: rec.Workload, Own: x.cfg.Observer.All() != nil, Limit: 1})
 		if err != nil {
 			return next, err
 		}
-		if len(ours) == 0 || ours[0].UID != rec.UID { // no deployment of the agent has applied it yet
+		applied := len(ours) > 0 && ours[0].UID == rec.UID
+		if !applied && !selected { // no deployment of the agent has applied it yet
 			next.Open = nil
 			return next, nil
+		}
+		if selected {
+			rec.ApplicationID = ownerOf(rec.ApplicationID, ours)
 		}
 	}
 	saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)

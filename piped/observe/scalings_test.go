@@ -39,7 +39,7 @@ func (l *env) watchScalings(t *testing.T, policy rollout.ScalePolicy) (stop func
 		scalings.mu.Lock()
 		defer scalings.mu.Unlock()
 		for _, rec := range deployed {
-			key := scaledWorkload{rec.Workload.Kind, types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}}
+			key := workloadKey{rec.Workload.Kind, types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}}
 			if _, known := scalings.known[key]; !known {
 				return false
 			}

@@ -218,6 +218,7 @@ type RolloutQuery struct {
 	WorkloadKind  string           // of API group apps
 	OpenOnly      bool             // only records that have not ended
 	External      bool             // only records without a deployment
+	Own           bool             // only records of deployments
 	Limit         int              // 0: no limit
 }
 
@@ -244,6 +245,9 @@ func (q RolloutQuery) filter() (f filter) {
 	}
 	if q.External {
 		f.add("COALESCE(deployment_id, '') = ''")
+	}
+	if q.Own {
+		f.add("deployment_id IS NOT NULL")
 	}
 	return f
 }

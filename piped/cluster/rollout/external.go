@@ -8,23 +8,31 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// External returns new records for the rollouts of a Deployment that no deployment of this
-// agent started, the oldest first: one for each ReplicaSet with a revision above all
-// recorded ones. The record of the live revision is Progressing, even if its rollout has
-// already ended. Earlier revisions were replaced before the agent saw them, so their records
-// are Superseded.
+// Baseline is what the caller knows of a workload whose rollouts are recorded, whoever
+// applies it. The zero value knows nothing.
+type Baseline struct {
+	Known    bool
+	Revision int64  // this revision and earlier ones are recorded or began before the agent watched; 0: none
+	Images   string // of that revision
+}
+
+// External returns new records for the rollouts of a workload that no deployment of this
+// agent started, the oldest first: one for each revision in s above all recorded ones and
+// above that of the baseline. The record of the live revision is Progressing, even if its
+// rollout has already ended. Earlier revisions were replaced before the agent saw them, so
+// their records are Superseded.
 //
 // app provides the application, cluster and workload of the records. recorded contains the
-// stored records of the workload, including external ones. If none of them has the
-// Deployment's UID and a known revision, External returns no records. The caller must read
-// recorded after s, and may store the result only if s is confirmed.
+// stored records of the workload, including external ones. Without a baseline External
+// returns records only of a Deployment with a record that has its UID and a known revision.
+// The caller must read recorded after s, and may store the result only if s is confirmed.
 //
-// final is false while the result may still change: the ReplicaSet of the live template does
+// final is false while the result may still change: the revision of the live template does
 // not exist or is not the newest one, or an apply of this agent is in progress and its
 // template is unknown.
-func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldManager string, now time.Time) (found []deploy.Rollout, final bool) {
+func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, base Baseline, fieldManager string, now time.Time) (found []deploy.Rollout, final bool) {
 	w := s.Workload
-	if w == nil || w.Deleting || w.Kind != KindDeployment {
+	if w == nil || w.Deleting || w.Kind != KindDeployment && !base.Known {
 		return nil, true
 	}
 	e := evaluation{s: s, w: w, rec: deploy.Rollout{TemplateDigest: w.Template.Digest}}
@@ -32,19 +40,25 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldMa
 	if !newest || slices.ContainsFunc(recorded, beingApplied) {
 		return nil, false
 	}
-	x := external{app: app, w: w, skew: s.Skew, recorded: recorded, fieldManager: fieldManager, now: now}
+	x := external{app: app, w: w, skew: s.Skew, recorded: recorded, base: base, fieldManager: fieldManager, now: now}
 	last := x.last(append(slices.Clone(others), *target))
-	if last == 0 {
+	if last == 0 && !base.Known {
 		return nil, true
 	}
+	images := base.Images
 	slices.SortFunc(others, func(a, b Revision) int { return cmp.Compare(a.Number, b.Number) })
 	for _, r := range others {
 		if r.Number > last && !x.passed(r) {
-			found = append(found, x.superseded(r))
+			rec := x.superseded(r)
+			rec.ImagesBefore = images
+			images = r.Images
+			found = append(found, rec)
 		}
 	}
 	if target.Number > last && !x.ours(*target) {
-		found = append(found, x.begun(*target))
+		rec := x.begun(*target)
+		rec.ImagesBefore = images
+		found = append(found, rec)
 	}
 	return found, true
 }
@@ -61,26 +75,33 @@ type external struct {
 	w            *Workload
 	skew         time.Duration
 	recorded     []deploy.Rollout
+	base         Baseline
 	fieldManager string
 	now          time.Time
 }
 
-// last returns the highest recorded revision, 0 if none is known. The agent's first record
-// of a Deployment may not have its revision yet, or never get it; then last returns the
-// revision of the ReplicaSet that matches the record. Lower revisions existed before the
-// agent managed the Deployment.
+// last returns the highest recorded revision, at least that of the baseline, 0 if none is
+// known. The agent's first record of a Deployment may not have its revision yet, or never get
+// it; without a baseline last then returns the revision of the ReplicaSet that matches the
+// record. Lower revisions existed before the agent managed the Deployment. The agent's own
+// records of other kinds count their revisions otherwise.
 func (x external) last(revisions []Revision) int64 {
-	var last, first int64
+	last, first := x.base.Revision, int64(0)
 	for _, rec := range x.recorded {
 		if rec.UID != x.w.UID {
 			continue
 		}
-		last = max(last, rec.Revision)
+		if rec.External() || x.w.Kind == KindDeployment {
+			last = max(last, rec.Revision)
+		}
 		for _, r := range revisions {
 			if isOf(rec, r) {
 				first = max(first, r.Number)
 			}
 		}
+	}
+	if x.base.Known {
+		return last
 	}
 	return cmp.Or(last, first)
 }
@@ -90,7 +111,7 @@ func (x external) last(revisions []Revision) int64 {
 // apply and completed after it. A restart by a user during an open rollout belongs to that
 // rollout.
 func (x external) ours(r Revision) bool {
-	if x.w.TemplateManager == x.fieldManager {
+	if x.w.TemplateManager == x.fieldManager && (!x.base.Known || slices.ContainsFunc(x.recorded, x.ownRecord)) {
 		return true
 	}
 	return slices.ContainsFunc(x.recorded, func(rec deploy.Rollout) bool {
@@ -100,6 +121,10 @@ func (x external) ours(r Revision) bool {
 		return !rec.Phase.Terminal() && (isOf(rec, r) || rec.UID == x.w.UID && restarted(rec, x.w))
 	})
 }
+
+// ownRecord reports whether rec is a record of this agent's own applies of the workload. An
+// agent with another store has the same field manager.
+func (x external) ownRecord(rec deploy.Rollout) bool { return !rec.External() && rec.UID == x.w.UID }
 
 // burst reports whether revision r continues the open rollout rec, because their templates
 // differ only in annotations. An external rollout is continued only by its own field
@@ -113,7 +138,8 @@ func (x external) burst(rec deploy.Rollout, r Revision) bool {
 // agent that is open or has no revision yet, or to an open one that r continues.
 func (x external) passed(r Revision) bool {
 	return slices.ContainsFunc(x.recorded, func(rec deploy.Rollout) bool {
-		return !rec.External() && isOf(rec, r) && (rec.Revision == 0 || !rec.Phase.Terminal()) || x.burst(rec, r)
+		unnumbered := rec.Revision == 0 || x.w.Kind != KindDeployment
+		return !rec.External() && isOf(rec, r) && (unnumbered || !rec.Phase.Terminal()) || x.burst(rec, r)
 	})
 }
 
@@ -146,6 +172,7 @@ func (x external) begun(r Revision) deploy.Rollout {
 // the ReplicaSet was created for it; a ReplicaSet with another record was reused.
 func (x external) superseded(r Revision) deploy.Rollout {
 	rec := x.record(r)
+	rec.SourceRepository, rec.SourceCommit = "", "" // the annotations are those of the live revision
 	rec.Phase, rec.Reason = deploy.RolloutSuperseded, x.w.Name+": a newer revision followed before this one was seen"
 	if !slices.ContainsFunc(x.recorded, func(old deploy.Rollout) bool { return old.TargetUID == r.UID }) {
 		rec.AppliedAt = r.Created.Add(-x.skew)
@@ -159,5 +186,6 @@ func (x external) record(r Revision) deploy.Rollout {
 	rec.ID = deploy.ExternalRolloutID(rec.Cluster, x.w.UID, r.Number)
 	rec.UID, rec.TemplateDigest, rec.TemplateBase, rec.Images = x.w.UID, r.Template.Digest, r.Template.Base, r.Images
 	rec.TargetUID, rec.TargetName, rec.Revision = r.UID, r.Name, r.Number
+	rec.SourceRepository, rec.SourceCommit = x.w.Source.Repository, x.w.Source.Commit
 	return rec
 }

@@ -36,14 +36,15 @@ func TestExternal(t *testing.T) {
 	const done, open = deploy.RolloutComplete, deploy.RolloutProgressing
 	another := own("A", 1, done)
 	another.UID = "d0"
-	deleting, set := live("B", "kubectl"), live("B", "kubectl")
-	deleting.Deleting, set.Kind = true, KindStatefulSet
+	deleting, set, setByAgent := live("B", "kubectl"), live("B", "kubectl"), live("B", "piped")
+	deleting.Deleting, set.Kind, setByAgent.Kind = true, KindStatefulSet, KindStatefulSet
 
 	cases := []struct {
 		name        string
 		live        *Workload
 		sets        []Revision
 		recorded    []deploy.Rollout
+		base        Baseline
 		want        []string
 		provisional bool
 	}{
@@ -54,6 +55,19 @@ func TestExternal(t *testing.T) {
 		{name: "none: created anew since", live: live("B", "kubectl"), sets: []Revision{revision("B", 2)}, recorded: []deploy.Rollout{another}},
 		{name: "none: the agent's own is the last", live: live("B", "piped"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 2, done)}},
 		{name: "none: recorded already", live: live("B", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{external("B", 2), own("A", 1, done)}},
+		{name: "all: what was there before", base: Baseline{Known: true, Revision: 2}, live: live("B", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2)}},
+		{name: "all: a new workload", base: Baseline{Known: true}, live: live("A", "helm"), sets: []Revision{revision("A", 1)},
+			want: []string{`1 web-A by "helm" since 11:59:00: Progressing`}},
+		{name: "all: another template", base: Baseline{Known: true, Revision: 2}, live: live("B", "helm"), sets: []Revision{revision("A", 2), revision("B", 3)},
+			want: []string{`3 web-B by "helm" since 11:59:00: Progressing`}},
+		{name: "all: back to an old template", base: Baseline{Known: true, Revision: 2}, live: live("A", "helm"), sets: []Revision{revision("A", 3), revision("B", 2)},
+			want: []string{`3 web-A by "helm" since 11:59:00: Progressing`}},
+		{name: "all: a StatefulSet", base: Baseline{Known: true, Revision: 1}, live: set, sets: []Revision{revision("A", 1), revision("B", 2)},
+			want: []string{`2 web-B by "kubectl" since 11:59:00: Progressing`}},
+		{name: "all: a StatefulSet that the agent applied", base: Baseline{Known: true, Revision: 1}, live: setByAgent, sets: []Revision{revision("A", 1), revision("B", 2)},
+			recorded: []deploy.Rollout{own("B", 0, done)}},
+		{name: "all: by the agent of another store", base: Baseline{Known: true, Revision: 1}, live: live("B", "piped"), sets: []Revision{revision("A", 1), revision("B", 2)},
+			want: []string{`2 web-B by "piped" since 11:59:00: Progressing`}},
 		{name: "a restart by hand", live: live("A+r", "kubectl-rollout"), sets: []Revision{revision("A", 1), revision("A+r", 2)}, recorded: []deploy.Rollout{own("A", 1, done)},
 			want: []string{`2 web-A+r by "kubectl-rollout" since 11:59:00: Progressing`}},
 		{name: "an undo to the agent's template", live: live("A", "kubectl-rollout"), sets: []Revision{revision("A", 3), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 2, done), own("A", 1, done)},
@@ -90,7 +104,7 @@ func TestExternal(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			app := deploy.Rollout{ApplicationID: "app", Cluster: "one", Workload: deploy.ObjectRef{Kind: KindDeployment, Name: "web"}}
 			given := slices.Clone(c.recorded)
-			found, final := External(app, Snapshot{Workload: c.live, Revisions: c.sets}, c.recorded, "piped", epoch)
+			found, final := External(app, Snapshot{Workload: c.live, Revisions: c.sets}, c.recorded, c.base, "piped", epoch)
 			var got []string
 			for _, rec := range found {
 				got = append(got, fmt.Sprintf("%d %s by %q since %s: %s", rec.Revision, rec.TargetName, rec.ChangedBy, rec.AppliedAt.Format(time.TimeOnly), rec.Phase))
@@ -119,7 +133,7 @@ func TestExternalByOneClock(t *testing.T) {
 		s := Snapshot{Workload: w, Skew: skew, Revisions: []Revision{
 			{UID: "1", OwnerUID: "d1", Number: 1, Template: Template{"A", "a"}}, {UID: "2", OwnerUID: "d1", Number: 2, Template: Template{"B", "b"}},
 		}}
-		found, _ := External(deploy.Rollout{Cluster: "one"}, s, []deploy.Rollout{{DeploymentID: "d", UID: "d1", Revision: 1, TemplateDigest: "A", Phase: deploy.RolloutComplete}}, "piped", epoch)
+		found, _ := External(deploy.Rollout{Cluster: "one"}, s, []deploy.Rollout{{DeploymentID: "d", UID: "d1", Revision: 1, TemplateDigest: "A", Phase: deploy.RolloutComplete}}, Baseline{}, "piped", epoch)
 		if len(found) != 1 || !found[0].AppliedAt.Equal(began) || !found[0].ServerAppliedAt.Equal(began.Add(skew)) {
 			t.Errorf("skew %s: %+v, want one that began at %s", skew, found, began)
 		}

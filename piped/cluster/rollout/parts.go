@@ -79,6 +79,18 @@ func becameTrue(pod *corev1.Pod, condition corev1.PodConditionType) time.Time {
 	return time.Time{}
 }
 
+// LastReady returns when the last of some pods became ready, the zero time unless all are.
+func LastReady(pods []corev1.Pod) (last time.Time) {
+	for i := range pods {
+		at := becameTrue(&pods[i], corev1.PodReady)
+		if at.IsZero() {
+			return time.Time{}
+		}
+		last = latest(last, at)
+	}
+	return last
+}
+
 // lastStart returns the latest of the first starts of a pod's containers. By then all images
 // were pulled and the init containers had run. It returns the zero time if a container has
 // not started or was restarted more than once, because its first start is then unknown.

@@ -21,6 +21,7 @@ func Intended(rec deploy.Rollout, before *Workload, intent string) deploy.Rollou
 	rec.IntentDigest = intent
 	if before != nil {
 		rec.LiveBefore, rec.ReplicasBefore, rec.ReplicasAfter = before.Template.Digest, before.Replicas, before.Replicas
+		rec.ImagesBefore = before.Images
 	}
 	return rec
 }
@@ -43,6 +44,7 @@ func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 	rec.UID, rec.Generation = w.UID, w.Generation
 	rec.TemplateDigest, rec.TemplateBase, rec.Images = w.Template.Digest, w.Template.Base, w.Images
 	rec.TemplateAnnotations = appliedAnnotations(w)
+	rec.SourceRepository, rec.SourceCommit = w.Source.Repository, w.Source.Commit
 	rec.FollowedDigest, rec.FollowedAt = "", time.Time{}
 	rec.TargetUID, rec.TargetName, rec.Revision = "", "", 0
 	rec.DesiredAtStart, rec.ReplicasAfter = w.Replicas, w.Replicas

@@ -253,8 +253,8 @@ func (e *evaluation) daemonSet() state {
 		observed: w.ObservedGeneration >= w.Generation, wanted: w.Replicas,
 		ready: w.Ready, available: w.Available, old: max(0, w.Replicas-w.Updated),
 	}
-	if n, err := strconv.ParseInt(w.UpdateRevision, 10, 64); err == nil && s.observed {
-		e.rec.Revision = n
+	if n, err := strconv.ParseInt(w.UpdateRevision, 10, 64); err == nil && s.observed && !e.rec.External() {
+		e.rec.Revision = n // an external rollout has the number of its ControllerRevision
 	}
 	if s.observed {
 		s.served = min(w.Updated, w.Available-s.old) // of the available pods at most s.old are old

@@ -22,6 +22,19 @@ const (
 	KindDaemonSet   = "DaemonSet"
 )
 
+// The annotations by which any tool can name the commit that a workload was made of.
+const (
+	AnnotationRepository = "pipecd.dev/repository"
+	AnnotationCommit     = "pipecd.dev/commit"
+)
+
+// Source is the commit that the annotations of a workload name. Anyone who may write the
+// workload can set them.
+type Source struct {
+	Repository string `json:"repository,omitempty"`
+	Commit     string `json:"commit,omitempty"`
+}
+
 // RevisionAnnotation is the annotation of a ReplicaSet with its revision number.
 const RevisionAnnotation = "deployment.kubernetes.io/revision"
 
@@ -48,6 +61,7 @@ type Workload struct {
 	OwnPaused          bool      `json:"ownPaused,omitempty"` // the agent applied spec.paused
 	Template           Template  `json:"template"`
 	Images             string    `json:"images,omitempty"` // see deploy.Rollout
+	Source             Source    `json:"source,omitzero"`
 	Selector           string    `json:"selector,omitempty"`
 
 	// Annotations contains the annotations of the template with a hash of each value.
@@ -93,7 +107,8 @@ type Workload struct {
 	Unavailable bool `json:"unavailable,omitempty"`
 }
 
-// Revision contains what rollout detection needs of a ReplicaSet.
+// Revision contains what rollout detection needs of a ReplicaSet. A ControllerRevision of a
+// StatefulSet or DaemonSet has only the fields up to Template.
 type Revision struct {
 	UID                string    `json:"uid"`
 	Name               string    `json:"name"`
@@ -273,6 +288,7 @@ func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector)
 	w := Workload{
 		Kind: kind, Name: m.Name, UID: string(m.UID), Generation: m.Generation, Created: m.CreationTimestamp.Time,
 		Deleting: m.DeletionTimestamp != nil, Selector: metav1.FormatLabelSelector(selector),
+		Source: Source{m.Annotations[AnnotationRepository], m.Annotations[AnnotationCommit]},
 	}
 	for _, entry := range m.ManagedFields {
 		var at time.Time // an entry of the scale subresource may have no time

@@ -298,6 +298,9 @@ func (w *Watch) Get(key types.NamespacedName) any {
 	return obj
 }
 
+// List returns all cached objects.
+func (w *Watch) List() []any { return w.informer.GetIndexer().List() }
+
 // ByIndex returns the cached objects for which the named index function returned value.
 func (w *Watch) ByIndex(index, value string) ([]any, error) {
 	return w.informer.GetIndexer().ByIndex(index, value)

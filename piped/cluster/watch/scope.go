@@ -132,6 +132,14 @@ func (s *Scope) Get(key types.NamespacedName) any {
 	return w.Get(key)
 }
 
+// List is Watch.List.
+func (s *Scope) List() (found []any) {
+	for _, w := range s.all() {
+		found = append(found, w.List()...)
+	}
+	return found
+}
+
 // ByIndex is Watch.ByIndex.
 func (s *Scope) ByIndex(index, value string) (found []any, err error) {
 	for _, w := range s.all() {

@@ -58,31 +58,38 @@ func Resource(kind string) schema.GroupVersionResource { return workloadResource
 
 var replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 
+var controllerRevisions = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}
+
 // Object is a cached workload.
 type Object struct {
 	metav1.ObjectMeta
 	Workload    rollout.Workload
 	Application string // the value of its application label
+	Selected    bool   // by the Selection of the Observer
 }
 
-// ReplicaSet is a cached ReplicaSet.
-type ReplicaSet struct {
+// Revision is a cached ReplicaSet or ControllerRevision.
+type Revision struct {
 	metav1.ObjectMeta
-	revision   rollout.Revision
-	owner      string // subscription key of its controller
-	Deployment string // the controller's name, if it is a Deployment
+	revision rollout.Revision
+	owner    string // subscription key of its controller
+
+	// OwnerKind and OwnerName are those of its controller, "" if it has none.
+	OwnerKind, OwnerName string
 }
 
 // Observer watches the workloads of one cluster for package rollout: those with the
-// application label, and all ReplicaSets, which do not carry it. Its caches contain only
+// application label, or all with Observer.All, and all ReplicaSets, which do not carry it. Its caches contain only
 // what decides a rollout. Where the agent may not watch the whole cluster, it watches the
 // namespaces passed to Follow, Subscribe and Cached. It is safe for concurrent use.
 type Observer struct {
 	cluster    *cluster.Cluster
 	controller *watch.Controller
 
+	selection *Selection              // nil: only workloads with the application label
 	workloads map[string]*watch.Scope // by kind
 	sets      *watch.Scope
+	revisions *watch.Scope // ControllerRevisions
 
 	mu      sync.Mutex
 	wake    map[string]map[*func()]bool // callbacks by subscription key
@@ -94,26 +101,45 @@ type Observer struct {
 
 var _ rollout.Observer = (*Observer)(nil)
 
-// NewObserver returns an Observer whose caches run in controller.
+// NewObserver returns an Observer of the workloads with the application label, whose caches
+// run in controller.
 func NewObserver(c *cluster.Cluster, controller *watch.Controller) *Observer {
-	o := &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*watch.Scope{}, workloads: map[string]*watch.Scope{}}
+	return NewObserverOf(c, controller, nil)
+}
+
+// NewObserverOf is NewObserver for all workloads of the cluster, of which it marks those that
+// selection selects. A nil selection means those with the application label.
+func NewObserverOf(c *cluster.Cluster, controller *watch.Controller, selection *Selection) *Observer {
+	o := &Observer{
+		cluster: c, controller: controller, selection: selection,
+		wake: map[string]map[*func()]bool{}, watched: map[string]*watch.Scope{}, workloads: map[string]*watch.Scope{},
+	}
+	label := manifest.LabelApplication
+	if selection != nil {
+		label = ""
+	}
 	for kind, gvr := range workloadResources {
 		o.workloads[kind] = controller.Scope(watch.Resource{
-			GroupVersionResource: gvr, Typed: workloadTypes[kind], Selector: manifest.LabelApplication, Transform: keepWorkload,
+			GroupVersionResource: gvr, Typed: workloadTypes[kind], Selector: label, Transform: o.keepWorkload,
 			Indexes: cache.Indexers{byLabel: workloadApplication},
 		})
 	}
 	o.sets = controller.Scope(watch.Resource{
-		GroupVersionResource: replicaSets, Typed: &appsv1.ReplicaSet{}, Transform: keepSet,
-		Indexes: cache.Indexers{byOwner: func(obj any) ([]string, error) {
-			if set, ok := obj.(*ReplicaSet); ok && set.revision.OwnerUID != "" {
-				return []string{set.revision.OwnerUID}, nil
-			}
-			return nil, nil
-		}},
+		GroupVersionResource: replicaSets, Typed: &appsv1.ReplicaSet{}, Transform: keepRevision, Indexes: cache.Indexers{byOwner: revisionOwner},
+	})
+	o.revisions = controller.Scope(watch.Resource{
+		GroupVersionResource: controllerRevisions, Typed: &appsv1.ControllerRevision{}, Transform: keepRevision, Indexes: cache.Indexers{byOwner: revisionOwner},
 	})
 	o.lease = newLease(c)
 	return o
+}
+
+// revisionOwner is the index function of byOwner.
+func revisionOwner(obj any) ([]string, error) {
+	if kept, ok := obj.(*Revision); ok && kept.revision.OwnerUID != "" {
+		return []string{kept.revision.OwnerUID}, nil
+	}
+	return nil, nil
 }
 
 // Cluster returns the cluster that is observed.
@@ -170,7 +196,7 @@ func (o *Observer) WatchReplicaSets() (*watch.Scope, error) {
 	}
 	return o.sets, o.sets.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
 		// A deleted ReplicaSet needs no notification: it changes the Deployment's status.
-		if set, ok := o.sets.Get(key).(*ReplicaSet); ok {
+		if set, ok := o.sets.Get(key).(*Revision); ok {
 			o.notify(set.owner)
 		}
 		return nil
@@ -247,28 +273,32 @@ func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snap
 	if err != nil {
 		return s, err
 	}
-	owned, err := sets.ByIndex(byOwner, kept.Workload.UID)
-	if err != nil {
-		return s, fmt.Errorf("find the ReplicaSets of %s: %w", rec.Workload, err)
-	}
-	for _, obj := range owned {
-		if set, ok := obj.(*ReplicaSet); ok {
-			s.Revisions = append(s.Revisions, set.revision)
-		}
-	}
-	return s, nil
+	s.Revisions, err = ownedBy(sets, kept.Workload.UID)
+	return s, err
 }
 
-// Application returns the application label of a cached Deployment, "" if it is not cached.
-func (o *Observer) Application(key types.NamespacedName) string {
-	w, err := o.Watch(rollout.KindDeployment)
+// ownedBy returns the cached revisions of a workload.
+func ownedBy(scope *watch.Scope, uid string) (found []rollout.Revision, err error) {
+	owned, err := scope.ByIndex(byOwner, uid)
 	if err != nil {
-		return ""
+		return nil, fmt.Errorf("find the revisions of a workload: %w", err)
 	}
-	if kept, ok := w.Get(key).(*Object); ok {
-		return kept.Application
+	for _, obj := range owned {
+		if kept, ok := obj.(*Revision); ok {
+			found = append(found, kept.revision)
+		}
 	}
-	return ""
+	return found, nil
+}
+
+// Get returns a cached workload, nil if it is not cached.
+func (o *Observer) Get(kind string, key types.NamespacedName) *Object {
+	w, err := o.Watch(kind)
+	if err != nil {
+		return nil
+	}
+	kept, _ := w.Get(key).(*Object)
+	return kept
 }
 
 // Evaluate evaluates a record on a cached snapshot and, if the verdict needs it, on a
@@ -434,44 +464,62 @@ func (o *Observer) events(ctx context.Context, namespace, uid string) ([]corev1.
 }
 
 // keepWorkload is the Transform of workloads: it reduces one to an Object.
-func keepWorkload(obj, before any) (any, error) {
-	switch o := obj.(type) {
+func (o *Observer) keepWorkload(obj, before any) (any, error) {
+	var w rollout.Workload
+	switch obj := obj.(type) {
 	case *appsv1.Deployment:
 		var older rollout.Workload
 		if kept, ok := before.(*Object); ok {
 			older = kept.Workload
 		}
-		return &Object{ObjectMeta: watch.MetaOf(o), Workload: rollout.FromDeploymentAfter(o, older), Application: o.Labels[manifest.LabelApplication]}, nil
+		w = rollout.FromDeploymentAfter(obj, older)
 	case *appsv1.StatefulSet:
-		return &Object{ObjectMeta: watch.MetaOf(o), Workload: rollout.FromStatefulSet(o), Application: o.Labels[manifest.LabelApplication]}, nil
+		w = rollout.FromStatefulSet(obj)
 	case *appsv1.DaemonSet:
-		return &Object{ObjectMeta: watch.MetaOf(o), Workload: rollout.FromDaemonSet(o), Application: o.Labels[manifest.LabelApplication]}, nil
-	}
-	return obj, nil
-}
-
-// keepSet is the Transform of ReplicaSets: it reduces one to a ReplicaSet of this package.
-func keepSet(obj, before any) (any, error) {
-	set, ok := obj.(*appsv1.ReplicaSet)
-	if !ok {
+		w = rollout.FromDaemonSet(obj)
+	default:
 		return obj, nil
 	}
-	var older rollout.Revision
-	if kept, ok := before.(*ReplicaSet); ok {
-		older = kept.revision
+	meta, ok := obj.(metav1.Object)
+	if !ok {
+		return obj, nil // cannot happen: all of these types are objects
 	}
-	kept := &ReplicaSet{ObjectMeta: watch.MetaOf(set), revision: rollout.FromReplicaSetAfter(set, older)}
-	if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
-		kept.owner = subscription(owner.Kind, set.Namespace, owner.Name)
-		if owner.Kind == rollout.KindDeployment {
-			kept.Deployment = owner.Name
+	return &Object{
+		ObjectMeta: watch.MetaOf(meta), Workload: w, Application: meta.GetLabels()[manifest.LabelApplication],
+		Selected: o.selection.selects(meta.GetNamespace(), meta.GetLabels()),
+	}, nil
+}
+
+// keepRevision is the Transform of ReplicaSets and ControllerRevisions: it reduces one to a
+// Revision.
+func keepRevision(obj, before any) (any, error) {
+	kept := &Revision{}
+	switch obj := obj.(type) {
+	case *appsv1.ReplicaSet:
+		var older rollout.Revision
+		if known, ok := before.(*Revision); ok {
+			older = known.revision
 		}
+		kept.revision = rollout.FromReplicaSetAfter(obj, older)
+	case *appsv1.ControllerRevision:
+		kept.revision = rollout.FromControllerRevision(obj)
+	default:
+		return obj, nil
+	}
+	meta, ok := obj.(metav1.Object)
+	if !ok {
+		return obj, nil // cannot happen: both types are objects
+	}
+	kept.ObjectMeta = watch.MetaOf(meta)
+	if owner := metav1.GetControllerOfNoCopy(meta); owner != nil {
+		kept.owner = subscription(owner.Kind, meta.GetNamespace(), owner.Name)
+		kept.OwnerKind, kept.OwnerName = owner.Kind, owner.Name
 	}
 	return kept, nil
 }
 
-// OnChange adds f to the callbacks for each new or changed workload and the application in its
-// label. Call it before the observer's controller runs.
+// OnChange adds f to the callbacks for each new or changed workload with the application label
+// and the application in it. Call it before the observer's controller runs.
 func (o *Observer) OnChange(f func(application string, w rollout.Workload)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -491,7 +539,7 @@ func (o *Observer) handleChanges(kind string, w *watch.Scope) error {
 	return w.Handle("health", func(_ context.Context, key types.NamespacedName) error {
 		// A deletion needs no call: the health of an application that is not healthy is
 		// also evaluated periodically.
-		if kept, ok := w.Get(key).(*Object); ok {
+		if kept, ok := w.Get(key).(*Object); ok && kept.Application != "" {
 			for _, f := range changed {
 				f(kept.Application, kept.Workload)
 			}
@@ -502,7 +550,7 @@ func (o *Observer) handleChanges(kind string, w *watch.Scope) error {
 
 // workloadApplication is the index function of byLabel.
 func workloadApplication(obj any) ([]string, error) {
-	if kept, ok := obj.(*Object); ok {
+	if kept, ok := obj.(*Object); ok && kept.Application != "" {
 		return []string{kept.Application}, nil
 	}
 	return nil, nil

@@ -2,6 +2,9 @@ package kubernetes
 
 import (
 	"fmt"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/c785c783/piped/piped/config/strict"
 )
@@ -18,9 +21,66 @@ type Provider struct {
 	// Context is the context of the kubeconfig.
 	// Default: its current context. Not in PipeCD.
 	Context string `yaml:"context"`
+	// Rollouts says which rollouts and scalings of others are recorded.
+	// Not in PipeCD.
+	Rollouts Rollouts `yaml:"rollouts"`
 	// AppStateInformer is checked and has no effect in this version.
 	AppStateInformer AppStateInformer `yaml:"appStateInformer"`
 }
+
+// Rollouts says which rollouts that the agent did not begin are recorded.
+type Rollouts struct {
+	// Watch is `applications` for the workloads of applications, or `all` for every Deployment,
+	// StatefulSet and DaemonSet of the cluster.
+	// Default: `applications`.
+	Watch RolloutWatch `yaml:"watch"`
+	// Namespaces are names of namespaces, or patterns with `*`, whose workloads are recorded, of `all`.
+	// Default: every namespace.
+	Namespaces []string `yaml:"namespaces"`
+	// ExcludeNamespaces are names of namespaces, or patterns with `*`, whose workloads are not recorded, of `all`.
+	// Default: none.
+	ExcludeNamespaces []string `yaml:"excludeNamespaces"`
+	// LabelSelector selects workloads by their labels as kubectl does, such as `team in (a, b)`, of `all`.
+	// Default: every workload.
+	LabelSelector string `yaml:"labelSelector"`
+}
+
+// RolloutWatch says of which workloads rollouts are recorded.
+type RolloutWatch string
+
+// The workloads whose rollouts are recorded.
+const (
+	WatchApplications RolloutWatch = "applications"
+	WatchAll          RolloutWatch = "all"
+)
+
+// Values implements strict.Enum.
+func (RolloutWatch) Values() []string { return []string{string(WatchApplications), string(WatchAll)} }
+
+// All reports whether the rollouts of all workloads are recorded.
+func (r Rollouts) All() bool { return r.Watch == WatchAll }
+
+// complete reports to d every value that makes no sense.
+func (r Rollouts) complete(d *strict.Document, field string) {
+	for list, names := range map[string][]string{"namespaces": r.Namespaces, "excludeNamespaces": r.ExcludeNamespaces} {
+		for i, name := range names {
+			if !namespacePattern.MatchString(name) {
+				d.Problemf(fmt.Sprintf("%s.%s[%d]", field, list, i), "expected the name of a namespace, or a pattern such as team-a-*, found %q", name)
+			}
+		}
+	}
+	if _, err := labels.Parse(r.LabelSelector); err != nil {
+		d.Problemf(field+".labelSelector", "expected a selector such as app=web,team in (a, b): %v", err)
+	}
+	for _, key := range []string{"namespaces", "excludeNamespaces", "labelSelector"} {
+		if !r.All() && d.Has(field+"."+key) {
+			d.Problemf(field+"."+key, "has no meaning without watch: all")
+		}
+	}
+}
+
+// namespacePattern matches the name of a namespace and patterns with *.
+var namespacePattern = regexp.MustCompile(`^[a-z0-9*]([a-z0-9*-]{0,61}[a-z0-9*])?$`)
 
 // AppStateInformer says which objects PipeCD watches.
 type AppStateInformer struct {
@@ -51,6 +111,7 @@ func (p *Provider) Complete(d *strict.Document, field string, resolve func(field
 	if p.Context != "" && p.KubeConfigPath == "" {
 		d.Problemf(field+".context", "names a context of a kubeconfig, but kubeConfigPath is not set")
 	}
+	p.Rollouts.complete(d, field+".rollouts")
 	informer := field + ".appStateInformer"
 	if !d.Has(informer) {
 		return

@@ -152,6 +152,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"LearnedMarks", testLearnedMarks},
 		{"Capabilities", testCapabilities},
 		{"Propagations", testPropagations},
+		{"WorkloadRevisions", testWorkloadRevisions},
 		{"Analysis", testAnalysis},
 		{"AnalysisChecks", testAnalysisChecks},
 		{"AnalysisPassed", testAnalysisPassed},

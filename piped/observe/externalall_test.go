@@ -1,0 +1,114 @@
+package observe
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/watch"
+	"github.com/c785c783/piped/piped/cluster/workloads"
+	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// watchAll records the rollouts and scalings of all workloads of the namespace, as an agent
+// that was started does, until stop is called. It returns once changes are handled.
+func (l *env) watchAll(t *testing.T) (stop func()) {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	controller := watch.New(l.Cluster)
+	observer := workloads.NewObserverOf(l.Cluster, controller, &workloads.Selection{Namespaces: []string{l.Namespace}})
+	externals := NewExternalRollouts(ExternalConfig{Observer: observer, Store: l.store, Logger: log})
+	scalings := NewScalings(ScalingConfig{Observer: observer, Store: l.store, Logger: log, Policy: rollout.ScalePolicy{Quiet: time.Second}})
+	return clustertest.Run(t, controller.Run, externals.Run, scalings.Run)
+}
+
+// apply applies a workload as a tool that is not the agent.
+func (l *env) apply(t *testing.T, kind, image string) {
+	t.Helper()
+	objects, err := manifest.Parse("web.yaml", []byte(workloadstest.Text(kind, image, "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := l.Dynamic().Resource(workloads.Resource(kind)).Namespace(l.Namespace)
+	if _, err := client.Apply(t.Context(), "web", objects[0].Unstructured, metav1.ApplyOptions{FieldManager: "helm", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitPods waits until the pods of the namespace, read by a client of the test's own, have
+// the image of each kind's last template, and all of them are ready.
+func (l *env) awaitPods(t *testing.T, want map[string]string) {
+	t.Helper()
+	clustertest.Eventually(t, fmt.Sprint("pods are ", want), func() bool {
+		pods, err := l.Typed().CoreV1().Pods(l.Namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, pod := range pods.Items {
+			owner := metav1.GetControllerOf(&pod)
+			kind := strings.Replace(owner.Kind, "ReplicaSet", rollout.KindDeployment, 1)
+			seen[kind] = true
+			if pod.DeletionTimestamp != nil || pod.Spec.Containers[0].Image != want[kind] || !rollout.Ready(&pod) {
+				return false
+			}
+		}
+		return len(seen) == len(want)
+	})
+}
+
+// recorded returns the external rollouts of a kind, in words, in the order of revisions.
+func (l *env) recorded(t *testing.T, kind string) (words []string) {
+	t.Helper()
+	for _, rec := range l.external(t) {
+		if rec.Workload.Kind != kind {
+			continue
+		}
+		if rec.ApplicationID != "" {
+			t.Errorf("%s belongs to application %q", rec.ID, rec.ApplicationID)
+		}
+		words = append(words, fmt.Sprintf("%d %s→%s late=%t %s", rec.Revision, rec.ImagesBefore, rec.Images, rec.FoundLate, rec.Phase))
+	}
+	return words
+}
+
+// TestEveryRolloutIsRecorded changes workloads of no application, while the agent watches and
+// while it does not.
+func TestEveryRolloutIsRecorded(t *testing.T) {
+	t.Parallel()
+	kinds := []string{rollout.KindDeployment, rollout.KindStatefulSet, rollout.KindDaemonSet}
+	l := newEnv(t)
+	all := func(image string) {
+		t.Helper()
+		want := map[string]string{}
+		for _, kind := range kinds {
+			l.apply(t, kind, image)
+			want[kind] = image
+		}
+		l.awaitPods(t, want)
+	}
+	check := func(want ...string) {
+		t.Helper()
+		for _, kind := range kinds {
+			clustertest.Eventually(t, fmt.Sprint(kind, " ", want), func() bool { return slices.Equal(l.recorded(t, kind), want) })
+		}
+	}
+	all("web:1") // before the cluster is watched
+	l.watchAll(t)
+	clustertest.Eventually(t, "the cluster is watched", func() bool {
+		_, _, err := l.store.WatchedCluster(t.Context(), l.Name())
+		return err == nil
+	})
+	check()
+	all("web:2")
+	second := "2 web:1→web:2 late=false Complete"
+	check(second)
+}
