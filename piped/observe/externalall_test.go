@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
@@ -15,7 +16,9 @@ import (
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/store"
 )
 
 // watchAll records the rollouts and scalings of all workloads of the namespace, as an agent
@@ -102,7 +105,7 @@ func TestEveryRolloutIsRecorded(t *testing.T) {
 		}
 	}
 	all("web:1") // before the cluster is watched
-	l.watchAll(t)
+	stop := l.watchAll(t)
 	clustertest.Eventually(t, "the cluster is watched", func() bool {
 		_, _, err := l.store.WatchedCluster(t.Context(), l.Name())
 		return err == nil
@@ -111,4 +114,58 @@ func TestEveryRolloutIsRecorded(t *testing.T) {
 	all("web:2")
 	second := "2 web:1→web:2 late=false Complete"
 	check(second)
+
+	// None of these is a rollout.
+	l.Patch(t, rollout.KindDeployment, "hpa", `{"spec":{"replicas":3}}`, "scale")
+	l.Patch(t, rollout.KindStatefulSet, "hpa", `{"spec":{"replicas":2}}`, "scale")
+	l.Patch(t, rollout.KindDaemonSet, "kubectl-annotate", `{"metadata":{"annotations":{"note":"x"}}}`)
+	clustertest.Eventually(t, "two scalings", func() bool {
+		records, err := l.store.Rollouts(t.Context(), store.RolloutQuery{Kind: deploy.RolloutKindScaling, Cluster: l.Name()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(records) == 2 && !slices.ContainsFunc(records, func(r deploy.Rollout) bool {
+			return r.Phase != deploy.RolloutComplete || r.ApplicationID != "" || r.ReplicasBefore != 1 || r.ReplicasAfter < 2
+		})
+	})
+	check(second)
+
+	stop()
+	time.Sleep(2 * time.Second) // times of the cluster are in whole seconds
+	all("web:1")                // the template from before
+	time.Sleep(2 * time.Second)
+	stop = l.watchAll(t)
+	third := "3 web:2→web:1 late=true Complete"
+	check(second, third)
+	stop()
+	stop = l.watchAll(t) // finds nothing new
+	all("web:4")
+	check(second, third, "4 web:1→web:4 late=false Complete")
+
+	stop()
+	for _, kind := range kinds { // created again while the agent is away
+		err := l.Dynamic().Resource(workloads.Resource(kind)).Namespace(l.Namespace).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	clustertest.Eventually(t, "they are gone", func() bool {
+		there := 0
+		for _, kind := range kinds {
+			list, err := l.Dynamic().Resource(workloads.Resource(kind)).Namespace(l.Namespace).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			there += len(list.Items)
+		}
+		return there == 0
+	})
+	l.watchAll(t)
+	all("web:5")
+	for _, kind := range kinds {
+		clustertest.Eventually(t, kind+" created again", func() bool { return slices.Contains(l.recorded(t, kind), "1 →web:5 late=false Complete") })
+		if diff := cmp.Diff(4, len(l.recorded(t, kind))); diff != "" {
+			t.Errorf("%s: records (-want +got):\n%s", kind, diff)
+		}
+	}
 }
