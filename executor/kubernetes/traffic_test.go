@@ -531,13 +531,11 @@ func TestUnready(t *testing.T) {
 // TestProgressDeadline: a canary whose deadline is exceeded is not waited for.
 func TestProgressDeadline(t *testing.T) {
 	t.Parallel()
-	manifests := strings.Replace(variantWorkload, "replicas: 2", "replicas: 2, progressDeadlineSeconds: 2", 1)
-	manifests = strings.Replace(manifests, "  replicas: 2, progressDeadlineSeconds: 2", "  replicas: 2\n  progressDeadlineSeconds: 2", 1)
-	l := newTrafficEnv(t, stepsPipeline, manifests+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	_, err := l.client.AppsV1().Deployments(l.ns).Patch(t.Context(), "web-canary", "application/merge-patch+json",
-		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"web:does-not-exist"}]}}}}`), metav1.PatchOptions{FieldManager: "somebody"})
+		[]byte(`{"spec":{"progressDeadlineSeconds":2,"template":{"spec":{"containers":[{"name":"app","image":"web:does-not-exist"}]}}}}`), metav1.PatchOptions{FieldManager: "somebody"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,6 +125,7 @@ func (p *Previewer) ensure(ctx context.Context, r Repository, pr githost.OpenReq
 	app := w.app
 	app.Description = fmt.Sprintf("Preview of pull request #%d", pr.Number)
 	app.Registration = deploy.Registration{By: commander, At: p.Now()}
+	p.known[app.ID] = true
 	switch {
 	case known == nil || known.Deleted:
 		if err := p.Namespaces.Ensure(ctx, app, p.namespace(app)); err != nil {

@@ -85,6 +85,7 @@ type Previewer struct {
 	plans    map[pullRequest]plan
 	reported map[pullRequest]report
 	failures map[string]string // by repository ID: the last logged error
+	known    map[string]bool   // IDs of preview applications that exist, or did since the start
 	busy     bool              // something is being removed
 }
 
@@ -98,7 +99,7 @@ type pullRequest struct {
 func New(c Config) *Previewer {
 	return &Previewer{
 		Config: c, wake: make(chan struct{}, 1), listed: map[string][]githost.OpenRequest{}, plans: map[pullRequest]plan{},
-		reported: map[pullRequest]report{}, failures: map[string]string{},
+		reported: map[pullRequest]report{}, failures: map[string]string{}, known: map[string]bool{},
 	}
 }
 
@@ -146,9 +147,10 @@ func (p *Previewer) Run(ctx context.Context) error {
 	}
 }
 
-// concerned reports whether there are previews that a change of the store may concern.
+// concerned reports whether changes of the store may concern a preview. Deployments of the branch do
+// not: a pass reads all applications of its repositories.
 func (p *Previewer) concerned(changes []deploy.Change) bool {
-	return len(changes) > 0 && len(p.listed) > 0
+	return slices.ContainsFunc(changes, func(c deploy.Change) bool { return c.ApplicationID == "" || p.known[c.ApplicationID] })
 }
 
 // log logs an error of a repository when it begins, changes or ends.
@@ -278,6 +280,7 @@ func (p *Previewer) applications(ctx context.Context, repoID string) (map[int][]
 	out := map[int][]deploy.Application{}
 	for _, app := range all {
 		if app.IsPreview() {
+			p.known[app.ID] = true
 			out[app.Git.PullRequest] = append(out[app.Git.PullRequest], app)
 		}
 	}
