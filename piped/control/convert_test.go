@@ -198,6 +198,8 @@ var ofPlaces = []string{
 	"Hold.Git.RepoID", "Hold.Git.Remote", "Hold.Git.Branch", "Hold.Git.Dir", "Hold.Git.ConfigFile", "Hold.Head", "Hold.Evaluated", "Hold.Previous",
 	"Hold.Commit.Author", "Hold.Commit.At", "Hold.Commit.Branch", "Hold.Commit.Trace", "Hold.Commit.URL",
 	"Hold.Commit.AuthorEmail", "Hold.Commit.Committer", "Hold.Commit.CommitterEmail",
+	"Former.PullRequest", "Hold.Git.PullRequest", "Hold.Commit.Merged", // a preview has neither
+	"Git.PullRequest", // the label pull-request
 }
 
 // TestEveryDomainFieldIsConverted lists the domain fields that clients do not get.
@@ -230,6 +232,7 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 				// References name only the commit; the kind of trigger is in the deployment.
 				"LastTriggered.Trigger.Kind", "LastSuccessful.Trigger.Kind",
 				"LastTriggered.Trigger.Commit.Trace", "LastSuccessful.Trigger.Commit.Trace",
+				"LastTriggered.Trigger.Commit.Merged", "LastSuccessful.Trigger.Commit.Merged",
 				"LastTriggered.Trigger.OwnershipOnly", "LastSuccessful.Trigger.OwnershipOnly",
 				"LastTriggered.Trigger.PermitPrune", "LastSuccessful.Trigger.PermitPrune",
 				"LastTriggered.Trigger.RetryOf", "LastSuccessful.Trigger.RetryOf",
@@ -256,6 +259,8 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 				"Outcome", "OutcomeReason", // become status and reason
 				// compared with those who approve
 				"Trigger.Commit.AuthorEmail", "Trigger.Commit.Committer", "Trigger.Commit.CommitterEmail",
+				// of previews: the label pull-request, and the head that the pull request shows
+				"Git.PullRequest", "Trigger.Commit.Merged",
 			},
 		},
 		"cancel command":     {got: only(deploy.CommandCancel), want: without("ForceRollback", "ForceNoRollback")},

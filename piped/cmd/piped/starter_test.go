@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
-	"context"
+	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/c785c783/piped/piped/app"
@@ -39,51 +42,61 @@ current-context: here
 	repo.Push(t, "add web", map[string]string{"web/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web}\n"})
 }
 
+// program returns the program with a command line, in a process of its own: client-go's logger is
+// one for a process, and goroutines of its clients outlive an agent.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asMain+"=yes")
+	return cmd
+}
+
 // TestRunWithoutAFile: an agent that was given a repository alone serves its page, prints an
 // address that signs a browser in, and is found by pipectl.
 func TestRunWithoutAFile(t *testing.T) {
 	machine(t)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var printed strings.Builder
-	var page string
+	agent := program(t, "run", "--repo", "apps.git", "--api-address", "127.0.0.1:0", "--web-address", "127.0.0.1:0")
+	stdout, err := agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	agent.Stderr = &stderr
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var printed, page string
 	link := regexp.MustCompile(`(?m)^page +(http://127\.0\.0\.1:\d+/\S+)$`)
-	stdout := writer(func(text string) {
-		printed.WriteString(text)
-		found := link.FindStringSubmatch(text)
-		if found == nil {
-			return
+	for lines := bufio.NewScanner(stdout); page == "" && lines.Scan(); {
+		printed += lines.Text() + "\n"
+		if found := link.FindStringSubmatch(lines.Text()); found != nil {
+			page = found[1]
 		}
-		defer stop()
-		page = found[1]
+	}
+	if page != "" {
 		resp, err := http.Get(page)
 		if err != nil {
-			t.Error(err)
-			return
+			t.Fatal(err)
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			t.Errorf("the sign-in link answers %s", resp.Status)
 		}
-	})
-	var stderr bytes.Buffer
-	if code := run(ctx, launcher, []string{"run", "--repo", "apps.git", "--api-address", "127.0.0.1:0", "--web-address", "127.0.0.1:0"}, stdout, &stderr); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, stderr.String())
+		if err := agent.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
 	}
-	if page == "" || !strings.Contains(printed.String(), "branch main of") || !strings.Contains(printed.String(), "context here of") {
-		t.Errorf("printed %q", printed.String())
+	if _, err := io.Copy(io.Discard, stdout); err != nil {
+		t.Error(err)
+	}
+	if err := agent.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, stderr.String())
+	}
+	if page == "" || !strings.Contains(printed, "branch main of") || !strings.Contains(printed, "context here of") {
+		t.Errorf("printed %q", printed)
 	}
 	if _, path, err := endpoint.Find(endpoint.Directories()); err != nil || path != filepath.Join(os.Getenv("HOME"), ".piped", endpoint.FileName) {
 		t.Errorf("pipectl finds %s, %v", path, err)
 	}
-}
-
-// writer calls a function with each text that is written.
-type writer func(text string)
-
-func (w writer) Write(p []byte) (int, error) {
-	w(string(p))
-	return len(p), nil
 }
 
 // TestConfigInit writes the configuration of piped run --repo as a file, and overwrites none.
@@ -111,8 +124,10 @@ func TestDryRunOfARepository(t *testing.T) {
 	machine(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), launcher, []string{"run", "--repo", "apps.git", "--dry-run"}, &stdout, &stderr); code != 1 {
-		t.Errorf("exit code %d\n%s", code, stderr.String())
+	dry := program(t, "run", "--repo", "apps.git", "--dry-run")
+	dry.Stdout, dry.Stderr = &stdout, &stderr
+	if _ = dry.Run(); dry.ProcessState.ExitCode() != 1 {
+		t.Errorf("%s\n%s", dry.ProcessState, stderr.String())
 	}
 	for _, want := range []string{"web  (web/app.pipecd.yaml)", "cannot be deployed: ", "1 application found, 1 cannot be deployed. Nothing was changed."} {
 		if !strings.Contains(stdout.String(), want) {
