@@ -134,8 +134,8 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 func confined(objects []manifest.Object, namespace string) error {
 	for _, o := range objects {
 		if o.GetNamespace() != namespace || namespace == "" {
-			return deploy.Errorf(deploy.Invalid, "%s %q (%s) has no namespace, and a preview has only objects in its own: take it out of the application, or remove spec.preview",
-				o.GetKind(), o.GetName(), o.Origin)
+			return deploy.Errorf(deploy.Invalid, "%s %q (%s) is not in the namespace of the preview (%s), and a preview has no other objects: take it out of the application, or remove spec.preview",
+				o.GetKind(), o.GetName(), o.Origin, namespace)
 		}
 	}
 	return nil
