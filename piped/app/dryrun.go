@@ -17,14 +17,14 @@ type Proposal struct {
 	Plan        deploy.Deployment // as it would be planned now
 	Hold        string            // why it would wait, "" if it would not
 	Changes     []deploy.PlannedChange
-	Live        []deploy.AdoptedObject // its objects that exist, whoever they belong to
+	Live        []deploy.AdoptedObject // its objects that exist, also those of others
 	Err         error                  // why it would not be deployed
 }
 
 // DryRun returns what a new agent with a configuration would do first: a proposal for each
 // application, by name, and the configuration files that would not become applications. It
-// changes nothing in clusters. The agent runs meanwhile, as a disabled one with a data directory
-// of its own, dir, which must be empty.
+// changes nothing in clusters. The agent runs meanwhile, as a disabled one; the data directory of
+// the configuration must be empty.
 func DryRun(ctx context.Context, cfg *config.Piped, o Options) (_ []Proposal, _ []deploy.Candidate, err error) {
 	o.LeaseEvery, o.disabled = -1, true
 	agent, err := New(ctx, cfg, o)

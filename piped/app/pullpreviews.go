@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -82,7 +83,7 @@ func (n previewNamespaces) Ensure(ctx context.Context, app deploy.Application, n
 	if apierrors.IsNotFound(err) {
 		_, err = api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 			manifest.AnnotationPiped: n.pipedID, annotationPreview: previewID(app),
-		}}}, metav1.CreateOptions{FieldManager: "piped"})
+		}}}, metav1.CreateOptions{FieldManager: cluster.FieldManager})
 		if !apierrors.IsAlreadyExists(err) {
 			return held.Classify(err)
 		}

@@ -74,7 +74,12 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := readConfig(fsys, at.ConfigPath(), l.Kinds)
+	return l.config(fsys, at)
+}
+
+// config reads the configuration of an application, or of its preview.
+func (l *Loader) config(files fs.FS, at deploy.GitPath) (*config.Application, error) {
+	cfg, err := readConfig(files, at.ConfigPath(), l.Kinds)
 	if err == nil && at.PullRequest != 0 {
 		cfg, err = l.previewConfig(cfg, at)
 	}
@@ -141,14 +146,9 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 	redactor := func() *secret.Redactor { return decrypted.Redactor(files) }
 	defer func() { o.err = redactor().Error(o.err) }()
 	defer guard(at, &o)
-	cfg, err := readConfig(files, at.ConfigPath(), l.Kinds)
+	cfg, err := l.config(files, at)
 	if err != nil {
 		return failed(err, true)
-	}
-	if at.PullRequest != 0 {
-		if cfg, err = l.previewConfig(cfg, at); err != nil {
-			return failed(err, true)
-		}
 	}
 	tree, err := secrets.Tree(ctx, files, at.Dir, cfg.Encryption, cfg.Attachment)
 	if err != nil {

@@ -53,10 +53,11 @@ func New(ctx context.Context, o Options) (c Configuration, err error) {
 	if c.Path, err = directory(o.Path); err != nil {
 		return c, err
 	}
-	for file, into := range map[*string]*string{&o.DataDir: &c.DataDir, &o.SSHKeyFile: &c.SSHKeyFile} {
-		if *into, err = absolute(*file); err != nil {
-			return c, err
-		}
+	if c.DataDir, err = absolute(o.DataDir); err != nil {
+		return c, err
+	}
+	if c.SSHKeyFile, err = absolute(o.SSHKeyFile); err != nil {
+		return c, err
 	}
 	if c.Cluster, err = findCluster(o.Kubeconfig, o.Context); err != nil {
 		return c, err
@@ -83,23 +84,23 @@ func New(ctx context.Context, o Options) (c Configuration, err error) {
 // auth returns the credentials for the repository.
 func (o Options) auth() (auth git.Auth, err error) {
 	auth.Username = cmp.Or(o.GitUsername, "piped")
-	for flag, secret := range map[string]struct {
-		file string
-		into *git.Secret
-	}{
-		"--git-password-file": {o.GitPasswordFile, &auth.Password},
-		"--ssh-key-file":      {o.SSHKeyFile, &auth.SSHKey},
-	} {
-		if secret.file == "" {
-			continue
-		}
-		data, err := os.ReadFile(secret.file)
-		if err != nil {
-			return auth, deploy.Errorf(deploy.Invalid, "%s: %w", flag, err)
-		}
-		*secret.into = git.Secret(strings.TrimRight(string(data), "\r\n"))
+	if auth.Password, err = secretIn("--git-password-file", o.GitPasswordFile); err != nil {
+		return auth, err
 	}
-	return auth, nil
+	auth.SSHKey, err = secretIn("--ssh-key-file", o.SSHKeyFile)
+	return auth, err
+}
+
+// secretIn returns the secret in the file that a flag names, "" without a file.
+func secretIn(flag, file string) (git.Secret, error) {
+	if file == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "%s: %w", flag, err)
+	}
+	return git.Secret(strings.TrimRight(string(data), "\r\n")), nil
 }
 
 // directory returns a directory of the repository in the form of patterns, "" for its root.

@@ -8,8 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Baseline is what the caller knows of a workload whose rollouts are recorded, whoever
-// applies it. The zero value knows nothing.
+// Baseline is what the caller knows of a workload all of whose rollouts are recorded, also
+// those by others. The zero value knows nothing.
 type Baseline struct {
 	Known    bool
 	Revision int64  // this revision and earlier ones are recorded or began before the agent watched; 0: none

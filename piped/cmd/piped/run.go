@@ -73,7 +73,7 @@ next start. A second signal ends it at once.`,
 	cmd.Flags().StringVar(&f.format, "log-format", "text", "text or json")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "with --repo: print what would be deployed, and change nothing")
 	addStarterFlags(cmd.Flags(), &f.starter)
-	addAddressFlags(cmd.Flags(), &f.starter)
+	addRunFlags(cmd.Flags(), &f.starter)
 	cmd.MarkFlagsOneRequired("config", "repo")
 	cmd.MarkFlagsMutuallyExclusive("config", "repo")
 	return cmd

@@ -7,16 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/endpoint"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/pipectl/signin"
 	"github.com/c785c783/piped/piped/starter"
@@ -34,8 +33,8 @@ func addStarterFlags(flags *pflag.FlagSet, o *starter.Options) {
 	flags.StringVar(&o.DataDir, "data-dir", "", "the directory of the agent's data; default: ~/.piped")
 }
 
-// addAddressFlags adds those that make no sense in a file to grow from.
-func addAddressFlags(flags *pflag.FlagSet, o *starter.Options) {
+// addRunFlags adds those that make no sense for a file to grow from, such as secrets.
+func addRunFlags(flags *pflag.FlagSet, o *starter.Options) {
 	flags.StringVar(&o.GitPasswordFile, "git-password-file", "", "the file with the password or token for Git over HTTP")
 	flags.StringVar(&o.APIAddress, "api-address", "", "the address of the control API; default: 127.0.0.1:9083")
 	flags.StringVar(&o.WebAddress, "web-address", "", "the address of the page; default: 127.0.0.1:9085")
@@ -75,20 +74,20 @@ func greet(ctx context.Context, c starter.Configuration, cfg *config.Piped, agen
 		return
 	}
 	if err != nil {
-		fmt.Fprintf(out, "page    http://%s (cannot make a sign-in link: %v; sign in with the key in %s)\n", agent.WebAddr(), err, ownerKeyFile(cfg))
+		fmt.Fprintf(out, "page    http://%s (cannot make a sign-in link: %v; pipectl login-link tries again)\n", agent.WebAddr(), err)
 		return
 	}
 	fmt.Fprintf(out, "page    %s\n        signs a browser in once, within ten minutes; pipectl login-link prints another\nclient  pipectl application list\nend     Ctrl-C; what runs goes on at the next start\n", link)
 }
 
-func ownerKeyFile(cfg *config.Piped) string { return filepath.Join(cfg.DataDir, "owner.key") }
-
-// serveTimeout is how long an agent may take to serve its page.
-const serveTimeout = 30 * time.Second
-
-// signInLink returns an address that signs a browser in as the owner.
+// signInLink returns an address that signs a browser in as the owner. The address of the page is
+// bound already: the request waits until it is served.
 func signInLink(ctx context.Context, cfg *config.Piped, agent *app.App) (string, error) {
-	key, err := os.ReadFile(ownerKeyFile(cfg))
+	announced, _, err := endpoint.Find([]string{cfg.DataDir})
+	if err != nil {
+		return "", err
+	}
+	key, err := os.ReadFile(announced.OwnerKeyFile)
 	if err != nil {
 		return "", err
 	}
@@ -96,15 +95,8 @@ func signInLink(ctx context.Context, cfg *config.Piped, agent *app.App) (string,
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
-	defer cancel()
-	for {
-		link, _, err := web.Link(ctx, strings.TrimSpace(string(key)), "/")
-		if err == nil || ctx.Err() != nil {
-			return link, err
-		}
-		time.Sleep(50 * time.Millisecond) // it starts to listen
-	}
+	link, _, err := web.Link(ctx, strings.TrimSpace(string(key)), "/")
+	return link, err
 }
 
 // dryRun prints what an agent without a file would deploy.
