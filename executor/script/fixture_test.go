@@ -19,6 +19,7 @@ import (
 	"github.com/c785c783/piped/executor/script/sandbox/sandboxtest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/deploy/deploytest"
+	"github.com/c785c783/piped/piped/marked"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
 )
@@ -123,9 +124,9 @@ func (f *fixture) newExecutor(dir string) *Executor {
 func (f *fixture) wantNothingLeft() {
 	f.t.Helper()
 	left := func() []int {
-		out := markedProcesses([]byte(markVariable + "=" + f.executor.Dir))
+		out := marked.Processes(markVariable, f.executor.Dir)
 		if f.users.Dir != "" {
-			out = append(out, markedProcesses([]byte(markVariable+"="+f.users.Dir))...)
+			out = append(out, marked.Processes(markVariable, f.users.Dir)...)
 		}
 		return out
 	}

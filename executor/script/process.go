@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/marked"
 )
 
 const (
@@ -79,7 +80,7 @@ func (c command) finish(ctx context.Context, group int) {
 	}
 	_ = signalGroup(group, syscall.SIGKILL) // the group may be empty
 	groupLives(group)                       // reaps the killed processes
-	killMarked(c.mark)
+	marked.Kill(markVariable, c.mark)
 }
 
 // signalGroup sends a signal to every process of a group.
@@ -121,45 +122,4 @@ func runsIn(stat []byte, group int) bool {
 		return false
 	}
 	return string(fields[2]) == strconv.Itoa(group)
-}
-
-// killMarked kills every process whose environment marks it as part of a script in dir
-// or below: processes that left their group, and those that outlived the agent. It
-// works on Linux only; elsewhere it finds none.
-func killMarked(dir string) {
-	mark := []byte(markVariable + "=" + dir)
-	for range 3 { // processes that fork meanwhile are found in the next round
-		found := false
-		for _, pid := range markedProcesses(mark) {
-			found = true
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
-		}
-		if !found {
-			return
-		}
-	}
-}
-
-// markedProcesses returns the processes whose environment contains mark, or mark followed
-// by a path below it, without the agent itself.
-func markedProcesses(mark []byte) []int {
-	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid
-	var out []int
-	for _, file := range files {
-		env, err := os.ReadFile(file)
-		if err != nil { // another user's, or ended
-			continue
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		for variable := range bytes.SplitSeq(env, []byte{0}) {
-			if rest, ok := bytes.CutPrefix(variable, mark); ok && (len(rest) == 0 || rest[0] == '/') {
-				out = append(out, pid)
-				break
-			}
-		}
-	}
-	return out
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/c785c783/piped/piped/marked"
 )
 
 // workspace is the directory of one run. Only the agent's user and the script's user
@@ -110,7 +112,7 @@ func openDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of script stages: %w", err)
 	}
-	killMarked(dir)
+	marked.Kill(markVariable, dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("find leftovers of script stages: %w", err)

@@ -28,7 +28,7 @@ type entry struct {
 
 // entries is the table of the kinds of application that the agent deploys.
 func entries() []entry {
-	return []entry{{config.Kubernetes(), openKubernetes}}
+	return []entry{{config.Kubernetes(), openKubernetes}, {config.OpenTofu(), openOpenTofu(config.OpenTofu())}, {config.Terraform(), openOpenTofu(config.Terraform())}}
 }
 
 // Kinds returns the kinds of application that the agent deploys, as files have them.

@@ -170,13 +170,17 @@ func (a *Application) checkRollback(d *strict.Document) {
 }
 
 // AutoRollback reports whether a failed deployment is rolled back: the value of
-// planner.autoRollback or of the same field of the platform, true when neither is written.
+// planner.autoRollback or of the same field of the platform. When neither is written, it is the
+// default of the platform, which is true for those that have none.
 func (a *Application) AutoRollback() bool {
 	_, own := a.Platform.RollbackSwitch()
 	for _, written := range []*bool{a.Planner.AutoRollback, own} {
 		if written != nil {
 			return *written
 		}
+	}
+	if p, ok := a.Platform.(interface{ DefaultAutoRollback() bool }); ok {
+		return p.DefaultAutoRollback()
 	}
 	return true
 }

@@ -203,5 +203,9 @@ func NameOf(name string, r Registration, p GitPath) string {
 	return cmp.Or(name, r.Name, path.Base(path.Join(p.RepoID, p.Dir)))
 }
 
-// KindKubernetes is the application kind of Kubernetes applications.
-const KindKubernetes = "KUBERNETES"
+// The kinds of application.
+const (
+	KindKubernetes = "KUBERNETES"
+	KindTerraform  = "TERRAFORM"
+	KindOpenTofu   = "OPENTOFU"
+)

@@ -284,6 +284,10 @@ const (
 	MetaTraffic       = "traffic"
 )
 
+// MetaSubject is the key of Stage.Metadata for what an approval after the stage permits, such as a
+// plan with its digest.
+const MetaSubject = "subject"
+
 // MetaEnvironmentURL is the key of Deployment.Metadata for the URL of the deployed
 // environment. It is absent unless the application's configuration sets one.
 const MetaEnvironmentURL = "environmentURL"

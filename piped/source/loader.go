@@ -284,3 +284,38 @@ func (l *Loader) key(at deploy.GitPath, commit string) key {
 	}
 	return k
 }
+
+// Files are the files of a repository at a commit, with the decrypted secrets and the attachments
+// of an application, for programs that need a real directory.
+type Files struct {
+	fs.FS
+	Config   *config.Application // shared; it must not be changed
+	redactor func() *secret.Redactor
+}
+
+// Redactor redacts the secrets that were decrypted so far.
+func (f Files) Redactor() *secret.Redactor { return f.redactor() }
+
+// Files returns the files of a repository at a commit for an application. The errors are those
+// of Load.
+func (l *Loader) Files(ctx context.Context, at deploy.GitPath, commit string) (Files, error) {
+	files, err := l.tree(ctx, at, commit)
+	if err != nil {
+		return Files{}, err
+	}
+	secrets := l.Secrets
+	if at.PullRequest != 0 {
+		secrets = nil // as in loadFrom
+	}
+	decrypted := secrets.Decrypted(files)
+	out := Files{FS: decrypted, redactor: func() *secret.Redactor { return decrypted.Redactor(decrypted) }}
+	if out.Config, err = l.config(decrypted, at); err != nil {
+		return Files{}, out.Redactor().Error(err)
+	}
+	tree, err := secrets.Tree(ctx, decrypted, at.Dir, out.Config.Encryption, out.Config.Attachment)
+	if err != nil {
+		return Files{}, out.Redactor().Error(err)
+	}
+	out.FS, out.redactor = tree, func() *secret.Redactor { return decrypted.Redactor(tree) }
+	return out, nil
+}

@@ -5,15 +5,16 @@
 //	rules.go    the rules and their order
 //	compare.go  compares running and target objects
 //	stages.go   the stages of a quick sync, a pipeline and a rollback
-//	undo.go     the stages that undo the effects of scripts
 package kubernetes
 
 import (
 	"context"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/planner/stage"
 )
 
 // Decider implements planner.Decider. Its zero value is ready to use.
@@ -31,9 +32,11 @@ func (Decider) Decide(ctx context.Context, app deploy.Application, d deploy.Depl
 	if err != nil {
 		return deploy.Plan{}, err
 	}
-	lastSyncs, err := lastCustomSyncs(ctx, q, c.strategy)
-	if err != nil {
-		return deploy.Plan{}, err
+	var lastSyncs []config.Stage
+	if c.strategy == deploy.StrategyPipeline {
+		if lastSyncs, err = stage.LastCustomSyncs(ctx, app, target.Config, running); err != nil {
+			return deploy.Plan{}, err
+		}
 	}
 	stages, err := stagesOf(c.strategy, target.Config, app.LastSuccessful != nil, lastSyncs)
 	if err != nil {

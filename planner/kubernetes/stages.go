@@ -2,21 +2,17 @@ package kubernetes
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/planner/stage"
 )
 
 // quickSyncID is the ID of the only stage of a quick sync.
 const quickSyncID = "K8sSync"
-
-// metaApprovers is the key of Stage.Metadata that lists the approvers for display, as
-// in PipeCD.
-const metaApprovers = "Approvers"
 
 // stagesOf returns the stages of a deployment in order, then those of its rollback. The
 // rollback restores the last success, or only removes variants without one, and undoes
@@ -48,36 +44,7 @@ func forwardStages(strategy deploy.Strategy, cfg *config.Application) ([]deploy.
 			Visible: true, Options: options,
 		}}, err
 	}
-	var out []deploy.Stage
-	for i, s := range cfg.Pipeline.Stages {
-		stage, err := pipelineStage(s)
-		if err != nil {
-			return nil, err
-		}
-		if i > 0 {
-			stage.Requires = []string{out[i-1].ID}
-		}
-		out = append(out, stage)
-	}
-	return out, nil
-}
-
-// pipelineStage converts a stage of the configuration, except for its position in the
-// pipeline.
-func pipelineStage(s config.Stage) (out deploy.Stage, err error) {
-	out = deploy.Stage{ID: s.ID, Name: s.Name, Desc: s.Desc, Visible: true, Timeout: s.Timeout}
-	if out.Options, err = json.Marshal(s.With); err != nil {
-		return out, fmt.Errorf("encode the options of stage %s: %w", s.ID, err)
-	}
-	if !s.SkipOn.IsZero() {
-		if out.SkipOn, err = json.Marshal(s.SkipOn); err != nil {
-			return out, fmt.Errorf("encode skipOn of stage %s: %w", s.ID, err)
-		}
-	}
-	if approval, ok := s.With.(*config.WaitApprovalOptions); ok && len(approval.Approvers) > 0 {
-		out.Metadata = map[string]string{metaApprovers: strings.Join(approval.Approvers, ",")}
-	}
-	return out, nil
+	return stage.OfPipeline(cfg.Pipeline)
 }
 
 // rollbackStages returns the stages that run if the deployment fails; see stagesOf.
@@ -94,7 +61,7 @@ func rollbackStages(strategy deploy.Strategy, cfg *config.Application, succeeded
 	if strategy == deploy.StrategyQuickSync {
 		return out, nil
 	}
-	undo, err := undoScripts(cfg.Pipeline, lastSyncs)
+	undo, err := stage.UndoScripts(cfg.Pipeline, lastSyncs)
 	return append(out, undo...), err
 }
 

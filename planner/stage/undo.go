@@ -1,4 +1,4 @@
-package kubernetes
+package stage
 
 import (
 	"context"
@@ -8,24 +8,25 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source"
 )
 
-// lastCustomSyncs returns the CUSTOM_SYNC stages of the running state, if the
-// deployment itself has one: as in PipeCD, running them again undoes it. It returns
-// none if the running state cannot be read any more; the stage's log explains the
-// consequence.
-func lastCustomSyncs(ctx context.Context, in input, strategy deploy.Strategy) ([]config.Stage, error) {
-	if strategy == deploy.StrategyQuickSync || in.app.LastSuccessful == nil || len(customSyncs(in.config())) == 0 {
+// LastCustomSyncs returns the CUSTOM_SYNC stages of the running state, if the pipeline of the
+// target itself has one: as in PipeCD, running them again undoes it. It returns none if the
+// running state cannot be read any more; the stage's log explains the consequence. running loads
+// that state, and is called only if there is a last success.
+func LastCustomSyncs(ctx context.Context, app deploy.Application, target *config.Application, running func(context.Context) (*source.Source, error)) ([]config.Stage, error) {
+	if app.LastSuccessful == nil || len(customSyncs(target)) == 0 {
 		return nil, nil
 	}
-	running, err := in.running(ctx)
+	loaded, err := running(ctx)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound), deploy.IsKind(err, deploy.Invalid):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("load the running commit %s: %w", deploy.ShortHash(in.app.LastSuccessful.Trigger.Commit.Hash), err)
+		return nil, fmt.Errorf("load the running commit %s: %w", deploy.ShortHash(app.LastSuccessful.Trigger.Commit.Hash), err)
 	}
-	return customSyncs(running.Config), nil
+	return customSyncs(loaded.Config), nil
 }
 
 // customSyncs returns the CUSTOM_SYNC stages of the pipeline, if any.
@@ -36,10 +37,10 @@ func customSyncs(cfg *config.Application) []config.Stage {
 	return slices.DeleteFunc(slices.Clone(cfg.Pipeline.Stages), func(s config.Stage) bool { return s.Name != deploy.StageCustomSync })
 }
 
-// undoScripts returns the stages that undo the scripts of a pipeline, in the pipeline's
+// UndoScripts returns the stages that undo the scripts of a pipeline, in the pipeline's
 // order. All CUSTOM_SYNC stages are undone together, in place of the first, by
 // repeating lastSyncs, those of the last success.
-func undoScripts(p *config.Pipeline, lastSyncs []config.Stage) ([]deploy.Stage, error) {
+func UndoScripts(p *config.Pipeline, lastSyncs []config.Stage) ([]deploy.Stage, error) {
 	var out []deploy.Stage
 	for _, s := range p.Stages {
 		switch o := s.With.(type) {

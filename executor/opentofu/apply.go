@@ -1,0 +1,245 @@
+package opentofu
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	config "github.com/c785c783/piped/piped/config/opentofu"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/opentofu"
+)
+
+// restore writes a plan to where Apply expects it.
+func (s *session) restore(saved SavedPlan) error {
+	sum := sha256.Sum256(saved.Data)
+	if hex.EncodeToString(sum[:]) != saved.Digest {
+		return fmt.Errorf("the stored plan does not have the digest %s: it is damaged, or was changed; sync again", short(saved.Digest))
+	}
+	if err := os.WriteFile(s.PlanPath(), saved.Data, 0o600); err != nil {
+		return deploy.Errorf(deploy.Unavailable, "write the plan: %w", err)
+	}
+	return nil
+}
+
+// apply applies the plan in the session, which was seen by then. After an interruption, and before
+// a retry, it makes a new plan and goes on only with what is left of the first.
+func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) error {
+	var options config.ApplyOptions
+	if err := json.Unmarshal(run.Stage.Options, &options); err != nil {
+		return fmt.Errorf("read the options of the stage: %w", err)
+	}
+	approved, err := s.Saved(ctx)
+	if err != nil {
+		return err
+	}
+	if err := e.confirm(ctx, run, options, approved); err != nil {
+		return err
+	}
+	again := run.Stage.Metadata[metaIntent] != ""
+	if again {
+		run.Log.Infof("The apply was interrupted when the agent ended; looking for what is left of plan %s", short(approved.Digest))
+	} else {
+		// The value is unique, so that of two agents only one applies.
+		intent := approved.Digest + " " + uuid.NewString()
+		if err := run.SwapMetadata(ctx, metaIntent, "", intent); err != nil {
+			return fmt.Errorf("record that the plan is about to be applied: %w", err)
+		}
+	}
+	for attempt := 0; ; attempt++ {
+		err := e.attempt(ctx, run, s, approved, again)
+		if err == nil {
+			return e.conclude(ctx, run, s)
+		}
+		if _, final := err.(failure); final || ctx.Err() != nil || attempt >= options.Retries {
+			return err
+		}
+		again = true
+		run.Log.Errorf("%v", err)
+		run.Log.Infof("Trying again in %s (%d of %d)", e.RetryAfter, attempt+1, options.Retries)
+		select {
+		case <-ctx.Done():
+		case <-time.After(e.RetryAfter):
+		}
+	}
+}
+
+// attempt applies the approved plan, or what is left of it.
+func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session, approved opentofu.Plan, again bool) error {
+	if again {
+		left, err := s.Plan(ctx)
+		switch {
+		case err != nil:
+			return err
+		case left.IsEmpty():
+			run.Log.Infof("Nothing is left of the plan")
+			return nil
+		}
+		if news := left.LeftOf(approved); news != "" {
+			return failure{fmt.Errorf("a new plan does more than what is left of plan %s: %s; nothing more is applied: sync again", short(approved.Digest), news), false}
+		}
+		run.Log.Infof("What is left: %s", left.Summary())
+	}
+	err := s.Run.Apply(ctx)
+	if !errors.Is(err, opentofu.ErrStale) {
+		return err
+	}
+	now, planErr := s.Plan(ctx)
+	if planErr != nil {
+		return failure{fmt.Errorf("%w; what has changed cannot be told: %w", err, planErr), run.First()}
+	}
+	return failure{fmt.Errorf("plan %s was not applied: %w: %s; sync again", short(approved.Digest), err, now.Moved(approved)), run.First()}
+}
+
+// confirm fails the stage if the plan destroys more resources than are permitted without a
+// confirmation. It records them, so that a user can permit it.
+func (e *Executor) confirm(ctx context.Context, run deploy.StageRun, options config.ApplyOptions, plan opentofu.Plan) error {
+	destroyed := plan.Destroyed()
+	if options.ConfirmDestroyAbove == nil || len(destroyed) <= *options.ConfirmDestroyAbove {
+		return nil
+	}
+	var refs []deploy.ObjectRef
+	var names []string
+	permitted := true
+	for _, r := range destroyed {
+		ref := Ref(run.Deployment.Git, r)
+		refs, names = append(refs, ref), append(names, r.Address)
+		permitted = permitted && slices.ContainsFunc(run.Deployment.Trigger.PermitPrune, func(p deploy.ObjectRef) bool { return p.Key() == ref.Key() })
+	}
+	if permitted {
+		run.Log.Infof("%s has permitted that %d resources are destroyed or replaced", run.Deployment.Trigger.Commander, len(refs))
+		return nil
+	}
+	text, err := json.Marshal(refs)
+	if err != nil {
+		return err
+	}
+	if err := run.SaveMetadata(ctx, map[string]string{deploy.MetaPruneRefused: string(text)}); err != nil {
+		return fmt.Errorf("record what the stage would destroy: %w", err)
+	}
+	return failure{fmt.Errorf("the plan would destroy or replace %d resources, more than the limit of %d (confirmDestroyAbove), so nothing is applied; "+
+		"if that is wanted, permit it: pipectl application sync --app-id=%s --confirm-destroy. Resources: %s",
+		len(refs), *options.ConfirmDestroyAbove, run.Deployment.ApplicationID, strings.Join(names, ", ")), true}
+}
+
+// conclude reads the state and stores which resources the application has now.
+func (e *Executor) conclude(ctx context.Context, run deploy.StageRun, s *session) error {
+	state, err := s.State(ctx)
+	if err != nil {
+		return err
+	}
+	d := run.Deployment
+	kept, err := e.record(ctx, d.ID)
+	if err != nil {
+		return err
+	}
+	kept.State = redacted(state, s.redactor.Text)
+	if kept.Plan != nil {
+		kept.Plan.Data = nil
+	}
+	if err := e.putInventory(ctx, d, *kept.State); err != nil {
+		return err
+	}
+	if err := e.save(ctx, d, d.Trigger.Commit.Hash, kept); err != nil {
+		return err
+	}
+	run.Log.Successf("The state has %d resources and %d outputs", len(state.Resources), len(state.Outputs))
+	e.Applied(d.ApplicationID)
+	return nil
+}
+
+// redacted returns a state without the secrets that were decrypted for it.
+func redacted(s opentofu.State, redact func(string) string) *opentofu.State {
+	for i := range s.Outputs {
+		s.Outputs[i].Value = redact(s.Outputs[i].Value)
+	}
+	return &s
+}
+
+// AppliedMark is the mark of a resource in the inventory: nothing has changed it since the apply.
+const AppliedMark = "applied"
+
+// putInventory records the resources of a state in place of those of before.
+func (e *Executor) putInventory(ctx context.Context, d deploy.Deployment, state opentofu.State) error {
+	before, err := e.Store.Inventory(ctx, d.ApplicationID)
+	if err != nil {
+		return err
+	}
+	now := map[string]bool{}
+	var items []deploy.InventoryItem
+	for _, r := range state.Resources {
+		ref := Ref(d.Git, r.Resource)
+		now[ref.Key()] = true
+		items = append(items, deploy.InventoryItem{
+			ApplicationID: d.ApplicationID, Cluster: d.Provider, Variant: "primary", Object: ref, UID: ref.Key(), OwnedHash: AppliedMark, Mark: AppliedMark,
+			DeploymentID: d.ID, UpdatedAt: e.Now(),
+		})
+	}
+	if err := e.Store.PutInventory(ctx, items...); err != nil {
+		return err
+	}
+	for _, item := range before {
+		if !now[item.Object.Key()] {
+			if err := e.Store.DeleteInventory(ctx, d.ApplicationID, item.Cluster, item.Object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Refresh returns how the resources of an application differ from its state, with sensitive values
+// masked.
+func (e *Executor) Refresh(ctx context.Context, app deploy.Application) ([]ShownChange, error) {
+	last := app.LastSuccessful
+	if last == nil {
+		return nil, nil
+	}
+	s, err := e.open(ctx, app.Kind, app.Provider, last.At(app.Git), last.Trigger.Commit.Hash, silence{})
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	if err := s.Init(ctx); err != nil {
+		return nil, s.redactor.Error(err)
+	}
+	plan, err := s.Refresh(ctx)
+	if err != nil {
+		return nil, s.redactor.Error(err)
+	}
+	return shownChanges(opentofu.Plan{Changes: plan.Drift}, s.redactor.Text), nil
+}
+
+// Preview returns what a deployment of an application at a commit would change, with sensitive
+// values masked.
+func (e *Executor) Preview(ctx context.Context, kind string, d deploy.Deployment) ([]ShownChange, error) {
+	s, err := e.open(ctx, kind, d.Provider, d.Git, d.Trigger.Commit.Hash, silence{})
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	if err := s.Init(ctx); err != nil {
+		return nil, s.redactor.Error(err)
+	}
+	plan, err := s.Preview(ctx)
+	if err != nil {
+		return nil, s.redactor.Error(err)
+	}
+	return shownChanges(plan, s.redactor.Text), nil
+}
+
+// silence is a stage log that keeps nothing.
+type silence struct{}
+
+func (silence) Infof(string, ...any)    {}
+func (silence) Successf(string, ...any) {}
+func (silence) Errorf(string, ...any)   {}

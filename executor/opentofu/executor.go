@@ -1,0 +1,240 @@
+package opentofu
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	config "github.com/c785c783/piped/piped/config/opentofu"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/opentofu"
+	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// Keys of Stage.Metadata: what a plan does, its digest, and that its apply was about to start.
+const (
+	MetaPlan   = "plan"
+	MetaDigest = "planDigest"
+	metaIntent = "applyIntent"
+)
+
+// Config contains the dependencies and settings of an Executor.
+type Config struct {
+	Store    *store.Store
+	Files    func(ctx context.Context, at deploy.GitPath, commit string) (source.Files, error)
+	Provider func(name string) (*config.Provider, error)
+	Programs *opentofu.Programs
+	Dir      string // where the runs are; it belongs to the executor alone
+	// RetryAfter is the pause before a failed apply is repeated; default 10 s.
+	RetryAfter time.Duration
+	Applied    func(applicationID string) // called after an apply; may be nil
+	Logger     *slog.Logger
+	Now        func() time.Time
+}
+
+// Executor runs the stages. It is safe for concurrent use.
+type Executor struct{ Config }
+
+// New returns an Executor. It first kills the processes and removes the files that a killed agent
+// left behind.
+func New(c Config) *Executor {
+	c.RetryAfter = cmp.Or(c.RetryAfter, 10*time.Second)
+	if c.Applied == nil {
+		c.Applied = func(string) {}
+	}
+	if err := Clean(c.Dir); err != nil {
+		c.Logger.Error("stages will fail until the directory of their runs can be used", "error", err)
+	}
+	return &Executor{c}
+}
+
+// Stage runs one stage. It implements scheduler.Executor.
+type Stage func(ctx context.Context, run deploy.StageRun) deploy.StageResult
+
+// Execute implements scheduler.Executor.
+func (s Stage) Execute(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	return s(ctx, run)
+}
+
+// failure is the error of a stage that ends with another status than FAILURE, or is not rolled
+// back.
+type failure struct {
+	error
+	noRollback bool
+}
+
+// stage returns a stage that runs do in a session. rollback selects the commit to go back to.
+func (e *Executor) stage(do func(ctx context.Context, run deploy.StageRun, s *session) (deploy.StageStatus, error)) Stage {
+	return func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+		status, err := e.inSession(ctx, run, do)
+		if err == nil {
+			return deploy.StageResult{Status: status}
+		}
+		if why := deploy.Stopped(ctx); why != "" {
+			return deploy.StageResult{Status: why.Status(), Reason: err.Error()}
+		}
+		f, _ := err.(failure)
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error(), NoRollback: f.noRollback}
+	}
+}
+
+func (e *Executor) inSession(ctx context.Context, run deploy.StageRun, do func(context.Context, deploy.StageRun, *session) (deploy.StageStatus, error)) (deploy.StageStatus, error) {
+	d := run.Deployment
+	at, commit := d.Git, d.Trigger.Commit.Hash
+	if run.Stage.Rollback {
+		at, commit = d.RunningGit(), d.RunningCommit
+	}
+	s, err := e.open(ctx, run.Application.Kind, d.Provider, at, commit, run.Log)
+	if err != nil {
+		return "", err
+	}
+	defer s.close()
+	run.Log = s.out.log
+	if err := s.Init(ctx); err != nil {
+		return "", s.redactor.Error(err)
+	}
+	status, err := do(ctx, run, s)
+	if f, ok := err.(failure); ok {
+		return status, failure{s.redactor.Error(f.error), f.noRollback}
+	}
+	return status, s.redactor.Error(err)
+}
+
+// Plan returns the stage TERRAFORM_PLAN: it makes the plan that later stages apply.
+func (e *Executor) Plan() Stage {
+	return e.stage(func(ctx context.Context, run deploy.StageRun, s *session) (deploy.StageStatus, error) {
+		var options config.PlanOptions
+		if err := json.Unmarshal(run.Stage.Options, &options); err != nil {
+			return "", fmt.Errorf("read the options of the stage: %w", err)
+		}
+		plan, err := s.Plan(ctx)
+		if err != nil {
+			return "", err
+		}
+		if err := e.keep(ctx, run, s, plan); err != nil {
+			return "", err
+		}
+		if plan.IsEmpty() && options.ExitOnNoChanges {
+			run.Log.Successf("No changes: the deployment ends here (exitOnNoChanges)")
+			return deploy.StageExited, e.conclude(ctx, run, s)
+		}
+		run.Log.Successf("Plan %s: %s", short(plan.Digest), plan.Summary())
+		return deploy.StageSuccess, nil
+	})
+}
+
+// keep stores a plan with the deployment, and describes it in the metadata and the log.
+func (e *Executor) keep(ctx context.Context, run deploy.StageRun, s *session, plan opentofu.Plan) error {
+	kept, err := e.record(ctx, run.Deployment.ID)
+	if err != nil {
+		return err
+	}
+	changes := shownChanges(plan, s.redactor.Text)
+	kept.Plan = &SavedPlan{Stage: run.Stage.ID, Digest: plan.Digest, Data: plan.Data, Changes: changes}
+	if err := e.save(ctx, run.Deployment, run.Deployment.Trigger.Commit.Hash, kept); err != nil {
+		return err
+	}
+	return run.SaveMetadata(ctx, map[string]string{
+		MetaDigest: plan.Digest, MetaPlan: plan.Summary(), deploy.MetaSubject: fmt.Sprintf("plan %s of stage %s: %s", short(plan.Digest), run.Stage.ID, plan.Summary()),
+	})
+}
+
+func short(digest string) string { return digest[:min(len(digest), 12)] }
+
+// Apply returns the stage TERRAFORM_APPLY: it applies the plan of an earlier stage; without one
+// it makes it, too.
+func (e *Executor) Apply() Stage {
+	return e.stage(func(ctx context.Context, run deploy.StageRun, s *session) (deploy.StageStatus, error) {
+		kept, err := e.record(ctx, run.Deployment.ID)
+		if err != nil {
+			return "", err
+		}
+		planned := plannedBefore(run)
+		if planned == nil {
+			return deploy.StageSuccess, e.sync(ctx, run, s)
+		}
+		if kept.Plan == nil || kept.Plan.Stage != planned.ID || kept.Plan.Digest != planned.Metadata[MetaDigest] {
+			return "", fmt.Errorf("the plan of stage %s is not stored any more; sync again", planned.ID)
+		}
+		if err := s.restore(*kept.Plan); err != nil {
+			return "", err
+		}
+		return deploy.StageSuccess, e.apply(ctx, run, s)
+	})
+}
+
+// plannedBefore returns the last stage before this one that has made a plan, nil if none has. A
+// plan that was applied by a stage in between does not count: the configuration forbids it.
+func plannedBefore(run deploy.StageRun) (out *deploy.Stage) {
+	for i, s := range run.Deployment.Stages {
+		if s.ID == run.Stage.ID {
+			return out
+		}
+		if s.Name == config.StagePlan && s.Metadata[MetaDigest] != "" {
+			out = &run.Deployment.Stages[i]
+		}
+	}
+	return nil
+}
+
+// Sync returns the stage TERRAFORM_SYNC: it makes a plan and applies it.
+func (e *Executor) Sync() Stage {
+	return e.stage(func(ctx context.Context, run deploy.StageRun, s *session) (deploy.StageStatus, error) {
+		return deploy.StageSuccess, e.sync(ctx, run, s)
+	})
+}
+
+// sync makes a plan and applies it. After an interruption it goes on with the plan of before.
+func (e *Executor) sync(ctx context.Context, run deploy.StageRun, s *session) error {
+	if run.Stage.Metadata[metaIntent] != "" {
+		kept, err := e.record(ctx, run.Deployment.ID)
+		if err != nil {
+			return err
+		}
+		if kept.Plan == nil || kept.Plan.Stage != run.Stage.ID {
+			return fmt.Errorf("the apply was interrupted, and its plan is not stored any more: look at the resources, and sync again")
+		}
+		if err := s.restore(*kept.Plan); err != nil {
+			return err
+		}
+		return e.apply(ctx, run, s)
+	}
+	plan, err := s.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if err := e.keep(ctx, run, s, plan); err != nil {
+		return err
+	}
+	if plan.IsEmpty() {
+		run.Log.Successf("No changes")
+		return e.conclude(ctx, run, s)
+	}
+	run.Log.Infof("Plan %s: %s", short(plan.Digest), plan.Summary())
+	return e.apply(ctx, run, s)
+}
+
+// Rollback returns the stage ROLLBACK: it applies the last successful commit, as PipeCD does.
+func (e *Executor) Rollback() Stage {
+	return e.stage(func(ctx context.Context, run deploy.StageRun, s *session) (deploy.StageStatus, error) {
+		plan, err := s.Plan(ctx)
+		if err != nil {
+			return "", err
+		}
+		if plan.IsEmpty() {
+			run.Log.Successf("Nothing to undo: the resources are as commit %s declares them", deploy.ShortHash(run.Deployment.RunningCommit))
+			return deploy.StageSuccess, nil
+		}
+		run.Log.Infof("Plan %s: %s", short(plan.Digest), plan.Summary())
+		if err := s.Run.Apply(ctx); err != nil {
+			return "", err
+		}
+		run.Log.Successf("Applied commit %s again", deploy.ShortHash(run.Deployment.RunningCommit))
+		e.Applied(run.Deployment.ApplicationID)
+		return deploy.StageSuccess, nil
+	})
+}

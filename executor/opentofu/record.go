@@ -1,0 +1,120 @@
+package opentofu
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/opentofu"
+)
+
+// group is the API group of the references to resources and outputs.
+const group = "opentofu.piped"
+
+// kindOutput is the kind of references to outputs.
+const kindOutput = "output"
+
+// Record is what is kept of a deployment, encrypted, as its applied set.
+type Record struct {
+	Plan  *SavedPlan      `json:"plan,omitempty"`
+	State *opentofu.State `json:"state,omitempty"` // after the last apply; nil before it
+}
+
+// SavedPlan is a plan that was made by a stage.
+type SavedPlan struct {
+	Stage   string        `json:"stage"` // the ID of the stage
+	Digest  string        `json:"digest"`
+	Data    []byte        `json:"data,omitempty"` // removed once it was applied
+	Changes []ShownChange `json:"changes,omitempty"`
+}
+
+// ShownChange is a change without sensitive values.
+type ShownChange struct {
+	opentofu.Resource
+	Action     opentofu.Action  `json:"action"`
+	Text       string           `json:"text"`
+	Attributes []ShownAttribute `json:"attributes,omitempty"`
+}
+
+// ShownAttribute is an attribute that changes, as users see its values.
+type ShownAttribute struct {
+	Path   string `json:"path"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// RecordOf decodes the applied set of a deployment.
+func RecordOf(set deploy.AppliedSet) (Record, error) {
+	var all []Record
+	if err := json.Unmarshal(set.Objects, &all); err != nil || len(all) != 1 {
+		return Record{}, fmt.Errorf("the record of deployment %s is damaged: %w", set.DeploymentID, err)
+	}
+	return all[0], nil
+}
+
+// record reads what is kept of a deployment, the zero Record for nothing.
+func (e *Executor) record(ctx context.Context, deploymentID string) (Record, error) {
+	set, err := e.Store.AppliedSet(ctx, deploymentID)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return Record{}, nil
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	return RecordOf(set)
+}
+
+// save stores what is kept of a deployment.
+func (e *Executor) save(ctx context.Context, d deploy.Deployment, commit string, r Record) error {
+	data, err := json.Marshal([]Record{r})
+	if err != nil {
+		return err
+	}
+	return e.Store.SaveAppliedSet(ctx, deploy.AppliedSet{ApplicationID: d.ApplicationID, DeploymentID: d.ID, Commit: commit, Objects: data})
+}
+
+// Ref returns the reference of a resource of an application: its type is the kind, and the
+// namespace is where it is declared.
+func Ref(at deploy.GitPath, r opentofu.Resource) deploy.ObjectRef {
+	namespace := path.Join(at.RepoID, at.Dir)
+	if r.Module != "" {
+		namespace += "/" + r.Module
+	}
+	kind := r.Type
+	if kind == "" {
+		kind = kindOutput
+	}
+	return deploy.ObjectRef{Group: group, Version: "v1", Kind: kind, Namespace: namespace, Name: r.Name}
+}
+
+// shownChanges converts the changes of a plan for users; redact removes further secrets.
+func shownChanges(p opentofu.Plan, redact func(string) string) (out []ShownChange) {
+	for _, changes := range [][]opentofu.Change{p.Changes, p.Outputs} {
+		for _, c := range changes {
+			shown := ShownChange{Resource: c.Resource, Action: c.Action, Text: redact(c.String())}
+			for _, a := range c.Attributes {
+				before, after := a.Shown()
+				shown.Attributes = append(shown.Attributes, ShownAttribute{a.Path, redact(before), redact(after)})
+			}
+			out = append(out, shown)
+		}
+	}
+	return out
+}
+
+// Planned converts changes of a plan for the API.
+func Planned(at deploy.GitPath, changes []ShownChange) (out []deploy.PlannedChange) {
+	actions := map[opentofu.Action]deploy.PlannedAction{
+		opentofu.Create: deploy.PlannedCreate, opentofu.Delete: deploy.PlannedDelete, opentofu.Forget: deploy.PlannedLeave,
+	}
+	for _, c := range changes {
+		action, ok := actions[c.Action]
+		if !ok {
+			action = deploy.PlannedUpdate
+		}
+		out = append(out, deploy.PlannedChange{Object: Ref(at, c.Resource), Action: action, Diff: c.Text + "\n"})
+	}
+	return out
+}

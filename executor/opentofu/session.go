@@ -1,0 +1,101 @@
+package opentofu
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	config "github.com/c785c783/piped/piped/config/opentofu"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/marked"
+	"github.com/c785c783/piped/piped/opentofu"
+	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/source/secret"
+)
+
+// markVariable names the directory of a run in the environment of all its processes.
+const markVariable = "PIPED_OPENTOFU_DIR"
+
+// Clean kills the processes and removes the files that a killed agent left in the directory of
+// runs. New does so, too.
+func Clean(dir string) error {
+	marked.Kill(markVariable, dir)
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove leftovers of OpenTofu runs: %w", err)
+	}
+	return os.MkdirAll(dir, 0o700)
+}
+
+// session is a program in the files of a commit.
+type session struct {
+	*opentofu.Run
+	input    config.Input
+	dir      string
+	out      *output
+	redactor *secret.Redactor
+}
+
+// open prepares a session for an application at a commit. The caller closes it.
+func (e *Executor) open(ctx context.Context, kind, provider string, at deploy.GitPath, commit string, log deploy.StageLog) (_ *session, err error) {
+	p, err := e.Provider(provider)
+	if err != nil {
+		return nil, err
+	}
+	files, err := e.Files(ctx, at, commit)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{input: config.SpecOf(files.Config.Platform).Input}
+	program, err := e.Programs.Find(ctx, kind, p, s.input.TerraformVersion, nil)
+	if err != nil {
+		return nil, err
+	}
+	if s.dir, err = os.MkdirTemp(e.Dir, "run-"); err != nil {
+		return nil, deploy.Errorf(deploy.Unavailable, "make the directory of a run: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	root := filepath.Join(s.dir, "files")
+	if err := source.Materialise(ctx, files, root); err != nil {
+		return nil, err
+	}
+	s.redactor = redactorOf(files, p.PassEnv)
+	s.out = &output{log: s.redactor.Log(log)}
+	s.Run, err = opentofu.Open(opentofu.Config{
+		Program: program, Provider: p, Input: s.input, Root: root, Dir: at.Dir, Own: filepath.Join(s.dir, "own"),
+		Env: map[string]string{markVariable: s.dir}, Log: s.out,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.out.log.Infof("Using %s %s, in %s at commit %s", filepath.Base(program.Path), program.Version, at.Dir, deploy.ShortHash(commit))
+	return s, nil
+}
+
+// redactorOf returns a redactor for what was decrypted for a session, and for the variables of the
+// agent's environment that it gets.
+func redactorOf(files source.Files, pass []string) *secret.Redactor {
+	secrets := map[string]string{}
+	maps.Copy(secrets, files.Redactor().Secrets())
+	for _, name := range pass {
+		if value := os.Getenv(name); strings.Contains(name, "SECRET") || strings.Contains(name, "TOKEN") || strings.Contains(name, "PASSWORD") || strings.Contains(name, "KEY") {
+			secrets["environment "+name] = value
+		}
+	}
+	return secret.NewRedactor(secrets)
+}
+
+// close ends what is left of the session's processes, such as plugins, and removes its files.
+func (s *session) close() {
+	if s.out != nil {
+		s.out.flush()
+	}
+	marked.Kill(markVariable, s.dir)
+	_ = os.RemoveAll(s.dir) // Clean removes it after the next start
+}

@@ -1,0 +1,51 @@
+package opentofu
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Locked is the error of a command that could not lock the state.
+type Locked struct {
+	ID        string
+	Who       string // user@host
+	Operation string
+	Created   string // as the program writes it
+}
+
+// Error says who holds the lock, since when, and what can be done.
+func (l *Locked) Error() string {
+	return fmt.Sprintf("the state is locked by %s since %s (%s, lock %s): wait until that has ended; if it never will, because its process was killed, release the lock with force-unlock %s",
+		l.Who, l.Created, l.Operation, l.ID, l.ID)
+}
+
+var lockLine = regexp.MustCompile(`^\s*[│|]?\s*(ID|Who|Operation|Created):\s+(.*?)\s*$`)
+
+// lockIn returns the lock that the output of a command describes, nil if it is about none.
+func lockIn(text string) *Locked {
+	if !strings.Contains(text, "state lock") {
+		return nil
+	}
+	l := &Locked{}
+	for line := range strings.Lines(text) {
+		m := lockLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if m == nil {
+			continue
+		}
+		switch m[1] {
+		case "ID":
+			l.ID = m[2]
+		case "Who":
+			l.Who = m[2]
+		case "Operation":
+			l.Operation = m[2]
+		case "Created":
+			l.Created = m[2]
+		}
+	}
+	if l.ID == "" && l.Who == "" {
+		return nil
+	}
+	return l
+}

@@ -1,0 +1,328 @@
+package opentofu
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	tfjson "github.com/hashicorp/terraform-json"
+)
+
+// Action is what a plan does with a resource.
+type Action string
+
+// The actions.
+const (
+	Create  Action = "create"
+	Update  Action = "update"
+	Delete  Action = "delete"
+	Replace Action = "replace"
+	Read    Action = "read"   // of a data source, while the plan is applied
+	Forget  Action = "forget" // the state forgets the resource, which stays
+)
+
+// Plan is a saved plan.
+type Plan struct {
+	Digest  string   // SHA-256 of the file, in hex
+	Data    []byte   // the file
+	Changes []Change // of resources, by address
+	Drift   []Change // what differed from the state before
+	Outputs []Change // of outputs, by name
+}
+
+// Resource identifies a resource.
+type Resource struct {
+	Address string // such as module.net.aws_subnet.a["x"]
+	Module  string // such as module.net; "" for the root
+	Type    string
+	Name    string // with its index
+}
+
+// Change is the change of a resource or of an output, which has only a Name.
+type Change struct {
+	Resource
+	Action     Action
+	Attributes []Attribute // that differ, by path
+}
+
+// Attribute is an attribute that changes. Before and After are JSON, "" for an absent value.
+type Attribute struct {
+	Path          string
+	Before, After string
+	Sensitive     bool // the values are not to be shown
+	Unknown       bool // After is known only after the apply
+	Forces        bool // it is a reason of a replacement
+}
+
+// Masked stands for a sensitive value.
+const Masked = "(sensitive value)"
+
+// unknown stands for a value that is not known before the apply.
+const unknown = "(known after apply)"
+
+// IsEmpty reports whether the plan changes nothing.
+func (p Plan) IsEmpty() bool { return len(p.Changes) == 0 && len(p.Outputs) == 0 }
+
+// Counts are the numbers of resources by what happens to them.
+type Counts struct{ Create, Update, Delete, Replace int }
+
+// Counts counts the changes.
+func (p Plan) Counts() (c Counts) {
+	for _, change := range p.Changes {
+		switch change.Action {
+		case Create:
+			c.Create++
+		case Update:
+			c.Update++
+		case Delete:
+			c.Delete++
+		case Replace:
+			c.Replace++
+		}
+	}
+	return c
+}
+
+// Summary describes the plan in one line.
+func (p Plan) Summary() string {
+	if p.IsEmpty() {
+		return "no changes"
+	}
+	c := p.Counts()
+	text := fmt.Sprintf("%d to create, %d to update, %d to delete, %d to replace", c.Create, c.Update, c.Delete, c.Replace)
+	if n := len(p.Outputs); n > 0 {
+		text += fmt.Sprintf(", %d outputs to change", n)
+	}
+	return text
+}
+
+// Destroyed returns the resources that the plan deletes or replaces.
+func (p Plan) Destroyed() (out []Resource) {
+	for _, c := range p.Changes {
+		if c.Action == Delete || c.Action == Replace {
+			out = append(out, c.Resource)
+		}
+	}
+	return out
+}
+
+// planOf converts a plan as the program shows it.
+func planOf(data []byte, shown *tfjson.Plan) Plan {
+	sum := sha256.Sum256(data)
+	p := Plan{Digest: hex.EncodeToString(sum[:]), Data: data, Changes: changesOf(shown.ResourceChanges), Drift: changesOf(shown.ResourceDrift)}
+	for _, name := range slices.Sorted(maps.Keys(shown.OutputChanges)) {
+		o := shown.OutputChanges[name]
+		if action := actionOf(o.Actions); action != "" {
+			p.Outputs = append(p.Outputs, Change{Resource: Resource{Name: name}, Action: action, Attributes: attributesOf(o)})
+		}
+	}
+	return p
+}
+
+func changesOf(all []*tfjson.ResourceChange) (out []Change) {
+	for _, rc := range all {
+		if rc.Change == nil {
+			continue
+		}
+		action := actionOf(rc.Change.Actions)
+		if action == "" || action == Read {
+			continue
+		}
+		name := rc.Name + index(rc.Index)
+		if rc.DeposedKey != "" {
+			name += " (deposed " + rc.DeposedKey + ")"
+		}
+		out = append(out, Change{Resource{rc.Address, rc.ModuleAddress, rc.Type, name}, action, attributesOf(rc.Change)})
+	}
+	slices.SortFunc(out, func(a, b Change) int { return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Name, b.Name)) })
+	return out
+}
+
+// actionOf returns "" for no action.
+func actionOf(a tfjson.Actions) Action {
+	switch {
+	case a.Create():
+		return Create
+	case a.Update():
+		return Update
+	case a.Delete():
+		return Delete
+	case a.Replace():
+		return Replace
+	case a.Read():
+		return Read
+	case len(a) == 1 && a[0] == "forget":
+		return Forget
+	}
+	return ""
+}
+
+// index returns the index of a resource as an address has it.
+func index(i any) string {
+	switch i := i.(type) {
+	case nil:
+		return ""
+	case string:
+		return fmt.Sprintf("[%q]", i)
+	default:
+		return fmt.Sprintf("[%v]", i)
+	}
+}
+
+// attributesOf returns the attributes that differ.
+func attributesOf(c *tfjson.Change) (out []Attribute) {
+	before, after, later := map[string]string{}, map[string]string{}, map[string]bool{}
+	flatten("", c.Before, before)
+	flatten("", c.After, after)
+	flags("", c.AfterUnknown, later)
+	secret := map[string]bool{}
+	flags("", c.BeforeSensitive, secret)
+	flags("", c.AfterSensitive, secret)
+	forces := map[string]bool{}
+	for _, p := range c.ReplacePaths {
+		if steps, ok := p.([]any); ok {
+			forces[pathOf(steps)] = true
+		}
+	}
+	paths := map[string]bool{}
+	for _, all := range []map[string]string{before, after} {
+		for at := range all {
+			paths[at] = true
+		}
+	}
+	for at := range later {
+		paths[at] = true
+	}
+	for _, at := range slices.Sorted(maps.Keys(paths)) {
+		a := Attribute{Path: at, Before: before[at], After: after[at], Unknown: under(later, at), Sensitive: under(secret, at), Forces: under(forces, at)}
+		if a.Unknown {
+			a.After = ""
+		}
+		if a.Before != a.After || a.Unknown {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// flatten stores the scalars of a value by path, as JSON; null is absent.
+func flatten(at string, value any, out map[string]string) {
+	switch v := value.(type) {
+	case nil:
+	case map[string]any:
+		for key, item := range v {
+			flatten(below(at, key), item, out)
+		}
+		if len(v) == 0 && at != "" {
+			out[at] = "{}"
+		}
+	case []any:
+		for i, item := range v {
+			flatten(fmt.Sprintf("%s[%d]", at, i), item, out)
+		}
+		if len(v) == 0 && at != "" {
+			out[at] = "[]"
+		}
+	default:
+		text, err := json.Marshal(v)
+		if err != nil {
+			text = []byte(fmt.Sprintf("%q", fmt.Sprint(v)))
+		}
+		out[at] = string(text)
+	}
+}
+
+// flags stores the paths at which a value is true.
+func flags(at string, value any, out map[string]bool) {
+	switch v := value.(type) {
+	case bool:
+		if v {
+			out[at] = true
+		}
+	case map[string]any:
+		for key, item := range v {
+			flags(below(at, key), item, out)
+		}
+	case []any:
+		for i, item := range v {
+			flags(fmt.Sprintf("%s[%d]", at, i), item, out)
+		}
+	}
+}
+
+func below(at, key string) string {
+	if at == "" {
+		return key
+	}
+	return at + "." + key
+}
+
+func pathOf(steps []any) (at string) {
+	for _, step := range steps {
+		switch s := step.(type) {
+		case string:
+			at = below(at, s)
+		default:
+			at += fmt.Sprintf("[%v]", s)
+		}
+	}
+	return at
+}
+
+// under reports whether a path, or one that contains it, is among the paths.
+func under(paths map[string]bool, at string) bool {
+	if paths[""] || paths[at] {
+		return true
+	}
+	for i := len(at) - 1; i > 0; i-- {
+		if (at[i] == '.' || at[i] == '[') && paths[at[:i]] {
+			return true
+		}
+	}
+	return false
+}
+
+// Shown returns the values for users.
+func (a Attribute) Shown() (before, after string) {
+	show := func(value string) string {
+		switch {
+		case value != "" && a.Sensitive:
+			return Masked
+		case value == "":
+			return "null"
+		}
+		return value
+	}
+	if before, after = show(a.Before), show(a.After); a.Unknown {
+		after = unknown
+	}
+	return before, after
+}
+
+// String describes the change of the attribute for users, without sensitive values.
+func (a Attribute) String() string {
+	before, after := a.Shown()
+	text := before + " -> " + after
+	if a.Path != "" {
+		text = a.Path + ": " + text
+	}
+	if a.Forces {
+		text += " (forces replacement)"
+	}
+	return text
+}
+
+// String describes the change for users, without sensitive values: a line for the resource, and
+// one for each attribute.
+func (c Change) String() string {
+	lines := []string{string(c.Action) + " " + cmp.Or(c.Address, "output "+c.Name)}
+	for _, a := range c.Attributes {
+		lines = append(lines, "  "+a.String())
+	}
+	return strings.Join(lines, "\n")
+}
