@@ -19,6 +19,9 @@ const module = "github.com/c785c783/piped/"
 // startsClusters is the package with which tests start control planes.
 const startsClusters = module + "piped/cluster/clustertest"
 
+// runsOpenTofu is the package that provides OpenTofu to tests.
+const runsOpenTofu = module + "piped/opentofu/opentofutest"
+
 // checksPages is the package whose tests read README.md, CONTRIBUTING.md and docs/.
 const checksPages = module + "examples/docs"
 
@@ -49,9 +52,9 @@ func listPackages() ([]listed, error) {
 
 func (p listed) tested() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// endToEnd reports whether the package's tests start a control plane.
+// endToEnd reports whether the package's tests start a control plane, or OpenTofu.
 func (p listed) endToEnd() bool {
-	return p.tested() && (p.ImportPath == startsClusters || slices.Contains(p.testImports(), startsClusters))
+	return p.tested() && (p.ImportPath == startsClusters || slices.Contains(p.testImports(), startsClusters) || slices.Contains(p.testImports(), runsOpenTofu))
 }
 
 func (p listed) testImports() []string { return slices.Concat(p.TestImports, p.XTestImports) }

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Builds devcluster into OUT, once per content: what was built is kept under
-# ${XDG_CACHE_HOME:-~/.cache}/piped and only copied the next time.
+# Builds devcluster into OUT, once per content; see ../build-once.sh.
 #
 #   examples/devcluster/build.sh OUT
 set -eu
@@ -9,77 +8,9 @@ if [ $# -ne 1 ]; then
     echo "usage: $0 OUT    (OUT is the file to write, for example bin/devcluster)" >&2
     exit 2
 fi
-case $1 in
-/*) out=$1 ;;
-*) out=$PWD/$1 ;;
-esac
-cd "$(dirname "$0")"
-
-# Tests are no part of the binary, so a change in them needs no new one.
-key=$({
-    go version
-    find . -type f \( -name '*.go' -o -path './stages/*' -o -name go.mod -o -name go.sum -o -name build.sh \) \
-        ! -name '*_test.go' | LC_ALL=C sort | xargs sha256sum
-} | sha256sum | cut -c1-16)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/piped
-binary=$cache/devcluster-$key
-
-# deliver puts the kept binary at OUT; a running one keeps its old file.
-deliver() {
-    if [ "$out" -ef "$binary" ]; then return; fi # linked to it already
-    mkdir -p "$(dirname "$out")"
-    ln -f "$binary" "$out.new" 2>/dev/null || cp "$binary" "$out.new"
-    mv -f "$out.new" "$out"
-}
-
-# progress prints how far the compiler is, from the package names on stdin.
-progress() {
-    total=$1
-    if [ -t 2 ]; then every=0; else every=20; fi
-    awk -v total="$total" -v every="$every" '
-        function now() { "date +%s" | getline t; close("date +%s"); return t }
-        BEGIN { last = now() }
-        !/^[A-Za-z0-9_.\/~-]+$/ || !/[a-z]/ { print; fflush(); next }   # not a package: a message
-        { n++ }
-        every == 0 { printf "\r%d packages compiled of at most %d", n, total; fflush(); next }
-        n % 10 == 0 && now() - last >= every { printf "%d packages compiled of at most %d\n", n, total; fflush(); last = t }
-        END { if (n) printf "%s%d packages compiled, linked\n", every ? "" : "\r\033[K", n }
-    ' >&2
-}
-
-if [ -x "$binary" ]; then
-    deliver
-    exit 0
-fi
-mkdir -p "$cache"
-if command -v flock >/dev/null; then # a second build of the same would only slow down the first
-    exec 9>"$cache/devcluster.lock"
-    flock 9
-    if [ -x "$binary" ]; then
-        deliver
-        exit 0
-    fi
-fi
-
-echo "Building devcluster. The first build compiles the Kubernetes control plane:" >&2
-echo "some 4 minutes on two idle cores, and 3 GB of Go build cache. Later builds take seconds." >&2
-# As in the Makefile: what is compiled for the agent serves here, and the other way round.
-export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath"
-total=$(go list -deps . | wc -l)
+here=$(dirname "$0")
 v=k8s.io/component-base/version
-new=$cache/devcluster-new.$$
-trap 'rm -f "$new" "$new.failed"' EXIT
-# Each compiler frees memory only from 1 GiB on, which few packages reach: that is a
-# sixth of its time. It changes neither the result nor what the cache holds it for.
-: "${GOGC:=1000}" "${GOMEMLIMIT:=1GiB}"
-export GOGC GOMEMLIMIT
-{
-    go build -v -o "$new" -ldflags "-s -w -X $v.gitVersion=v1.36.3 -X $v.gitMajor=1 -X $v.gitMinor=36 -X $v.gitTreeState=clean" . 2>&1 9>&- ||
-        : >"$new.failed"
-} | progress "$total"
-if [ -e "$new.failed" ]; then
-    echo "The build failed; the compiler's messages are above." >&2
-    exit 1
-fi
-mv "$new" "$binary"
-deliver
+exec "$here/../build-once.sh" "$here" devcluster . \
+    "-s -w -X $v.gitVersion=v1.36.3 -X $v.gitMajor=1 -X $v.gitMinor=36 -X $v.gitTreeState=clean" \
+    "Building devcluster. The first build compiles the Kubernetes control plane:
+some 4 minutes on two idle cores, and 3 GB of Go build cache. Later builds take seconds." "$1"

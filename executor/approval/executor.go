@@ -79,12 +79,29 @@ func (w *waiting) announce() {
 	}
 	if !w.run.Resumed {
 		w.run.Log.Infof("Waiting for %s, %s", w.options.Required(), until)
+		if subject := w.subject(); subject != "" {
+			w.run.Log.Infof("An approval permits %s", subject)
+		}
 		if w.options.RequireOther {
 			w.run.Log.Infof("Those who requested this deployment or committed what it deploys cannot approve it (requireOther)")
 		}
 		return
 	}
 	w.run.Log.Infof("Waiting resumes after a restart of the agent: for %s, %s; %s", w.options.Required(), until, w.soFar())
+}
+
+// subject returns what an approval permits: what the last stage before this one has named, "" for
+// nothing in particular.
+func (w *waiting) subject() (out string) {
+	for _, s := range w.run.Deployment.Stages {
+		if s.ID == w.run.Stage.ID {
+			return out
+		}
+		if named := s.Metadata[deploy.MetaSubject]; named != "" {
+			out = named
+		}
+	}
+	return ""
 }
 
 // earlier returns the earlier of two deadlines; zero means none.
@@ -180,6 +197,9 @@ func (w *waiting) take(ctx context.Context, c deploy.Command) error {
 	kv, err := next.metadata()
 	if err != nil {
 		return fmt.Errorf("encode the approvals: %w", err)
+	}
+	if subject := w.subject(); subject != "" {
+		kv[deploy.MetaSubject] = subject
 	}
 	if err := w.run.SaveMetadata(ctx, kv); err != nil {
 		return fmt.Errorf("store what %s decided: %w", c.Commander, err)

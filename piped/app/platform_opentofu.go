@@ -203,8 +203,13 @@ func (p *openTofuPlatform) Members(provider string) (drift.Members, time.Time, e
 }
 
 // Hold implements drift.Clusters.
-func (p *openTofuPlatform) Hold(provider string, app deploy.Application) (drift.Comparer, func(), error) {
-	return p.watcher.Hold(provider, app), func() {}, nil
+func (p *openTofuPlatform) Hold(provider string, _ deploy.Application) (drift.Comparer, func(), error) {
+	return p.watcher.Members(provider), func() {}, nil
+}
+
+// Refresh implements drift.Refresher.
+func (p *openTofuPlatform) Refresh(ctx context.Context, app deploy.Application) {
+	p.watcher.RefreshNow(ctx, app)
 }
 
 // Expected implements platform: the resources of the state after the deployment.

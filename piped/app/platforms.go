@@ -210,6 +210,13 @@ func (ps platforms) Hold(provider string, app deploy.Application) (drift.Compare
 	return ps.serving(provider).Hold(provider, app)
 }
 
+// Refresh implements drift.Refresher.
+func (ps platforms) Refresh(ctx context.Context, app deploy.Application) {
+	if r, ok := ps.serving(app.Provider).(drift.Refresher); ok {
+		r.Refresh(ctx, app)
+	}
+}
+
 // Expected decodes an applied set for the drift detector.
 func (ps platforms) Expected(set deploy.AppliedSet, d deploy.Deployment, inventory []deploy.InventoryItem) (drift.Expected, error) {
 	p, err := ps.of(d.Kind)

@@ -74,6 +74,12 @@ type Clusters interface {
 	Hold(provider string, app deploy.Application) (c Comparer, release func(), err error)
 }
 
+// Refresher is implemented by Clusters with objects that are not watched. Refresh reads those of
+// an application again; what it finds, and why it could not, is what Members then says.
+type Refresher interface {
+	Refresh(ctx context.Context, app deploy.Application)
+}
+
 // Git returns undeployed changes.
 type Git interface {
 	// Undeployed reports whether the application's manifests differ between the
@@ -269,6 +275,9 @@ func (d *Detector) Report(ctx context.Context, applicationID string, diff bool) 
 	}
 	if app.Deleted {
 		return deploy.DriftReport{}, deploy.Errorf(deploy.NotFound, "application %s is deleted", app.Name)
+	}
+	if r, ok := d.Clusters.(Refresher); ok && !app.Deploying {
+		r.Refresh(ctx, app)
 	}
 	s := d.appState(app.ID)
 	if s == nil {

@@ -124,6 +124,12 @@ func (r *Run) prepare(own []string, log io.Writer) (vars []string, err error) {
 
 // Init downloads modules and plugins, opens the state, and selects the workspace.
 func (r *Run) Init(ctx context.Context) error {
+	if _, err := r.prepare(nil, nil); err != nil {
+		return err
+	}
+	if _, _, err := r.tf.Version(ctx, false); err != nil { // read now, so that it is not in the log
+		return r.fail(ctx, "version", err)
+	}
 	if _, err := r.prepare(r.Input.CommandEnvs.Init, r.Log); err != nil {
 		return err
 	}

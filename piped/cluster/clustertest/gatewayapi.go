@@ -29,7 +29,7 @@ const gatewayModule = "sigs.k8s.io/gateway-api"
 // ReferenceGrant, in the version of the module examples/devcluster/gatewayapi. The go
 // command locates that module, and fetches it if it is missing.
 func GatewayAPI(ctx context.Context) (definitions [][]byte, err error) {
-	root, err := moduleRoot()
+	root, err := moduleRoot("DEVCLUSTER")
 	if err != nil {
 		return nil, err
 	}

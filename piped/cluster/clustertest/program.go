@@ -1,7 +1,6 @@
 package clustertest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,20 +8,25 @@ import (
 
 // findProgram returns the devcluster program: $DEVCLUSTER, else bin/devcluster
 // in the module that holds the working directory.
-func findProgram() (string, error) {
-	if path := os.Getenv("DEVCLUSTER"); path != "" {
+func findProgram() (string, error) { return FindProgram("the test cluster", "DEVCLUSTER", "devcluster") }
+
+// FindProgram returns a program that tests drive: the one that the environment variable names,
+// else the one in bin of the module that holds the working directory. name is also that of the
+// target that makes it; what describes it in errors.
+func FindProgram(what, variable, name string) (string, error) {
+	if path := os.Getenv(variable); path != "" {
 		if err := executable(path); err != nil {
-			return "", fmt.Errorf("DEVCLUSTER names no program: %w", err)
+			return "", fmt.Errorf("%s names no program: %w", variable, err)
 		}
 		return path, nil
 	}
-	root, err := moduleRoot()
+	root, err := moduleRoot(variable)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(root, "bin", "devcluster")
+	path := filepath.Join(root, "bin", name)
 	if err := executable(path); err != nil {
-		return "", fmt.Errorf("the test cluster is not built: run `make devcluster` in %s, or set DEVCLUSTER to the program: %w", root, err)
+		return "", fmt.Errorf("%s is not built: run `make %s` in %s, or set %s to the program: %w", what, name, root, variable, err)
 	}
 	return path, nil
 }
@@ -40,7 +44,7 @@ func executable(path string) error {
 
 // moduleRoot returns the nearest folder above the working directory that holds
 // a go.mod.
-func moduleRoot() (string, error) {
+func moduleRoot(variable string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
@@ -51,7 +55,7 @@ func moduleRoot() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("find the module: no go.mod above the working directory; set DEVCLUSTER to the devcluster program")
+			return "", fmt.Errorf("find the module: no go.mod above the working directory; set %s to the program", variable)
 		}
 		dir = parent
 	}

@@ -13,20 +13,14 @@ import (
 )
 
 // Members answers the drift detector for the applications of one platform provider. It implements
-// drift.Members and drift.Comparer.
+// drift.Members and drift.Comparer. Two values for the same provider are equal.
 type Members struct {
 	w        *Watcher
 	provider string
-	app      deploy.Application // of Hold; the zero value otherwise
 }
 
 // Members returns the resources of a platform provider.
-func (w *Watcher) Members(provider string) Members { return Members{w: w, provider: provider} }
-
-// Hold returns the resources of an application.
-func (w *Watcher) Hold(provider string, app deploy.Application) Members {
-	return Members{w, provider, app}
-}
+func (w *Watcher) Members(provider string) Members { return Members{w, provider} }
 
 // Follow implements drift.Members.
 func (Members) Follow([]deploy.ObjectRef) {}
@@ -68,11 +62,8 @@ func (m Members) Get(ref deploy.ObjectRef) (live.Member, bool) {
 // Of implements drift.Members. A resource that is in no state is unknown.
 func (Members) Of(string) []live.Member { return nil }
 
-// Compare implements drift.Comparer. It compares the resources now if the last result is old.
-func (m Members) Compare(ctx context.Context, req apply.CompareRequest) (out []apply.Compared, err error) {
-	if err := m.refresh(ctx); err != nil {
-		return nil, err
-	}
+// Compare implements drift.Comparer with the last result.
+func (m Members) Compare(_ context.Context, req apply.CompareRequest) (out []apply.Compared, err error) {
 	for _, o := range req.Objects {
 		ref := manifest.Ref(o.Unstructured)
 		if !slices.Contains(req.Only, ref) {
@@ -95,29 +86,8 @@ func (m Members) Compare(ctx context.Context, req apply.CompareRequest) (out []a
 	return out, nil
 }
 
-// refresh compares the resources of the application now, unless they are not compared, or were
-// just now.
-func (m Members) refresh(ctx context.Context) error {
-	if _, enabled := m.w.Interval(m.provider); !enabled {
-		return nil
-	}
-	m.w.mu.Lock()
-	o := m.w.apps[m.app.ID]
-	recent := o == nil || o.busy || m.w.Now().Sub(o.at) < fresh
-	if !recent {
-		o.busy = true
-	}
-	m.w.mu.Unlock()
-	if recent {
-		return nil
-	}
-	diffs, err := m.w.Refresh(ctx, m.app)
-	m.w.put(m.app.ID, diffs, err)
-	return err
-}
-
 // DescribeExtra implements drift.Comparer: the agent knows only what the state has.
-func (m Members) DescribeExtra(_ context.Context, req apply.CompareRequest) (out []apply.Compared, err error) {
+func (Members) DescribeExtra(_ context.Context, req apply.CompareRequest) (out []apply.Compared, err error) {
 	for _, ref := range req.Only {
 		out = append(out, apply.Compared{Object: ref, UID: ref.Key(), Missing: true})
 	}

@@ -24,8 +24,6 @@ const (
 	atOnce = 2
 	// firstWithin bounds the time from the start to the first comparison of an application.
 	firstWithin = 30 * time.Second
-	// fresh is how long a result answers a comparison that is asked for.
-	fresh = 30 * time.Second
 )
 
 // Difference is a resource that differs from the state.
@@ -153,6 +151,27 @@ func (w *Watcher) compare(ctx context.Context, app deploy.Application) {
 	}
 	w.put(app.ID, diffs, err)
 	w.Wake(app.ID)
+}
+
+// RefreshNow compares an application now, unless it is not compared, or is being compared.
+func (w *Watcher) RefreshNow(ctx context.Context, app deploy.Application) {
+	if _, enabled := w.Interval(app.Provider); !enabled || app.LastSuccessful == nil {
+		return
+	}
+	w.mu.Lock()
+	o := w.apps[app.ID]
+	if o == nil {
+		o = &observed{due: w.Now()}
+		w.apps[app.ID] = o
+	}
+	busy := o.busy
+	o.busy = true
+	w.mu.Unlock()
+	if busy {
+		return
+	}
+	diffs, err := w.Refresh(ctx, app)
+	w.put(app.ID, diffs, err)
 }
 
 // put stores a result.
