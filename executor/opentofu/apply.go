@@ -60,7 +60,8 @@ func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) e
 		if err == nil {
 			return e.conclude(ctx, run, s)
 		}
-		if _, final := err.(failure); final || ctx.Err() != nil || attempt >= options.Retries {
+		var final failure
+		if errors.As(err, &final) || ctx.Err() != nil || attempt >= options.Retries {
 			return err
 		}
 		again = true
@@ -76,7 +77,7 @@ func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) e
 // attempt applies the approved plan, or what is left of it.
 func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session, approved opentofu.Plan, again bool) error {
 	if again {
-		left, err := s.Plan(ctx)
+		left, err := e.plan(ctx, run, s)
 		switch {
 		case err != nil:
 			return err
@@ -89,11 +90,11 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session,
 		}
 		run.Log.Infof("What is left: %s", left.Summary())
 	}
-	err := s.Run.Apply(ctx)
+	err := e.whileLocked(ctx, run, func() error { return s.Run.Apply(ctx) })
 	if !errors.Is(err, opentofu.ErrStale) {
 		return err
 	}
-	now, planErr := s.Plan(ctx)
+	now, planErr := e.plan(ctx, run, s)
 	if planErr != nil {
 		return failure{fmt.Errorf("%w; what has changed cannot be told: %w", err, planErr), run.First()}
 	}

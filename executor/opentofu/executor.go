@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -31,9 +32,11 @@ type Config struct {
 	Dir      string // where the runs are; it belongs to the executor alone
 	// RetryAfter is the pause before a failed apply is repeated; default 10 s.
 	RetryAfter time.Duration
-	Applied    func(applicationID string) // called after an apply; may be nil
-	Logger     *slog.Logger
-	Now        func() time.Time
+	// LockEvery is the pause before a locked state is tried again; default 3 s.
+	LockEvery time.Duration
+	Applied   func(applicationID string) // called after an apply; may be nil
+	Logger    *slog.Logger
+	Now       func() time.Time
 }
 
 // Executor runs the stages. It is safe for concurrent use.
@@ -42,7 +45,7 @@ type Executor struct{ Config }
 // New returns an Executor. It first kills the processes and removes the files that a killed agent
 // left behind.
 func New(c Config) *Executor {
-	c.RetryAfter = cmp.Or(c.RetryAfter, 10*time.Second)
+	c.RetryAfter, c.LockEvery = cmp.Or(c.RetryAfter, 10*time.Second), cmp.Or(c.LockEvery, 3*time.Second)
 	if c.Applied == nil {
 		c.Applied = func(string) {}
 	}
@@ -77,7 +80,8 @@ func (e *Executor) stage(do func(ctx context.Context, run deploy.StageRun, s *se
 		if why := deploy.Stopped(ctx); why != "" {
 			return deploy.StageResult{Status: why.Status(), Reason: err.Error()}
 		}
-		f, _ := err.(failure)
+		var f failure
+		_ = errors.As(err, &f)
 		return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error(), NoRollback: f.noRollback}
 	}
 }
@@ -98,7 +102,8 @@ func (e *Executor) inSession(ctx context.Context, run deploy.StageRun, do func(c
 		return "", s.redactor.Error(err)
 	}
 	status, err := do(ctx, run, s)
-	if f, ok := err.(failure); ok {
+	var f failure
+	if errors.As(err, &f) {
 		return status, failure{s.redactor.Error(f.error), f.noRollback}
 	}
 	return status, s.redactor.Error(err)
@@ -111,7 +116,7 @@ func (e *Executor) Plan() Stage {
 		if err := json.Unmarshal(run.Stage.Options, &options); err != nil {
 			return "", fmt.Errorf("read the options of the stage: %w", err)
 		}
-		plan, err := s.Plan(ctx)
+		plan, err := e.plan(ctx, run, s)
 		if err != nil {
 			return "", err
 		}
@@ -125,6 +130,39 @@ func (e *Executor) Plan() Stage {
 		run.Log.Successf("Plan %s: %s", short(plan.Digest), plan.Summary())
 		return deploy.StageSuccess, nil
 	})
+}
+
+// plan makes a plan, as soon as the state is not locked.
+func (e *Executor) plan(ctx context.Context, run deploy.StageRun, s *session) (plan opentofu.Plan, err error) {
+	err = e.whileLocked(ctx, run, func() (err error) {
+		plan, err = s.Plan(ctx)
+		return err
+	})
+	return plan, err
+}
+
+// whileLocked calls do again as long as it fails because the state is locked: another deployment
+// or user has it, or a run that was killed has left the lock behind. It says which, once.
+func (e *Executor) whileLocked(ctx context.Context, run deploy.StageRun, do func() error) error {
+	for said := ""; ; {
+		err := do()
+		var lock *opentofu.Locked
+		if !errors.As(err, &lock) {
+			if err == nil && said != "" {
+				run.Log.Infof("The state is not locked any more")
+			}
+			return err
+		}
+		if said != lock.ID {
+			said = lock.ID
+			run.Log.Infof("Waiting: %v", lock)
+		}
+		select {
+		case <-ctx.Done():
+			return lock
+		case <-time.After(e.LockEvery):
+		}
+	}
 }
 
 // keep stores a plan with the deployment, and describes it in the metadata and the log.
@@ -203,7 +241,7 @@ func (e *Executor) sync(ctx context.Context, run deploy.StageRun, s *session) er
 		}
 		return e.apply(ctx, run, s)
 	}
-	plan, err := s.Plan(ctx)
+	plan, err := e.plan(ctx, run, s)
 	if err != nil {
 		return err
 	}
@@ -221,7 +259,7 @@ func (e *Executor) sync(ctx context.Context, run deploy.StageRun, s *session) er
 // Rollback returns the stage ROLLBACK: it applies the last successful commit, as PipeCD does.
 func (e *Executor) Rollback() Stage {
 	return e.stage(func(ctx context.Context, run deploy.StageRun, s *session) (deploy.StageStatus, error) {
-		plan, err := s.Plan(ctx)
+		plan, err := e.plan(ctx, run, s)
 		if err != nil {
 			return "", err
 		}
@@ -230,7 +268,7 @@ func (e *Executor) Rollback() Stage {
 			return deploy.StageSuccess, nil
 		}
 		run.Log.Infof("Plan %s: %s", short(plan.Digest), plan.Summary())
-		if err := s.Run.Apply(ctx); err != nil {
+		if err := e.whileLocked(ctx, run, func() error { return s.Run.Apply(ctx) }); err != nil {
 			return "", err
 		}
 		run.Log.Successf("Applied commit %s again", deploy.ShortHash(run.Deployment.RunningCommit))

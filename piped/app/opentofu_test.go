@@ -1,7 +1,9 @@
 package app
 
 import (
+	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,6 +148,7 @@ func TestOpenTofu(t *testing.T) {
 	c.approve(d)
 	c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
 	i.holds("b", "new")
+	mustBeNowhere(t, i.s.dataDir, "top-secret-value")
 }
 
 // drift compares the resources now.
@@ -156,4 +159,25 @@ func (i *infra) drift(app string) *modelv1.DriftReport {
 		i.t.Fatal(err)
 	}
 	return report.GetReport()
+}
+
+// mustBeNowhere checks that no file below a directory has the text, and that no run has left files.
+func mustBeNowhere(t *testing.T, dir, text string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if strings.Contains(name, "/run-") {
+			t.Errorf("%s is left of a run", name)
+		}
+		data, err := os.ReadFile(name)
+		if bytes.Contains(data, []byte(text)) && !strings.Contains(name, "/git/") && !strings.HasSuffix(name, ".pack") {
+			t.Errorf("%s has %q", name, text)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

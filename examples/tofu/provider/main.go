@@ -45,6 +45,7 @@ type model struct {
 	Content types.String `tfsdk:"content"`
 	Secret  types.String `tfsdk:"secret"`
 	Delay   types.String `tfsdk:"delay"`
+	Journal types.String `tfsdk:"journal"`
 	ID      types.String `tfsdk:"id"`
 }
 
@@ -58,6 +59,7 @@ func (file) Schema(_ context.Context, _ resource.SchemaRequest, out *resource.Sc
 		"content": schema.StringAttribute{Required: true, Description: "a file whose content has the word poison cannot be written"},
 		"secret":  schema.StringAttribute{Optional: true, Sensitive: true},
 		"delay":   schema.StringAttribute{Optional: true, Description: "how long a write takes, such as 2s"},
+		"journal": schema.StringAttribute{Optional: true, Description: "a file to which each write appends a line"},
 		"id":      schema.StringAttribute{Computed: true, PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 	}}
 }
@@ -122,6 +124,16 @@ func (m model) write(ctx context.Context) error {
 	}
 	if strings.Contains(m.Content.ValueString(), "poison") {
 		return os.ErrInvalid
+	}
+	if journal := m.Journal.ValueString(); journal != "" {
+		f, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if _, err := f.WriteString(m.Path.ValueString() + "\n"); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(m.Path.ValueString(), []byte(m.Content.ValueString()), 0o600)
 }

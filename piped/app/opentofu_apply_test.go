@@ -1,0 +1,181 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/opentofu/opentofutest"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// process runs the agent as a process of its own.
+func (i *infra) process() *agenttest.Agent {
+	i.t.Helper()
+	p := startProcess(i.t, agenttest.Options{Remote: i.repo.Dir, Kubeconfig: i.file("none"), More: fmt.Sprintf(
+		"  cloudProviders: [{name: tofu, type: OPENTOFU, config: {program: %q, cliConfigFile: %q}}]\n", opentofutest.Program(i.t), i.rc)})
+	i.c = dial(i.t, p.Address, filepath.Dir(p.KeyFile))
+	return p
+}
+
+// chain returns resources that are made one after the other, each slowly, with a journal.
+func (i *infra) chain(content string, names ...string) (code string) {
+	more := fmt.Sprintf("  delay = \"1500ms\"\n  journal = %q\n", i.file("journal"))
+	for n, name := range names {
+		if n > 0 {
+			more = strings.Split(more, "  depends_on")[0] + fmt.Sprintf("  depends_on = [sample_file.%s]\n", names[n-1])
+		}
+		code += i.resource(name, content, more)
+	}
+	return code
+}
+
+// journal returns how many times each file was written.
+func (i *infra) journal() map[string]int {
+	data, _ := os.ReadFile(i.file("journal"))
+	out := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		out[filepath.Base(strings.TrimSpace(line))]++
+	}
+	return out
+}
+
+// TestOpenTofuKilledInAnApply kills the agent while a resource is made. The apply is not repeated:
+// what is left of the plan is applied, and nothing of the killed run goes on.
+func TestOpenTofuKilledInAnApply(t *testing.T) {
+	t.Parallel()
+	i := newInfra(t)
+	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.chain("one", "a", "b", "c"))})
+	p, app := i.process(), appID("net")
+	i.c.await(app, "makes b", func(d *modelv1.Deployment) bool { return strings.Contains(i.c.logs(d.GetId()), "sample_file.b: Creating") })
+	restart(t, p)
+	d := i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	mustHaveEndedOnce(t, d)
+	// OpenTofu writes the state every 20 seconds, so the killed one may not have recorded a.
+	if wrote := i.journal(); wrote["a"] > 2 || wrote["b"] != 1 || wrote["c"] != 1 {
+		t.Errorf("the files were written %v times", wrote)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		i.holds(name, "one")
+	}
+	mustContain(t, i.c.logs(d.GetId()), "looking for what is left of plan", "What is left: ")
+}
+
+// TestOpenTofuLockLeftByAKill: the lock of a run that was killed is reported, and the deployment
+// waits until somebody releases it.
+func TestOpenTofuLockLeftByAKill(t *testing.T) {
+	t.Parallel()
+	i := newInfra(t)
+	state := newStateServer(t)
+	code := strings.Replace(i.code(i.chain("one", "a", "b")), fmt.Sprintf("  backend \"local\" { path = %q }\n", i.file("state.tfstate")), state.backend(), 1)
+	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": code})
+	p, app := i.process(), appID("net")
+	i.c.await(app, "makes a", func(d *modelv1.Deployment) bool { return strings.Contains(i.c.logs(d.GetId()), "sample_file.a: Creating") })
+	restart(t, p)
+	d := i.c.await(app, "waits for the lock", func(d *modelv1.Deployment) bool { return strings.Contains(i.c.logs(d.GetId()), "Waiting: the state is locked by ") })
+	if state.locked() == "" {
+		t.Error("the lock was released without a request")
+	}
+	state.release()
+	d = i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	mustHaveEndedOnce(t, d)
+	i.holds("b", "one")
+	if state.locked() != "" {
+		t.Errorf("the state stays locked by %s", state.locked())
+	}
+}
+
+// TestOpenTofuTwoApplicationsOnOneState: the lock of the state makes the second wait for the first.
+func TestOpenTofuTwoApplicationsOnOneState(t *testing.T) {
+	t.Parallel()
+	i := newInfra(t)
+	state := newStateServer(t)
+	code := strings.Replace(i.code(i.chain("one", "a")), fmt.Sprintf("  backend \"local\" { path = %q }\n", i.file("state.tfstate")), state.backend(), 1)
+	commit := i.repo.Push(t, "add", map[string]string{
+		"net/app.pipecd.yaml": i.app(""), "net/main.tf": code, "twin/app.pipecd.yaml": strings.Replace(i.app(""), "name: net", "name: twin", 1), "twin/main.tf": code,
+	})
+	i.start()
+	for _, name := range []string{"net", "twin"} {
+		i.c.mustEnd(appID(name), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	}
+	if n := i.journal()["a"]; n != 1 {
+		t.Errorf("a was written %d times, want once: the second application finds it", n)
+	}
+}
+
+// TestOpenTofuStalePlan: a plan whose state was changed by another run is not applied, and the
+// stage says what has moved.
+func TestOpenTofuStalePlan(t *testing.T) {
+	t.Parallel()
+	i := newInfra(t)
+	approve := "  pipeline:\n    stages: [{name: TERRAFORM_PLAN, id: plan}, {name: WAIT_APPROVAL, id: ok, with: {approvers: []}}, {name: TERRAFORM_APPLY, id: apply}]\n"
+	both := i.code(i.resource("a", "one", "") + i.resource("b", "one", ""))
+	first := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(approve), "net/main.tf": both})
+	i.start()
+	d := i.c.awaitStage(appID("net"), first, "ok")
+	other := i.repo.Push(t, "another run", map[string]string{"twin/app.pipecd.yaml": strings.Replace(i.app(""), "name: net", "name: twin", 1), "twin/main.tf": i.code(i.resource("a", "one", ""))})
+	i.c.mustEnd(appID("twin"), other, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	i.c.approve(d)
+	d = i.c.mustEnd(appID("net"), first, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustContain(t, d.GetStatusReason(), "was not applied", "does not fit the state any more", "no longer create sample_file.a")
+	if _, err := os.Stat(i.file("b")); err == nil {
+		t.Error("a part of the plan was applied")
+	}
+}
+
+// TestOpenTofuConfirmDestroy: a plan that destroys more than is permitted needs a confirmation.
+func TestOpenTofuConfirmDestroy(t *testing.T) {
+	t.Parallel()
+	i := newInfra(t)
+	i.repo.Push(t, "add", map[string]string{
+		"net/app.pipecd.yaml": i.app("  quickSync: {confirmDestroyAbove: 1}\n"),
+		"net/main.tf":         i.code(i.resource("a", "one", "") + i.resource("b", "one", "") + i.resource("c", "one", "")),
+	})
+	i.start()
+	app := appID("net")
+	i.c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
+	commit := i.repo.Push(t, "remove two", map[string]string{"net/main.tf": i.code(i.resource("a", "two", ""))})
+	d := i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustContain(t, d.GetStatusReason(), "would destroy or replace 2 resources", "--confirm-destroy", "sample_file.b, sample_file.c")
+	i.holds("a", "one")
+	resp, err := i.c.control.ConfirmPrune(i.c.ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cmd := i.c.answer(resp.GetCommandId()); cmd.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
+		t.Fatalf("the sync was answered with %v", cmd)
+	}
+	i.c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
+	i.holds("a", "two")
+	if _, err := os.Stat(i.file("b")); err == nil {
+		t.Error("b was not destroyed")
+	}
+}
+
+// TestOpenTofuCancel: a cancelled apply is interrupted as the program wants it, and leaves a state
+// that the next deployment goes on from.
+func TestOpenTofuCancel(t *testing.T) {
+	t.Parallel()
+	i := newInfra(t)
+	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.chain("one", "a", "b", "c"))})
+	i.start()
+	app := appID("net")
+	d := i.c.await(app, "makes a", func(d *modelv1.Deployment) bool { return strings.Contains(i.c.logs(d.GetId()), "sample_file.a: Creating") })
+	i.c.cancel(&controlv1.CancelDeploymentRequest{DeploymentId: d.GetId()})
+	began := time.Now()
+	i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED)
+	t.Logf("ended %s after the request", time.Since(began).Round(time.Millisecond))
+	if _, err := os.Stat(i.file("c")); err == nil {
+		t.Error("the apply went on to its end")
+	}
+	if cmd := i.c.answer(i.c.sync(app).GetId()); cmd.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
+		t.Fatalf("the sync was answered with %v", cmd)
+	}
+	i.c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
+	i.holds("c", "one")
+}
