@@ -16,7 +16,7 @@ export CGO_ENABLED := 0
 # this one has compiled.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build devcluster prerequisites demo test check lint devcluster-test chaos bench pictures generate release-contract clean help
+.PHONY: build devcluster tofu prerequisites demo test check lint devcluster-test chaos bench pictures generate release-contract clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -32,6 +32,9 @@ build: ## build bin/piped and bin/pipectl
 devcluster: ## build bin/devcluster, a real Kubernetes control plane (minutes the first time)
 	@mkdir -p $(BIN)
 	@examples/devcluster/build.sh $(DEVCLUSTER)
+
+tofu: ## build bin/tofu, OpenTofu for the tests and the demo (minutes the first time)
+	@examples/tofu/build.sh $(BIN)
 
 demo: PROGRAMS += ./examples/demo
 demo: build devcluster ## show the agent at work; ONCE=1 ends after the script

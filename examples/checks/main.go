@@ -71,7 +71,7 @@ func check(ctx context.Context, steps func(plan) ([]*step, error), bin, base str
 	if err != nil {
 		return err
 	}
-	p := plan{bin: bin, logs: logs, base: base, env: append(os.Environ(), "TMPDIR="+scratch.dir, "GOTMPDIR="+os.TempDir(), "DEVCLUSTER="+filepath.Join(bin, "devcluster"), "PIPED_BINARY="+filepath.Join(bin, "piped"))}
+	p := plan{bin: bin, logs: logs, base: base, env: append(os.Environ(), "TMPDIR="+scratch.dir, "GOTMPDIR="+os.TempDir(), "DEVCLUSTER="+filepath.Join(bin, "devcluster"), "TOFU="+filepath.Join(bin, "tofu"), "PIPED_BINARY="+filepath.Join(bin, "piped"))}
 	all, err := steps(p)
 	if err != nil {
 		return errors.Join(err, scratch.remove())

@@ -71,7 +71,7 @@ func (p plan) all() ([]*step, error) {
 			light = append(light, pkg.ImportPath)
 		}
 	}
-	devcluster, build := p.make("devcluster"), p.make("build")
+	devcluster, tofu, build := p.make("devcluster"), p.make("tofu"), p.make("build")
 	lint := p.make("lint")
 	lint.needs = []*step{build}                        // it uses what that has compiled
 	lint.args = append([]string{"nice"}, lint.args...) // on a new machine it compiles for minutes, while tests wait for servers
@@ -80,9 +80,9 @@ func (p plan) all() ([]*step, error) {
 	tests, endToEnd := p.goTest("tests", 3, light), p.goTest("end-to-end tests", 2, cluster)
 	tests.args, endToEnd.args = append(tests.args, "-count=1"), append(endToEnd.args, "-count=1")
 	tests.args = append([]string{"nice", "-n", "5"}, tests.args...) // the end-to-end tests, which take longest, get the processors first
-	endToEnd.needs = []*step{devcluster, build}
+	endToEnd.needs = []*step{devcluster, tofu, build}
 	own.after = []*step{tests} // next to the end of the end-to-end tests, which mostly waits
-	return []*step{devcluster, build, lint, own, tests, endToEnd}, nil
+	return []*step{devcluster, tofu, build, lint, own, tests, endToEnd}, nil
 }
 
 // change returns the steps for the packages that differ from the base commit, and those

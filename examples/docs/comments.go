@@ -25,7 +25,7 @@ type comment struct {
 type comments map[string]comment
 
 // configPackages hold the types that configurations are read into.
-var configPackages = []string{"piped/config", "piped/config/kubernetes", "piped/config/analysis"}
+var configPackages = []string{"piped/config", "piped/config/kubernetes", "piped/config/opentofu", "piped/config/analysis"}
 
 const module = "github.com/c785c783/piped/"
 

@@ -13,6 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/opentofu"
 	"github.com/c785c783/piped/piped/config/schema"
 	"github.com/c785c783/piped/piped/config/strict"
 )
@@ -40,7 +41,7 @@ func newKeys(root string) (*keys, error) {
 	}
 	k := &keys{of: map[string][]key{}, written: map[string]bool{}}
 	var missing []error
-	for file, fields := range map[string][]schema.Field{"Piped": app.Kinds().PipedFields(), "Application": app.Kinds()[0].ApplicationFields()} {
+	for file, fields := range map[string][]schema.Field{"Piped": app.Kinds().PipedFields(), "Application": app.Kinds()[0].ApplicationFields(), "OpenTofu": openTofuFields()} {
 		elsewhere, own := []string{}, []string{} // paths above keys that are described elsewhere, or are our own
 		for _, f := range fields {
 			name := f.Owner.PkgPath() + "." + f.Owner.Name() + "." + f.Name
@@ -64,6 +65,13 @@ func newKeys(root string) (*keys, error) {
 		}
 	}
 	return k, errors.Join(missing...)
+}
+
+// openTofuFields are the keys that only applications of OpenTofu have.
+func openTofuFields() []schema.Field {
+	return slices.DeleteFunc(config.OpenTofu().ApplicationFields(), func(f schema.Field) bool {
+		return f.Owner.PkgPath() != reflect.TypeFor[opentofu.Spec]().PkgPath()
+	})
 }
 
 // below reports whether a key stands below another one.
@@ -93,18 +101,22 @@ func (k *keys) table(file string, tops []string) (string, error) {
 func (k *keys) options(stage string) (string, error) {
 	prefix := stageKeys + stage + ">."
 	var rows []key
-	for _, key := range k.of["Application"] {
+	file := "Application"
+	if _, known := app.Kinds()[0].StageOptions()[stage]; !known {
+		file = "OpenTofu"
+		if _, known := config.OpenTofu().StageOptions()[stage]; !known {
+			return "", fmt.Errorf("there is no stage %s", stage)
+		}
+	}
+	for _, key := range k.of[file] {
 		if strings.HasPrefix(key.Path, prefix) {
 			rows = append(rows, key)
 		}
 	}
-	if _, known := app.Kinds()[0].StageOptions()[stage]; !known {
-		return "", fmt.Errorf("there is no stage %s", stage)
-	}
 	if len(rows) == 0 {
 		return "It has no options.", nil
 	}
-	return k.rows("Application", "option", rows, func(path string) string { return strings.TrimPrefix(path, prefix) })
+	return k.rows(file, "option", rows, func(path string) string { return strings.TrimPrefix(path, prefix) })
 }
 
 // rows returns a table of keys. Keys that one field describes share a row.

@@ -90,7 +90,7 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session,
 		}
 		run.Log.Infof("What is left: %s", left.Summary())
 	}
-	err := e.whileLocked(ctx, run, func() error { return s.Run.Apply(ctx) })
+	err := e.whileLocked(ctx, run, s, func() error { return s.Run.Apply(ctx) })
 	if !errors.Is(err, opentofu.ErrStale) {
 		return err
 	}

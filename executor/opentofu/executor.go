@@ -97,6 +97,7 @@ func (e *Executor) inSession(ctx context.Context, run deploy.StageRun, do func(c
 		return "", err
 	}
 	defer s.close()
+	defer e.refuseReleases(context.WithoutCancel(ctx), run)
 	run.Log = s.out.log
 	if err := s.Init(ctx); err != nil {
 		return "", s.redactor.Error(err)
@@ -134,7 +135,7 @@ func (e *Executor) Plan() Stage {
 
 // plan makes a plan, as soon as the state is not locked.
 func (e *Executor) plan(ctx context.Context, run deploy.StageRun, s *session) (plan opentofu.Plan, err error) {
-	err = e.whileLocked(ctx, run, func() (err error) {
+	err = e.whileLocked(ctx, run, s, func() (err error) {
 		plan, err = s.Plan(ctx)
 		return err
 	})
@@ -143,7 +144,9 @@ func (e *Executor) plan(ctx context.Context, run deploy.StageRun, s *session) (p
 
 // whileLocked calls do again as long as it fails because the state is locked: another deployment
 // or user has it, or a run that was killed has left the lock behind. It says which, once.
-func (e *Executor) whileLocked(ctx context.Context, run deploy.StageRun, do func() error) error {
+func (e *Executor) whileLocked(ctx context.Context, run deploy.StageRun, s *session, do func() error) error {
+	requests := e.Store.Watch(deploy.TopicCommand)
+	defer requests.Close()
 	for said := ""; ; {
 		err := do()
 		var lock *opentofu.Locked
@@ -155,14 +158,58 @@ func (e *Executor) whileLocked(ctx context.Context, run deploy.StageRun, do func
 		}
 		if said != lock.ID {
 			said = lock.ID
-			run.Log.Infof("Waiting: %v", lock)
+			run.Log.Infof("Waiting: %v. To release it: pipectl deployment release-lock --deployment-id=%s --lock-id=%s", lock, run.Deployment.ID, lock.ID)
+		}
+		if err := e.release(ctx, run, s, lock); err != nil && ctx.Err() == nil {
+			e.Logger.Error("cannot answer the requests to release a lock; trying again", "deployment", run.Deployment.ID, "error", err)
 		}
 		select {
 		case <-ctx.Done():
 			return lock
+		case <-requests.C():
+			requests.Take()
 		case <-time.After(e.LockEvery):
 		}
 	}
+}
+
+// refuseReleases answers the requests that came while the stage did not wait for a lock.
+func (e *Executor) refuseReleases(ctx context.Context, run deploy.StageRun) {
+	commands, err := e.Store.OpenCommands(ctx, deploy.CommandReleaseStateLock)
+	for _, c := range commands {
+		if c.DeploymentID == run.Deployment.ID {
+			err = errors.Join(err, e.Store.FinishCommand(ctx, c.ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: "the deployment does not wait for a lock"}))
+		}
+	}
+	if err != nil {
+		e.Logger.Warn("cannot answer the requests to release a lock", "deployment", run.Deployment.ID, "error", err)
+	}
+}
+
+// release answers the requests to release a lock of the deployment.
+func (e *Executor) release(ctx context.Context, run deploy.StageRun, s *session, lock *opentofu.Locked) error {
+	commands, err := e.Store.OpenCommands(ctx, deploy.CommandReleaseStateLock)
+	if err != nil {
+		return err
+	}
+	for _, c := range commands {
+		if c.DeploymentID != run.Deployment.ID {
+			continue
+		}
+		status, reason := deploy.CommandSucceeded, ""
+		if c.LockID != lock.ID {
+			status, reason = deploy.CommandFailed, fmt.Sprintf("the deployment waits for lock %s, and not for %s", lock.ID, c.LockID)
+		} else if err := s.ReleaseLock(ctx, lock.ID); err != nil {
+			status, reason = deploy.CommandFailed, s.redactor.Text(err.Error())
+		} else {
+			run.Log.Infof("%s has released lock %s of %s", c.Commander, lock.ID, lock.Who)
+		}
+		err := e.Store.FinishCommand(ctx, c.ID, status, map[string]string{deploy.MetaReason: reason})
+		if err != nil && !deploy.IsKind(err, deploy.Conflict) {
+			return err
+		}
+	}
+	return nil
 }
 
 // keep stores a plan with the deployment, and describes it in the metadata and the log.
@@ -268,7 +315,7 @@ func (e *Executor) Rollback() Stage {
 			return deploy.StageSuccess, nil
 		}
 		run.Log.Infof("Plan %s: %s", short(plan.Digest), plan.Summary())
-		if err := e.whileLocked(ctx, run, func() error { return s.Run.Apply(ctx) }); err != nil {
+		if err := e.whileLocked(ctx, run, s, func() error { return s.Run.Apply(ctx) }); err != nil {
 			return "", err
 		}
 		run.Log.Successf("Applied commit %s again", deploy.ShortHash(run.Deployment.RunningCommit))

@@ -18,16 +18,16 @@ const module = "github.com/c785c783/piped/"
 // the room itself. Test support (package footest) may import what it supports.
 // clusterRooms says how the rooms of a cluster may import each other.
 var layers = map[string]int{
-	"piped/deploy": 0, "piped/build": 0, "piped/metric": 0, "piped/ansi": 0,
+	"piped/deploy": 0, "piped/build": 0, "piped/metric": 0, "piped/ansi": 0, "piped/marked": 0,
 
 	"piped/store": 1, "piped/git": 1, "piped/config": 1, "piped/manifest": 1, "piped/outbound": 1, "piped/forward": 1, "piped/certificate": 1,
 	"piped/background": 1, "piped/ratelimit": 1,
 
-	"piped/source": 2, "piped/cluster": 2, "piped/githost": 2, "piped/backup": 2, "piped/access": 2, "piped/ownership": 2, "piped/starter": 2,
+	"piped/source": 2, "piped/cluster": 2, "piped/githost": 2, "piped/backup": 2, "piped/access": 2, "piped/ownership": 2, "piped/starter": 2, "piped/opentofu": 2,
 
 	"trigger": 3, "planner": 3, "scheduler": 3, "piped/drift": 3, "piped/event": 3, "piped/preview": 3, "piped/pullpreview": 3,
 	"piped/figures": 3, "piped/observe": 3, "piped/control": 3, "piped/notify": 3, "piped/web": 3, "piped/web/page": 3, "piped/trace": 3, "piped/retention": 3, "piped/pipectl": 3,
-	"executor/kubernetes": 3, "executor/analysis": 3, "executor/approval": 3, "executor/wait": 3, "executor/script": 3,
+	"executor/kubernetes": 3, "executor/analysis": 3, "executor/approval": 3, "executor/wait": 3, "executor/script": 3, "executor/opentofu": 3,
 
 	"piped/app": 4, "piped/app/agenttest": 4,
 

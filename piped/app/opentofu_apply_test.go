@@ -1,6 +1,7 @@
 package app
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -81,7 +82,25 @@ func TestOpenTofuLockLeftByAKill(t *testing.T) {
 	if state.locked() == "" {
 		t.Error("the lock was released without a request")
 	}
-	state.release()
+	var lock struct{ ID string }
+	if err := json.Unmarshal([]byte(state.locked()), &lock); err != nil {
+		t.Fatal(err)
+	}
+	mustContain(t, i.c.logs(d.GetId()), "--lock-id="+lock.ID)
+	release := func(id string) *modelv1.Command {
+		t.Helper()
+		resp, err := i.c.control.ReleaseStateLock(i.c.ctx, &controlv1.ReleaseStateLockRequest{DeploymentId: d.GetId(), LockId: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i.c.answer(resp.GetCommandId())
+	}
+	if cmd := release("another"); cmd.GetStatus() != modelv1.CommandStatus_COMMAND_FAILED || state.locked() == "" {
+		t.Errorf("the release of another lock was answered with %v", cmd)
+	}
+	if cmd := release(lock.ID); cmd.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
+		t.Errorf("the release was answered with %v", cmd)
+	}
 	d = i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	mustHaveEndedOnce(t, d)
 	i.holds("b", "one")

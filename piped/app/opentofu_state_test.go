@@ -65,13 +65,6 @@ func (s *stateServer) locked() string {
 	return string(s.lock)
 }
 
-// release releases the lock, as force-unlock does.
-func (s *stateServer) release() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lock = nil
-}
-
 // backend returns the configuration of the backend.
 func (s *stateServer) backend() string {
 	return strings.ReplaceAll(`  backend "http" {

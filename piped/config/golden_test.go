@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // kinds are the kinds that the cases are read with.
-var kinds = Kinds{Kubernetes()}
+var kinds = Kinds{Kubernetes(), OpenTofu(), Terraform()}
 
 // report is what the golden files hold: the error or the warnings.
 func report(warnings []string, err error) string {
@@ -173,7 +173,7 @@ func TestOversizedFilesAreRefused(t *testing.T) {
 }
 
 func TestUnsupportedKindsAreTypedErrors(t *testing.T) {
-	for _, name := range []string{"unsupported-kind-terraform", "unsupported-plugin-terraform"} {
+	for _, name := range []string{"unsupported-kind-ecs", "unsupported-plugin-ecs"} {
 		data, err := os.ReadFile("testdata/application/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,8 @@ type providerSpec struct {
 	// Name is the unique name by which applications select the provider (`platformProvider`).
 	// Required.
 	Name string `yaml:"name"`
-	// Type must be `KUBERNETES`. The agent drops providers of PipeCD's other types with a warning.
+	// Type is `KUBERNETES`, `OPENTOFU` or `TERRAFORM`. The agent drops providers of PipeCD's other
+	// types with a warning.
 	// Required.
 	Type providerType `yaml:"type"`
 	// Labels are shown by the API.

@@ -3,10 +3,12 @@ package config
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/opentofu"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -29,6 +31,7 @@ func TestPluginsOfTheAgent(t *testing.T) {
 	providers := []PlatformProvider{
 		{Name: "dev", Type: "KUBERNETES", Labels: map[string]string{"env": "dev"}, Config: &kubernetes.Provider{KubeConfigPath: "/etc/piped/dev.kubeconfig"}},
 		{Name: "here", Type: "KUBERNETES", Config: &kubernetes.Provider{}},
+		{Name: "infra", Type: "TERRAFORM", Config: &opentofu.Provider{Vars: []string{"a=b"}, DriftInterval: time.Hour}},
 	}
 	if diff := cmp.Diff(providers, p.Providers); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)

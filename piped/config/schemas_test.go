@@ -50,9 +50,32 @@ func plain(t testing.TB, data []byte) any {
 	return out
 }
 
+// validators returns what returns the schema of a valid file of testdata.
+func validators(t testing.TB) func(folder, file string) *jsonschema.Schema {
+	agent := validator(t, kinds.PipedSchema())
+	applications := map[string]*jsonschema.Schema{}
+	for _, k := range kinds {
+		applications[k.Name] = validator(t, k.ApplicationSchema())
+	}
+	return func(folder, file string) *jsonschema.Schema {
+		if folder == "piped" {
+			return agent
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		app, err := kinds.ParseApplication(file, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return applications[app.Kind]
+	}
+}
+
 func TestSchemaAcceptsEveryValidFile(t *testing.T) {
-	for folder, s := range map[string]schema.Schema{"application": kinds[0].ApplicationSchema(), "piped": kinds.PipedSchema()} {
-		compiled := validator(t, s)
+	schemaOf := validators(t)
+	for _, folder := range []string{"application", "piped"} {
 		cases, err := filepath.Glob(filepath.Join("testdata", folder, "valid-*.yaml"))
 		if err != nil || len(cases) == 0 {
 			t.Fatalf("no cases in %s: %v", folder, err)
@@ -62,7 +85,7 @@ func TestSchemaAcceptsEveryValidFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := compiled.Validate(plain(t, data)); err != nil {
+			if err := schemaOf(folder, file).Validate(plain(t, data)); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}
@@ -90,15 +113,15 @@ func TestSchemaAndParserAgreeOnUnknownKeys(t *testing.T) {
 			return err
 		},
 	}
-	schemas := map[string]schema.Schema{"application": kinds[0].ApplicationSchema(), "piped": kinds.PipedSchema()}
+	schemaOf := validators(t)
 	outcomes := map[bool]int{}
 	for folder, parse := range parsers {
-		compiled := validator(t, schemas[folder])
 		files, err := filepath.Glob(filepath.Join("testdata", folder, "valid-*.yaml"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no cases in %s: %v", folder, err)
 		}
 		for _, file := range files {
+			compiled := schemaOf(folder, file)
 			for place, data := range withUnknownKeys(t, file) {
 				accepted := compiled.Validate(plain(t, data)) == nil
 				outcomes[accepted]++

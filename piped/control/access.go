@@ -140,6 +140,7 @@ func controlServiceAccess() map[string]methodAccess {
 		"ConfirmPrune":        toWrite(deploy.PermSync),
 		"DecideAdoption":      toWrite(deploy.PermSync),
 		"CancelDeployment":    toWrite(deploy.PermCancel),
+		"ReleaseStateLock":    toWrite(deploy.PermCancel),
 		"RetryDeployment":     toWrite(deploy.PermSync),
 		"ApproveStage":        toWrite(deploy.PermApprove),
 		"RejectStage":         toWrite(deploy.PermApprove),

@@ -244,6 +244,8 @@ func (c converter) command(d deploy.Command) *modelv1.Command {
 		m.RestartPiped = &modelv1.Command_RestartPiped{PipedId: c.pipedID}
 	case deploy.CommandDeleteApplication:
 		m.DeleteApplication = &modelv1.Command_DeleteApplication{ApplicationId: text(d.ApplicationID), Cascade: d.Cascade}
+	case deploy.CommandReleaseStateLock:
+		m.ReleaseStateLock = &modelv1.Command_ReleaseStateLock{DeploymentId: text(d.DeploymentID), LockId: text(d.LockID)}
 	case deploy.CommandDecideAdoption:
 		m.DecideAdoption = &modelv1.Command_DecideAdoption{ApplicationId: text(d.ApplicationID), Accept: d.Accept}
 	case deploy.CommandBuildPlanPreview:
@@ -344,8 +346,12 @@ func strategy(s deploy.Strategy) modelv1.SyncStrategy {
 // unknownKind is the number of a kind that the wire format has no name for.
 const unknownKind = modelv1.ApplicationKind(-1)
 
-// kindNumber returns the number of a kind of application; "" is KUBERNETES.
+// kindNumber returns the number of a kind of application; "" is KUBERNETES. The wire format has
+// no name for OPENTOFU, and clients of PipeCD know it as TERRAFORM.
 func kindNumber(kind string) modelv1.ApplicationKind {
+	if kind == deploy.KindOpenTofu {
+		kind = deploy.KindTerraform
+	}
 	number, ok := modelv1.ApplicationKind_value[cmp.Or(kind, deploy.KindKubernetes)]
 	if !ok {
 		return unknownKind

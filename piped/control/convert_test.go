@@ -117,6 +117,7 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				"command.retry_deployment":          other,
 				"command.delete_application":        other,
 				"command.decide_adoption":           other,
+				"command.release_state_lock":        other,
 			},
 		},
 		"drift": {message: driftState{app: deploy.Application{Name: "web", Hold: filled[*deploy.Hold]()}, report: filled[deploy.DriftReport]()}.message(), expected: map[string]string{
@@ -204,8 +205,8 @@ var ofPlaces = []string{
 
 // TestEveryDomainFieldIsConverted lists the domain fields that clients do not get.
 func TestEveryDomainFieldIsConverted(t *testing.T) {
-	// Fields of other commands: delete, adopt, preview.
-	ofOthers := []string{"Accept", "Cascade", "Token", "PlanPreview.BaseBranch", "PlanPreview.HeadBranch", "PlanPreview.HeadCommit", "PlanPreview.RepoID", "PlanPreview.Timeout"}
+	// Fields of other commands: delete, adopt, release a lock, preview.
+	ofOthers := []string{"Accept", "Cascade", "Token", "LockID", "PlanPreview.BaseBranch", "PlanPreview.HeadBranch", "PlanPreview.HeadCommit", "PlanPreview.RepoID", "PlanPreview.Timeout"}
 	only := func(what deploy.CommandType) []string {
 		return ignored(func(c deploy.Command) proto.Message {
 			c.Type = what
@@ -268,6 +269,7 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 		"chain sync command": {got: only(deploy.CommandChainSync), want: without("Strategy", "ChainID", "ChainBlock")},
 		"retry command":      {got: only(deploy.CommandRetry), want: without("PermitPrune")},
 		"delete command":     {got: only(deploy.CommandDeleteApplication), want: without("Cascade")},
+		"lock command":       {got: only(deploy.CommandReleaseStateLock), want: without("LockID")},
 		"adoption command": {
 			got:  only(deploy.CommandDecideAdoption),
 			want: without("Accept"), // the token identifies the state

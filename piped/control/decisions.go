@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -36,6 +37,21 @@ func (s *controlService) CancelDeployment(ctx context.Context, req *controlv1.Ca
 		ForceRollback: req.ForceRollback, ForceNoRollback: req.ForceNoRollback,
 	})
 	return &controlv1.CancelDeploymentResponse{CommandId: id}, err
+}
+
+// ReleaseStateLock requests the release of the lock for which a deployment waits.
+func (s *controlService) ReleaseStateLock(ctx context.Context, req *controlv1.ReleaseStateLockRequest) (*controlv1.ReleaseStateLockResponse, error) {
+	d, err := s.unfinished(ctx, req.DeploymentId)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(d.Stages, func(s deploy.Stage) bool {
+		return s.Status == deploy.StageRunning && (s.Name == deploy.StageRollback || strings.HasPrefix(s.Name, "TERRAFORM_"))
+	}) {
+		return nil, deploy.Errorf(deploy.Illegal, "deployment %s runs no stage that can wait for a lock", d.ID)
+	}
+	id, err := s.submit(ctx, deploy.Command{Type: deploy.CommandReleaseStateLock, ApplicationID: d.ApplicationID, DeploymentID: d.ID, LockID: req.LockId})
+	return &controlv1.ReleaseStateLockResponse{CommandId: id}, err
 }
 
 // ApproveStage requests the approval of a stage. Whether the caller is an approver is

@@ -71,6 +71,11 @@ func validate(req any) error {
 			required("DecideAdoptionRequest.Token", r.Token))
 	case *controlv1.RollbackApplicationRequest:
 		return required("RollbackApplicationRequest.ApplicationId", r.ApplicationId)
+	case *controlv1.ReleaseStateLockRequest:
+		if err := required("ReleaseStateLockRequest.DeploymentId", r.DeploymentId); err != nil {
+			return err
+		}
+		return required("ReleaseStateLockRequest.LockId", r.LockId)
 	case *controlv1.CancelDeploymentRequest:
 		return required("CancelDeploymentRequest.DeploymentId", r.DeploymentId)
 	case *controlv1.RetryDeploymentRequest:

@@ -66,7 +66,7 @@ var walkTable = map[string][]string{
 	"SyncApplication": {denied, denied, allowed, denied, allowed}, "RetryDeployment": {denied, denied, allowed, denied, allowed},
 	"ConfirmPrune": {denied, denied, allowed, denied, allowed}, "DecideAdoption": {denied, denied, allowed, denied, allowed},
 	"SkipStage": {denied, denied, allowed, denied, allowed}, "RollbackApplication": {denied, denied, allowed, denied, allowed},
-	"CancelDeployment": {denied, denied, allowed, denied, allowed}, "EnableApplication": {denied, denied, allowed, denied, allowed},
+	"ReleaseStateLock": {denied, denied, allowed, denied, allowed}, "CancelDeployment": {denied, denied, allowed, denied, allowed}, "EnableApplication": {denied, denied, allowed, denied, allowed},
 	"DisableApplication": {denied, denied, allowed, denied, allowed}, "UpdateApplication": {denied, denied, allowed, denied, allowed},
 	"RenameApplicationConfigFile": {denied, denied, allowed, denied, allowed}, "UpdateApplicationDeployTargets": {denied, denied, allowed, denied, allowed},
 	"ApproveStage": {denied, denied, denied, allowed, allowed}, "RejectStage": {denied, denied, denied, allowed, allowed},

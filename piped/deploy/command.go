@@ -25,6 +25,8 @@ const (
 	CommandDeleteApplication CommandType = "DELETE_APPLICATION"
 	// CommandDecideAdoption accepts or rejects an Adoption. Not in PipeCD.
 	CommandDecideAdoption CommandType = "DECIDE_ADOPTION"
+	// CommandReleaseStateLock releases the lock for which a deployment waits. Not in PipeCD.
+	CommandReleaseStateLock CommandType = "RELEASE_STATE_LOCK"
 )
 
 // CommandTypes lists PipeCD's command types in the order of its enum numbers.
@@ -109,6 +111,9 @@ type Command struct {
 	// token.
 	Accept bool
 	Token  string
+
+	// LockID, of a CommandReleaseStateLock, is the ID of the lock.
+	LockID string
 
 	// SupersededBy, of a CommandCancel, is the newer deployment that replaces the cancelled
 	// one; "" for a cancel by a user.

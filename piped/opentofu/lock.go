@@ -16,8 +16,7 @@ type Locked struct {
 
 // Error says who holds the lock, since when, and what can be done.
 func (l *Locked) Error() string {
-	return fmt.Sprintf("the state is locked by %s since %s (%s, lock %s): wait until that has ended; if it never will, because its process was killed, release the lock with force-unlock %s",
-		l.Who, l.Created, l.Operation, l.ID, l.ID)
+	return fmt.Sprintf("the state is locked by %s since %s (%s, lock %s); the lock can be released if that run was killed", l.Who, l.Created, l.Operation, l.ID)
 }
 
 var lockLine = regexp.MustCompile(`^\s*[│|]?\s*(ID|Who|Operation|Created):\s+(.*?)\s*$`)

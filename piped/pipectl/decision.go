@@ -91,6 +91,31 @@ override what the configuration says about rolling back.`,
 	return required(cmd, "deployment-id")
 }
 
+func newDeploymentReleaseLock(t *tool) *cobra.Command {
+	req := &controlv1.ReleaseStateLockRequest{}
+	w := wait{}
+	cmd := &cobra.Command{
+		Use:   "release-lock",
+		Short: "Release the lock of a state of OpenTofu or Terraform, for which a deployment waits.",
+		Long: `Release the lock of a state of OpenTofu or Terraform, for which a deployment waits.
+Do so only if the run that has the lock was killed: the stage's log says who has it,
+since when, and what its ID is.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.with(cmd, t, func(ctx context.Context) error {
+				return w.decide(ctx, "release the lock", "Released the lock", func(ctx context.Context) (string, error) {
+					resp, err := w.client.control.ReleaseStateLock(ctx, req)
+					return resp.GetCommandId(), err
+				})
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.DeploymentId, "deployment-id", "", "The deployment ID.")
+	flags.StringVar(&req.LockId, "lock-id", "", "The ID of the lock.")
+	w.register(flags, time.Minute)
+	return required(cmd, "deployment-id", "lock-id")
+}
+
 func newDeploymentRetry(t *tool) *cobra.Command {
 	req := &controlv1.RetryDeploymentRequest{}
 	w := wait{}

@@ -16,7 +16,7 @@ import (
 func newDeployment(t *tool) *cobra.Command {
 	cmd := &cobra.Command{Use: "deployment", Aliases: []string{"deploy"}, Short: "Manage deployments."}
 	cmd.AddCommand(newDeploymentGet(t), newDeploymentList(t), newDeploymentLogs(t), newDeploymentWaitStatus(t), newDeploymentWatch(t),
-		newDeploymentRetry(t), newDeploymentCancel(t), newDeploymentPlan(t), newDeploymentChain(t), newDeploymentAnalysis(t))
+		newDeploymentRetry(t), newDeploymentCancel(t), newDeploymentReleaseLock(t), newDeploymentPlan(t), newDeploymentChain(t), newDeploymentAnalysis(t))
 	for _, d := range decisions() {
 		cmd.AddCommand(newDecision(t, d))
 	}

@@ -59,6 +59,7 @@ have deleted too much, and permits it.`,
 	flags.StringVar(&commit, "commit", "", "The commit to deploy: at least 7 digits of its hash. Empty means the branch's head.")
 	registerStrategy(flags, &strategy)
 	flags.BoolVar(&override, "override-sync-windows", false, "Deploy even while a sync window holds manual syncs.")
+	flags.BoolVar(&confirmPrune, "confirm-destroy", false, "The same as --confirm-prune, for the resources that a plan of OpenTofu or Terraform destroys.")
 	flags.BoolVar(&confirmPrune, "confirm-prune", false,
 		"Repeat the newest deployment, which failed because it would have deleted too much, and permit that.")
 	flags.StringSliceVar(&statuses, "wait-status", nil,
@@ -68,6 +69,7 @@ have deleted too much, and permits it.`,
 	cmd.MarkFlagsMutuallyExclusive("wait", "wait-status")
 	for _, other := range []string{"commit", "strategy", "override-sync-windows"} {
 		cmd.MarkFlagsMutuallyExclusive("confirm-prune", other)
+		cmd.MarkFlagsMutuallyExclusive("confirm-destroy", other)
 	}
 	return required(cmd, "app-id")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/source/kubernetes"
+	"github.com/c785c783/piped/piped/source/opentofu"
 	"github.com/c785c783/piped/piped/source/render"
 	"github.com/c785c783/piped/piped/source/secret"
 )
@@ -164,7 +165,9 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 	}
 	loader := &source.Loader{
 		Tree: func(string, string) (fs.FS, error) { return t.fsys, nil }, Secrets: secret.New(secret.Placeholders()), Kinds: app.Kinds(),
-		Renderers: map[string]render.Renderer{deploy.KindKubernetes: kubernetes.New(kubernetes.Config{Charts: charts, Remotes: offline{}})},
+		Renderers: map[string]render.Renderer{
+			deploy.KindKubernetes: kubernetes.New(kubernetes.Config{Charts: charts, Remotes: offline{}}), deploy.KindOpenTofu: opentofu.Renderer{}, deploy.KindTerraform: opentofu.Renderer{},
+		},
 	}
 	c.declarations = nil
 	for _, name := range files.applications {

@@ -13,6 +13,7 @@ import (
 )
 
 func schemaCommand(stdout io.Writer) *cobra.Command {
+	kind := app.Kinds()[0].File
 	cmd := &cobra.Command{
 		Use:   "schema [application|piped]",
 		Short: "Print the JSON Schema of a configuration file",
@@ -22,13 +23,18 @@ configuration, for completion and validation in editors.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch strings.Join(args, " ") {
 			case "", "application":
-				return writeSchema(stdout, app.Kinds()[0].ApplicationSchema())
+				found, ok := app.Kinds().Find(kind)
+				if !ok {
+					return &failure{exitUsage, fmt.Errorf("--kind: there is no kind %q", kind)}
+				}
+				return writeSchema(stdout, found.ApplicationSchema())
 			case "piped":
 				return writeSchema(stdout, app.Kinds().PipedSchema())
 			}
 			return &failure{exitUsage, fmt.Errorf("%q: use application or piped", strings.Join(args, " "))}
 		},
 	}
+	cmd.Flags().StringVar(&kind, "kind", kind, "kind of the application: KubernetesApp, OpenTofuApp or TerraformApp")
 	cmd.SetFlagErrorFunc(usageError)
 	return cmd
 }

@@ -28,6 +28,7 @@ const (
 	ControlService_ListAdoptions_FullMethodName         = "/piped.control.v1.ControlService/ListAdoptions"
 	ControlService_DecideAdoption_FullMethodName        = "/piped.control.v1.ControlService/DecideAdoption"
 	ControlService_CancelDeployment_FullMethodName      = "/piped.control.v1.ControlService/CancelDeployment"
+	ControlService_ReleaseStateLock_FullMethodName      = "/piped.control.v1.ControlService/ReleaseStateLock"
 	ControlService_RetryDeployment_FullMethodName       = "/piped.control.v1.ControlService/RetryDeployment"
 	ControlService_GetPlan_FullMethodName               = "/piped.control.v1.ControlService/GetPlan"
 	ControlService_GetDeploymentChain_FullMethodName    = "/piped.control.v1.ControlService/GetDeploymentChain"
@@ -151,6 +152,11 @@ type ControlServiceClient interface {
 	// NOT_FOUND: no such deployment. FAILED_PRECONDITION: it has ended, or is
 	// rolling back already.
 	CancelDeployment(ctx context.Context, in *CancelDeploymentRequest, opts ...grpc.CallOption) (*CancelDeploymentResponse, error)
+	// Releases the lock of a state of OpenTofu or Terraform, for which a
+	// deployment waits because the run that has it was killed. Needs `cancel`.
+	// NOT_FOUND: no such deployment. FAILED_PRECONDITION: it has ended. The
+	// command fails if the deployment waits for another lock, or for none.
+	ReleaseStateLock(ctx context.Context, in *ReleaseStateLockRequest, opts ...grpc.CallOption) (*ReleaseStateLockResponse, error)
 	// Repeats a deployment that has ended: same commit, and the strategy that it
 	// used. Needs `sync`. Deletions beyond the limit that it was permitted have to be
 	// permitted again.
@@ -449,6 +455,16 @@ func (c *controlServiceClient) CancelDeployment(ctx context.Context, in *CancelD
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelDeploymentResponse)
 	err := c.cc.Invoke(ctx, ControlService_CancelDeployment_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) ReleaseStateLock(ctx context.Context, in *ReleaseStateLockRequest, opts ...grpc.CallOption) (*ReleaseStateLockResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseStateLockResponse)
+	err := c.cc.Invoke(ctx, ControlService_ReleaseStateLock_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -1053,6 +1069,11 @@ type ControlServiceServer interface {
 	// NOT_FOUND: no such deployment. FAILED_PRECONDITION: it has ended, or is
 	// rolling back already.
 	CancelDeployment(context.Context, *CancelDeploymentRequest) (*CancelDeploymentResponse, error)
+	// Releases the lock of a state of OpenTofu or Terraform, for which a
+	// deployment waits because the run that has it was killed. Needs `cancel`.
+	// NOT_FOUND: no such deployment. FAILED_PRECONDITION: it has ended. The
+	// command fails if the deployment waits for another lock, or for none.
+	ReleaseStateLock(context.Context, *ReleaseStateLockRequest) (*ReleaseStateLockResponse, error)
 	// Repeats a deployment that has ended: same commit, and the strategy that it
 	// used. Needs `sync`. Deletions beyond the limit that it was permitted have to be
 	// permitted again.
@@ -1293,6 +1314,9 @@ func (UnimplementedControlServiceServer) DecideAdoption(context.Context, *Decide
 }
 func (UnimplementedControlServiceServer) CancelDeployment(context.Context, *CancelDeploymentRequest) (*CancelDeploymentResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelDeployment not implemented")
+}
+func (UnimplementedControlServiceServer) ReleaseStateLock(context.Context, *ReleaseStateLockRequest) (*ReleaseStateLockResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseStateLock not implemented")
 }
 func (UnimplementedControlServiceServer) RetryDeployment(context.Context, *RetryDeploymentRequest) (*RetryDeploymentResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryDeployment not implemented")
@@ -1611,6 +1635,24 @@ func _ControlService_CancelDeployment_Handler(srv interface{}, ctx context.Conte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ControlServiceServer).CancelDeployment(ctx, req.(*CancelDeploymentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_ReleaseStateLock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseStateLockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ReleaseStateLock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ReleaseStateLock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ReleaseStateLock(ctx, req.(*ReleaseStateLockRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2436,6 +2478,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelDeployment",
 			Handler:    _ControlService_CancelDeployment_Handler,
+		},
+		{
+			MethodName: "ReleaseStateLock",
+			Handler:    _ControlService_ReleaseStateLock_Handler,
 		},
 		{
 			MethodName: "RetryDeployment",

@@ -259,6 +259,107 @@ func (x *CancelDeploymentResponse) GetCommandId() string {
 	return ""
 }
 
+// Request of ReleaseStateLock.
+type ReleaseStateLockRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The deployment that waits. Required.
+	DeploymentId string `protobuf:"bytes,1,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
+	// The ID of the lock, as the stage's log names it. Required.
+	LockId        string `protobuf:"bytes,2,opt,name=lock_id,json=lockId,proto3" json:"lock_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseStateLockRequest) Reset() {
+	*x = ReleaseStateLockRequest{}
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseStateLockRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseStateLockRequest) ProtoMessage() {}
+
+func (x *ReleaseStateLockRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseStateLockRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseStateLockRequest) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ReleaseStateLockRequest) GetDeploymentId() string {
+	if x != nil {
+		return x.DeploymentId
+	}
+	return ""
+}
+
+func (x *ReleaseStateLockRequest) GetLockId() string {
+	if x != nil {
+		return x.LockId
+	}
+	return ""
+}
+
+// Response of ReleaseStateLock.
+type ReleaseStateLockResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The command.
+	CommandId     string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseStateLockResponse) Reset() {
+	*x = ReleaseStateLockResponse{}
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseStateLockResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseStateLockResponse) ProtoMessage() {}
+
+func (x *ReleaseStateLockResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseStateLockResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseStateLockResponse) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReleaseStateLockResponse) GetCommandId() string {
+	if x != nil {
+		return x.CommandId
+	}
+	return ""
+}
+
 // Request of RetryDeployment.
 type RetryDeploymentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -270,7 +371,7 @@ type RetryDeploymentRequest struct {
 
 func (x *RetryDeploymentRequest) Reset() {
 	*x = RetryDeploymentRequest{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[2]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +383,7 @@ func (x *RetryDeploymentRequest) String() string {
 func (*RetryDeploymentRequest) ProtoMessage() {}
 
 func (x *RetryDeploymentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[2]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +396,7 @@ func (x *RetryDeploymentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryDeploymentRequest.ProtoReflect.Descriptor instead.
 func (*RetryDeploymentRequest) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{2}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RetryDeploymentRequest) GetDeploymentId() string {
@@ -316,7 +417,7 @@ type RetryDeploymentResponse struct {
 
 func (x *RetryDeploymentResponse) Reset() {
 	*x = RetryDeploymentResponse{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[3]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -328,7 +429,7 @@ func (x *RetryDeploymentResponse) String() string {
 func (*RetryDeploymentResponse) ProtoMessage() {}
 
 func (x *RetryDeploymentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[3]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -341,7 +442,7 @@ func (x *RetryDeploymentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryDeploymentResponse.ProtoReflect.Descriptor instead.
 func (*RetryDeploymentResponse) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{3}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RetryDeploymentResponse) GetCommandId() string {
@@ -371,7 +472,7 @@ type GetPlanRequest struct {
 
 func (x *GetPlanRequest) Reset() {
 	*x = GetPlanRequest{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[4]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -383,7 +484,7 @@ func (x *GetPlanRequest) String() string {
 func (*GetPlanRequest) ProtoMessage() {}
 
 func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[4]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -396,7 +497,7 @@ func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanRequest.ProtoReflect.Descriptor instead.
 func (*GetPlanRequest) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{4}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetPlanRequest) GetDeploymentId() string {
@@ -445,7 +546,7 @@ type GetPlanResponse struct {
 
 func (x *GetPlanResponse) Reset() {
 	*x = GetPlanResponse{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[5]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +558,7 @@ func (x *GetPlanResponse) String() string {
 func (*GetPlanResponse) ProtoMessage() {}
 
 func (x *GetPlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[5]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +571,7 @@ func (x *GetPlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanResponse.ProtoReflect.Descriptor instead.
 func (*GetPlanResponse) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{5}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetPlanResponse) GetPlan() *Plan {
@@ -515,7 +616,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[6]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +628,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[6]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +641,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{6}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Plan) GetApplicationId() string {
@@ -644,7 +745,7 @@ type PlannedChange struct {
 
 func (x *PlannedChange) Reset() {
 	*x = PlannedChange{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[7]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +757,7 @@ func (x *PlannedChange) String() string {
 func (*PlannedChange) ProtoMessage() {}
 
 func (x *PlannedChange) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[7]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +770,7 @@ func (x *PlannedChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedChange.ProtoReflect.Descriptor instead.
 func (*PlannedChange) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{7}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PlannedChange) GetObject() *v1.ObjectRef {
@@ -704,7 +805,7 @@ type GetDeploymentChainRequest struct {
 
 func (x *GetDeploymentChainRequest) Reset() {
 	*x = GetDeploymentChainRequest{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[8]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +817,7 @@ func (x *GetDeploymentChainRequest) String() string {
 func (*GetDeploymentChainRequest) ProtoMessage() {}
 
 func (x *GetDeploymentChainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[8]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +830,7 @@ func (x *GetDeploymentChainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeploymentChainRequest.ProtoReflect.Descriptor instead.
 func (*GetDeploymentChainRequest) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{8}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetDeploymentChainRequest) GetDeploymentChainId() string {
@@ -750,7 +851,7 @@ type GetDeploymentChainResponse struct {
 
 func (x *GetDeploymentChainResponse) Reset() {
 	*x = GetDeploymentChainResponse{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[9]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +863,7 @@ func (x *GetDeploymentChainResponse) String() string {
 func (*GetDeploymentChainResponse) ProtoMessage() {}
 
 func (x *GetDeploymentChainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[9]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +876,7 @@ func (x *GetDeploymentChainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeploymentChainResponse.ProtoReflect.Descriptor instead.
 func (*GetDeploymentChainResponse) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{9}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetDeploymentChainResponse) GetChain() *DeploymentChain {
@@ -804,7 +905,7 @@ type DeploymentChain struct {
 
 func (x *DeploymentChain) Reset() {
 	*x = DeploymentChain{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[10]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +917,7 @@ func (x *DeploymentChain) String() string {
 func (*DeploymentChain) ProtoMessage() {}
 
 func (x *DeploymentChain) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[10]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +930,7 @@ func (x *DeploymentChain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentChain.ProtoReflect.Descriptor instead.
 func (*DeploymentChain) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{10}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeploymentChain) GetId() string {
@@ -880,7 +981,7 @@ type DeploymentChainBlock struct {
 
 func (x *DeploymentChainBlock) Reset() {
 	*x = DeploymentChainBlock{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[11]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +993,7 @@ func (x *DeploymentChainBlock) String() string {
 func (*DeploymentChainBlock) ProtoMessage() {}
 
 func (x *DeploymentChainBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[11]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +1006,7 @@ func (x *DeploymentChainBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentChainBlock.ProtoReflect.Descriptor instead.
 func (*DeploymentChainBlock) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{11}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeploymentChainBlock) GetState() ChainState {
@@ -944,7 +1045,7 @@ type DeploymentChainMember struct {
 
 func (x *DeploymentChainMember) Reset() {
 	*x = DeploymentChainMember{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[12]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1057,7 @@ func (x *DeploymentChainMember) String() string {
 func (*DeploymentChainMember) ProtoMessage() {}
 
 func (x *DeploymentChainMember) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[12]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1070,7 @@ func (x *DeploymentChainMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentChainMember.ProtoReflect.Descriptor instead.
 func (*DeploymentChainMember) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{12}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeploymentChainMember) GetApplicationId() string {
@@ -1033,7 +1134,7 @@ type WatchDeploymentsRequest struct {
 
 func (x *WatchDeploymentsRequest) Reset() {
 	*x = WatchDeploymentsRequest{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[13]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1146,7 @@ func (x *WatchDeploymentsRequest) String() string {
 func (*WatchDeploymentsRequest) ProtoMessage() {}
 
 func (x *WatchDeploymentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[13]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1159,7 @@ func (x *WatchDeploymentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDeploymentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchDeploymentsRequest) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{13}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchDeploymentsRequest) GetDeploymentIds() []string {
@@ -1103,7 +1204,7 @@ type WatchDeploymentsResponse struct {
 
 func (x *WatchDeploymentsResponse) Reset() {
 	*x = WatchDeploymentsResponse{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[14]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1216,7 @@ func (x *WatchDeploymentsResponse) String() string {
 func (*WatchDeploymentsResponse) ProtoMessage() {}
 
 func (x *WatchDeploymentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[14]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1229,7 @@ func (x *WatchDeploymentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDeploymentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchDeploymentsResponse) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{14}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchDeploymentsResponse) GetDeployment() *v1.Deployment {
@@ -1155,6 +1256,12 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\x0eforce_rollback\x18\x02 \x01(\bR\rforceRollback\x12*\n" +
 	"\x11force_no_rollback\x18\x03 \x01(\bR\x0fforceNoRollback\"9\n" +
 	"\x18CancelDeploymentResponse\x12\x1d\n" +
+	"\n" +
+	"command_id\x18\x01 \x01(\tR\tcommandId\"W\n" +
+	"\x17ReleaseStateLockRequest\x12#\n" +
+	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x12\x17\n" +
+	"\alock_id\x18\x02 \x01(\tR\x06lockId\"9\n" +
+	"\x18ReleaseStateLockResponse\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\"=\n" +
 	"\x16RetryDeploymentRequest\x12#\n" +
@@ -1251,52 +1358,54 @@ func file_piped_control_v1_deployment_proto_rawDescGZIP() []byte {
 }
 
 var file_piped_control_v1_deployment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_piped_control_v1_deployment_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_piped_control_v1_deployment_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_piped_control_v1_deployment_proto_goTypes = []any{
 	(PlannedAction)(0),                 // 0: piped.control.v1.PlannedAction
 	(ChainState)(0),                    // 1: piped.control.v1.ChainState
 	(*CancelDeploymentRequest)(nil),    // 2: piped.control.v1.CancelDeploymentRequest
 	(*CancelDeploymentResponse)(nil),   // 3: piped.control.v1.CancelDeploymentResponse
-	(*RetryDeploymentRequest)(nil),     // 4: piped.control.v1.RetryDeploymentRequest
-	(*RetryDeploymentResponse)(nil),    // 5: piped.control.v1.RetryDeploymentResponse
-	(*GetPlanRequest)(nil),             // 6: piped.control.v1.GetPlanRequest
-	(*GetPlanResponse)(nil),            // 7: piped.control.v1.GetPlanResponse
-	(*Plan)(nil),                       // 8: piped.control.v1.Plan
-	(*PlannedChange)(nil),              // 9: piped.control.v1.PlannedChange
-	(*GetDeploymentChainRequest)(nil),  // 10: piped.control.v1.GetDeploymentChainRequest
-	(*GetDeploymentChainResponse)(nil), // 11: piped.control.v1.GetDeploymentChainResponse
-	(*DeploymentChain)(nil),            // 12: piped.control.v1.DeploymentChain
-	(*DeploymentChainBlock)(nil),       // 13: piped.control.v1.DeploymentChainBlock
-	(*DeploymentChainMember)(nil),      // 14: piped.control.v1.DeploymentChainMember
-	(*WatchDeploymentsRequest)(nil),    // 15: piped.control.v1.WatchDeploymentsRequest
-	(*WatchDeploymentsResponse)(nil),   // 16: piped.control.v1.WatchDeploymentsResponse
-	nil,                                // 17: piped.control.v1.WatchDeploymentsRequest.LabelsEntry
-	(v1.SyncStrategy)(0),               // 18: piped.model.v1.SyncStrategy
-	(*v1.ArtifactVersion)(nil),         // 19: piped.model.v1.ArtifactVersion
-	(*v1.PipelineStage)(nil),           // 20: piped.model.v1.PipelineStage
-	(*v1.ObjectDrift)(nil),             // 21: piped.model.v1.ObjectDrift
-	(*v1.ObjectRef)(nil),               // 22: piped.model.v1.ObjectRef
-	(v1.DeploymentStatus)(0),           // 23: piped.model.v1.DeploymentStatus
-	(*v1.Deployment)(nil),              // 24: piped.model.v1.Deployment
+	(*ReleaseStateLockRequest)(nil),    // 4: piped.control.v1.ReleaseStateLockRequest
+	(*ReleaseStateLockResponse)(nil),   // 5: piped.control.v1.ReleaseStateLockResponse
+	(*RetryDeploymentRequest)(nil),     // 6: piped.control.v1.RetryDeploymentRequest
+	(*RetryDeploymentResponse)(nil),    // 7: piped.control.v1.RetryDeploymentResponse
+	(*GetPlanRequest)(nil),             // 8: piped.control.v1.GetPlanRequest
+	(*GetPlanResponse)(nil),            // 9: piped.control.v1.GetPlanResponse
+	(*Plan)(nil),                       // 10: piped.control.v1.Plan
+	(*PlannedChange)(nil),              // 11: piped.control.v1.PlannedChange
+	(*GetDeploymentChainRequest)(nil),  // 12: piped.control.v1.GetDeploymentChainRequest
+	(*GetDeploymentChainResponse)(nil), // 13: piped.control.v1.GetDeploymentChainResponse
+	(*DeploymentChain)(nil),            // 14: piped.control.v1.DeploymentChain
+	(*DeploymentChainBlock)(nil),       // 15: piped.control.v1.DeploymentChainBlock
+	(*DeploymentChainMember)(nil),      // 16: piped.control.v1.DeploymentChainMember
+	(*WatchDeploymentsRequest)(nil),    // 17: piped.control.v1.WatchDeploymentsRequest
+	(*WatchDeploymentsResponse)(nil),   // 18: piped.control.v1.WatchDeploymentsResponse
+	nil,                                // 19: piped.control.v1.WatchDeploymentsRequest.LabelsEntry
+	(v1.SyncStrategy)(0),               // 20: piped.model.v1.SyncStrategy
+	(*v1.ArtifactVersion)(nil),         // 21: piped.model.v1.ArtifactVersion
+	(*v1.PipelineStage)(nil),           // 22: piped.model.v1.PipelineStage
+	(*v1.ObjectDrift)(nil),             // 23: piped.model.v1.ObjectDrift
+	(*v1.ObjectRef)(nil),               // 24: piped.model.v1.ObjectRef
+	(v1.DeploymentStatus)(0),           // 25: piped.model.v1.DeploymentStatus
+	(*v1.Deployment)(nil),              // 26: piped.model.v1.Deployment
 }
 var file_piped_control_v1_deployment_proto_depIdxs = []int32{
-	18, // 0: piped.control.v1.GetPlanRequest.strategy:type_name -> piped.model.v1.SyncStrategy
-	8,  // 1: piped.control.v1.GetPlanResponse.plan:type_name -> piped.control.v1.Plan
-	18, // 2: piped.control.v1.Plan.strategy:type_name -> piped.model.v1.SyncStrategy
-	19, // 3: piped.control.v1.Plan.versions:type_name -> piped.model.v1.ArtifactVersion
-	20, // 4: piped.control.v1.Plan.stages:type_name -> piped.model.v1.PipelineStage
-	9,  // 5: piped.control.v1.Plan.changes:type_name -> piped.control.v1.PlannedChange
-	21, // 6: piped.control.v1.Plan.undoes:type_name -> piped.model.v1.ObjectDrift
-	22, // 7: piped.control.v1.PlannedChange.object:type_name -> piped.model.v1.ObjectRef
+	20, // 0: piped.control.v1.GetPlanRequest.strategy:type_name -> piped.model.v1.SyncStrategy
+	10, // 1: piped.control.v1.GetPlanResponse.plan:type_name -> piped.control.v1.Plan
+	20, // 2: piped.control.v1.Plan.strategy:type_name -> piped.model.v1.SyncStrategy
+	21, // 3: piped.control.v1.Plan.versions:type_name -> piped.model.v1.ArtifactVersion
+	22, // 4: piped.control.v1.Plan.stages:type_name -> piped.model.v1.PipelineStage
+	11, // 5: piped.control.v1.Plan.changes:type_name -> piped.control.v1.PlannedChange
+	23, // 6: piped.control.v1.Plan.undoes:type_name -> piped.model.v1.ObjectDrift
+	24, // 7: piped.control.v1.PlannedChange.object:type_name -> piped.model.v1.ObjectRef
 	0,  // 8: piped.control.v1.PlannedChange.action:type_name -> piped.control.v1.PlannedAction
-	12, // 9: piped.control.v1.GetDeploymentChainResponse.chain:type_name -> piped.control.v1.DeploymentChain
+	14, // 9: piped.control.v1.GetDeploymentChainResponse.chain:type_name -> piped.control.v1.DeploymentChain
 	1,  // 10: piped.control.v1.DeploymentChain.state:type_name -> piped.control.v1.ChainState
-	13, // 11: piped.control.v1.DeploymentChain.blocks:type_name -> piped.control.v1.DeploymentChainBlock
+	15, // 11: piped.control.v1.DeploymentChain.blocks:type_name -> piped.control.v1.DeploymentChainBlock
 	1,  // 12: piped.control.v1.DeploymentChainBlock.state:type_name -> piped.control.v1.ChainState
-	14, // 13: piped.control.v1.DeploymentChainBlock.members:type_name -> piped.control.v1.DeploymentChainMember
-	23, // 14: piped.control.v1.DeploymentChainMember.status:type_name -> piped.model.v1.DeploymentStatus
-	17, // 15: piped.control.v1.WatchDeploymentsRequest.labels:type_name -> piped.control.v1.WatchDeploymentsRequest.LabelsEntry
-	24, // 16: piped.control.v1.WatchDeploymentsResponse.deployment:type_name -> piped.model.v1.Deployment
+	16, // 13: piped.control.v1.DeploymentChainBlock.members:type_name -> piped.control.v1.DeploymentChainMember
+	25, // 14: piped.control.v1.DeploymentChainMember.status:type_name -> piped.model.v1.DeploymentStatus
+	19, // 15: piped.control.v1.WatchDeploymentsRequest.labels:type_name -> piped.control.v1.WatchDeploymentsRequest.LabelsEntry
+	26, // 16: piped.control.v1.WatchDeploymentsResponse.deployment:type_name -> piped.model.v1.Deployment
 	17, // [17:17] is the sub-list for method output_type
 	17, // [17:17] is the sub-list for method input_type
 	17, // [17:17] is the sub-list for extension type_name
@@ -1315,7 +1424,7 @@ func file_piped_control_v1_deployment_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_control_v1_deployment_proto_rawDesc), len(file_piped_control_v1_deployment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

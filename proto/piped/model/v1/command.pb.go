@@ -108,6 +108,8 @@ const (
 	Command_DELETE_APPLICATION Command_Type = 1003
 	// Decide whether live objects are taken over.
 	Command_DECIDE_ADOPTION Command_Type = 1004
+	// Release the lock of a state of OpenTofu or Terraform.
+	Command_RELEASE_STATE_LOCK Command_Type = 1005
 )
 
 // Enum value maps for Command_Type.
@@ -126,6 +128,7 @@ var (
 		1002: "RETRY_DEPLOYMENT",
 		1003: "DELETE_APPLICATION",
 		1004: "DECIDE_ADOPTION",
+		1005: "RELEASE_STATE_LOCK",
 	}
 	Command_Type_value = map[string]int32{
 		"SYNC_APPLICATION":          0,
@@ -141,6 +144,7 @@ var (
 		"RETRY_DEPLOYMENT":          1002,
 		"DELETE_APPLICATION":        1003,
 		"DECIDE_ADOPTION":           1004,
+		"RELEASE_STATE_LOCK":        1005,
 	}
 )
 
@@ -232,8 +236,10 @@ type Command struct {
 	DeleteApplication *Command_DeleteApplication `protobuf:"bytes,1003,opt,name=delete_application,json=deleteApplication,proto3" json:"delete_application,omitempty"`
 	// Set for DECIDE_ADOPTION.
 	DecideAdoption *Command_DecideAdoption `protobuf:"bytes,1004,opt,name=decide_adoption,json=decideAdoption,proto3" json:"decide_adoption,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Set for RELEASE_STATE_LOCK.
+	ReleaseStateLock *Command_ReleaseStateLock `protobuf:"bytes,1005,opt,name=release_state_lock,json=releaseStateLock,proto3" json:"release_state_lock,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Command) Reset() {
@@ -444,6 +450,13 @@ func (x *Command) GetDeleteApplication() *Command_DeleteApplication {
 func (x *Command) GetDecideAdoption() *Command_DecideAdoption {
 	if x != nil {
 		return x.DecideAdoption
+	}
+	return nil
+}
+
+func (x *Command) GetReleaseStateLock() *Command_ReleaseStateLock {
+	if x != nil {
+		return x.ReleaseStateLock
 	}
 	return nil
 }
@@ -1254,11 +1267,66 @@ func (x *Command_DecideAdoption) GetAccept() bool {
 	return false
 }
 
+// Payload of RELEASE_STATE_LOCK.
+type Command_ReleaseStateLock struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The deployment that waits for the lock.
+	DeploymentId string `protobuf:"bytes,1,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
+	// The ID of the lock.
+	LockId        string `protobuf:"bytes,2,opt,name=lock_id,json=lockId,proto3" json:"lock_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Command_ReleaseStateLock) Reset() {
+	*x = Command_ReleaseStateLock{}
+	mi := &file_piped_model_v1_command_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Command_ReleaseStateLock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Command_ReleaseStateLock) ProtoMessage() {}
+
+func (x *Command_ReleaseStateLock) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_model_v1_command_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Command_ReleaseStateLock.ProtoReflect.Descriptor instead.
+func (*Command_ReleaseStateLock) Descriptor() ([]byte, []int) {
+	return file_piped_model_v1_command_proto_rawDescGZIP(), []int{0, 13}
+}
+
+func (x *Command_ReleaseStateLock) GetDeploymentId() string {
+	if x != nil {
+		return x.DeploymentId
+	}
+	return ""
+}
+
+func (x *Command_ReleaseStateLock) GetLockId() string {
+	if x != nil {
+		return x.LockId
+	}
+	return ""
+}
+
 var File_piped_model_v1_command_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_command_proto_rawDesc = "" +
 	"\n" +
-	"\x1cpiped/model/v1/command.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/common.proto\"\xb6\x1b\n" +
+	"\x1cpiped/model/v1/command.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/common.proto\"\xfa\x1c\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bpiped_id\x18\x02 \x01(\tR\apipedId\x12%\n" +
@@ -1290,7 +1358,8 @@ const file_piped_model_v1_command_proto_rawDesc = "" +
 	"\x14rollback_application\x18\xe9\a \x01(\v2+.piped.model.v1.Command.RollbackApplicationR\x13rollbackApplication\x12S\n" +
 	"\x10retry_deployment\x18\xea\a \x01(\v2'.piped.model.v1.Command.RetryDeploymentR\x0fretryDeployment\x12Y\n" +
 	"\x12delete_application\x18\xeb\a \x01(\v2).piped.model.v1.Command.DeleteApplicationR\x11deleteApplication\x12P\n" +
-	"\x0fdecide_adoption\x18\xec\a \x01(\v2&.piped.model.v1.Command.DecideAdoptionR\x0edecideAdoption\x1a\xc9\x01\n" +
+	"\x0fdecide_adoption\x18\xec\a \x01(\v2&.piped.model.v1.Command.DecideAdoptionR\x0edecideAdoption\x12W\n" +
+	"\x12release_state_lock\x18\xed\a \x01(\v2(.piped.model.v1.Command.ReleaseStateLockR\x10releaseStateLock\x1a\xc9\x01\n" +
 	"\x0fSyncApplication\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12A\n" +
 	"\rsync_strategy\x18\x02 \x01(\x0e2\x1c.piped.model.v1.SyncStrategyR\fsyncStrategy\x12\x17\n" +
@@ -1344,10 +1413,13 @@ const file_piped_model_v1_command_proto_rawDesc = "" +
 	"\acascade\x18\x02 \x01(\bR\acascade\x1aO\n" +
 	"\x0eDecideAdoption\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x16\n" +
-	"\x06accept\x18\x02 \x01(\bR\x06accept\x1a;\n" +
+	"\x06accept\x18\x02 \x01(\bR\x06accept\x1aP\n" +
+	"\x10ReleaseStateLock\x12#\n" +
+	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x12\x17\n" +
+	"\alock_id\x18\x02 \x01(\tR\x06lockId\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc9\x02\n" +
 	"\x04Type\x12\x14\n" +
 	"\x10SYNC_APPLICATION\x10\x00\x12\x1d\n" +
 	"\x19UPDATE_APPLICATION_CONFIG\x10\x01\x12\x15\n" +
@@ -1362,7 +1434,8 @@ const file_piped_model_v1_command_proto_rawDesc = "" +
 	"\x14ROLLBACK_APPLICATION\x10\xe9\a\x12\x15\n" +
 	"\x10RETRY_DEPLOYMENT\x10\xea\a\x12\x17\n" +
 	"\x12DELETE_APPLICATION\x10\xeb\a\x12\x14\n" +
-	"\x0fDECIDE_ADOPTION\x10\xec\a*l\n" +
+	"\x0fDECIDE_ADOPTION\x10\xec\a\x12\x17\n" +
+	"\x12RELEASE_STATE_LOCK\x10\xed\a*l\n" +
 	"\rCommandStatus\x12\x1b\n" +
 	"\x17COMMAND_NOT_HANDLED_YET\x10\x00\x12\x15\n" +
 	"\x11COMMAND_SUCCEEDED\x10\x01\x12\x12\n" +
@@ -1382,7 +1455,7 @@ func file_piped_model_v1_command_proto_rawDescGZIP() []byte {
 }
 
 var file_piped_model_v1_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_piped_model_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_piped_model_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_piped_model_v1_command_proto_goTypes = []any{
 	(CommandStatus)(0),                      // 0: piped.model.v1.CommandStatus
 	(Command_Type)(0),                       // 1: piped.model.v1.Command.Type
@@ -1400,12 +1473,13 @@ var file_piped_model_v1_command_proto_goTypes = []any{
 	(*Command_RetryDeployment)(nil),         // 13: piped.model.v1.Command.RetryDeployment
 	(*Command_DeleteApplication)(nil),       // 14: piped.model.v1.Command.DeleteApplication
 	(*Command_DecideAdoption)(nil),          // 15: piped.model.v1.Command.DecideAdoption
-	nil,                                     // 16: piped.model.v1.Command.MetadataEntry
-	(SyncStrategy)(0),                       // 17: piped.model.v1.SyncStrategy
+	(*Command_ReleaseStateLock)(nil),        // 16: piped.model.v1.Command.ReleaseStateLock
+	nil,                                     // 17: piped.model.v1.Command.MetadataEntry
+	(SyncStrategy)(0),                       // 18: piped.model.v1.SyncStrategy
 }
 var file_piped_model_v1_command_proto_depIdxs = []int32{
 	0,  // 0: piped.model.v1.Command.status:type_name -> piped.model.v1.CommandStatus
-	16, // 1: piped.model.v1.Command.metadata:type_name -> piped.model.v1.Command.MetadataEntry
+	17, // 1: piped.model.v1.Command.metadata:type_name -> piped.model.v1.Command.MetadataEntry
 	1,  // 2: piped.model.v1.Command.type:type_name -> piped.model.v1.Command.Type
 	3,  // 3: piped.model.v1.Command.sync_application:type_name -> piped.model.v1.Command.SyncApplication
 	4,  // 4: piped.model.v1.Command.update_application_config:type_name -> piped.model.v1.Command.UpdateApplicationConfig
@@ -1420,13 +1494,14 @@ var file_piped_model_v1_command_proto_depIdxs = []int32{
 	13, // 13: piped.model.v1.Command.retry_deployment:type_name -> piped.model.v1.Command.RetryDeployment
 	14, // 14: piped.model.v1.Command.delete_application:type_name -> piped.model.v1.Command.DeleteApplication
 	15, // 15: piped.model.v1.Command.decide_adoption:type_name -> piped.model.v1.Command.DecideAdoption
-	17, // 16: piped.model.v1.Command.SyncApplication.sync_strategy:type_name -> piped.model.v1.SyncStrategy
-	17, // 17: piped.model.v1.Command.ChainSyncApplication.sync_strategy:type_name -> piped.model.v1.SyncStrategy
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	16, // 16: piped.model.v1.Command.release_state_lock:type_name -> piped.model.v1.Command.ReleaseStateLock
+	18, // 17: piped.model.v1.Command.SyncApplication.sync_strategy:type_name -> piped.model.v1.SyncStrategy
+	18, // 18: piped.model.v1.Command.ChainSyncApplication.sync_strategy:type_name -> piped.model.v1.SyncStrategy
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_piped_model_v1_command_proto_init() }
@@ -1441,7 +1516,7 @@ func file_piped_model_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_model_v1_command_proto_rawDesc), len(file_piped_model_v1_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
