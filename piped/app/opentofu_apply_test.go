@@ -53,7 +53,9 @@ func TestOpenTofuKilledInAnApply(t *testing.T) {
 	i := newInfra(t)
 	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.chain("one", "a", "b", "c"))})
 	p, app := i.process(), appID("net")
-	i.c.await(app, "makes b", func(d *modelv1.Deployment) bool { return strings.Contains(i.c.logs(d.GetId()), "sample_file.b: Creating") })
+	i.c.await(app, "makes b", func(d *modelv1.Deployment) bool {
+		return strings.Contains(i.c.logs(d.GetId()), "sample_file.b: Creating")
+	})
 	restart(t, p)
 	d := i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	mustHaveEndedOnce(t, d)
@@ -76,9 +78,13 @@ func TestOpenTofuLockLeftByAKill(t *testing.T) {
 	code := strings.Replace(i.code(i.chain("one", "a", "b")), fmt.Sprintf("  backend \"local\" { path = %q }\n", i.file("state.tfstate")), state.backend(), 1)
 	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": code})
 	p, app := i.process(), appID("net")
-	i.c.await(app, "makes a", func(d *modelv1.Deployment) bool { return strings.Contains(i.c.logs(d.GetId()), "sample_file.a: Creating") })
+	i.c.await(app, "makes a", func(d *modelv1.Deployment) bool {
+		return strings.Contains(i.c.logs(d.GetId()), "sample_file.a: Creating")
+	})
 	restart(t, p)
-	d := i.c.await(app, "waits for the lock", func(d *modelv1.Deployment) bool { return strings.Contains(i.c.logs(d.GetId()), "Waiting: the state is locked by ") })
+	d := i.c.await(app, "waits for the lock", func(d *modelv1.Deployment) bool {
+		return strings.Contains(i.c.logs(d.GetId()), "Waiting: the state is locked by ")
+	})
 	if state.locked() == "" {
 		t.Error("the lock was released without a request")
 	}
@@ -184,7 +190,9 @@ func TestOpenTofuCancel(t *testing.T) {
 	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.chain("one", "a", "b", "c"))})
 	i.start()
 	app := appID("net")
-	d := i.c.await(app, "makes a", func(d *modelv1.Deployment) bool { return strings.Contains(i.c.logs(d.GetId()), "sample_file.a: Creating") })
+	d := i.c.await(app, "makes a", func(d *modelv1.Deployment) bool {
+		return strings.Contains(i.c.logs(d.GetId()), "sample_file.a: Creating")
+	})
 	i.c.cancel(&controlv1.CancelDeploymentRequest{DeploymentId: d.GetId()})
 	began := time.Now()
 	i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED)

@@ -8,7 +8,9 @@ import (
 
 // findProgram returns the devcluster program: $DEVCLUSTER, else bin/devcluster
 // in the module that holds the working directory.
-func findProgram() (string, error) { return FindProgram("the test cluster", "DEVCLUSTER", "devcluster") }
+func findProgram() (string, error) {
+	return FindProgram("the test cluster", "DEVCLUSTER", "devcluster")
+}
 
 // FindProgram returns a program that tests drive: the one that the environment variable names,
 // else the one in bin of the module that holds the working directory. name is also that of the

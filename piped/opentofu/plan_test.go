@@ -1,0 +1,128 @@
+package opentofu
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	tfjson "github.com/hashicorp/terraform-json"
+)
+
+// shown is a plan as `show -json` writes it, by the documentation of that format: it replaces one
+// resource because of its path, and updates another, whose token is sensitive.
+const shown = `{
+  "format_version": "1.2", "terraform_version": "1.12.6",
+  "resource_changes": [
+    {"address": "module.net.sample_file.b[\"x\"]", "module_address": "module.net", "mode": "managed", "type": "sample_file", "name": "b", "index": "x",
+     "change": {"actions": ["delete", "create"], "before": {"path": "/old", "content": "one"}, "after": {"path": "/new", "content": "one"},
+       "after_unknown": {"id": true}, "before_sensitive": {}, "after_sensitive": {}, "replace_paths": [["path"]]}},
+    {"address": "sample_file.a", "mode": "managed", "type": "sample_file", "name": "a",
+     "change": {"actions": ["update"], "before": {"token": "old-secret", "list": [1, 2], "same": true}, "after": {"token": "new-secret", "list": [1, 3], "same": true},
+       "after_unknown": {}, "before_sensitive": {"token": true}, "after_sensitive": {"token": true}}},
+    {"address": "sample_file.c", "mode": "managed", "type": "sample_file", "name": "c",
+     "change": {"actions": ["no-op"], "before": {}, "after": {}, "after_unknown": {}, "before_sensitive": {}, "after_sensitive": {}}},
+    {"address": "data.sample_file.d", "mode": "data", "type": "sample_file", "name": "d",
+     "change": {"actions": ["read"], "before": null, "after": {}, "after_unknown": {}, "before_sensitive": {}, "after_sensitive": {}}}
+  ],
+  "output_changes": {"url": {"actions": ["create"], "before": null, "after": "http://x", "after_unknown": false, "before_sensitive": false, "after_sensitive": true}}
+}`
+
+func read(t *testing.T, text string) Plan {
+	t.Helper()
+	var p tfjson.Plan
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		t.Fatal(err)
+	}
+	return planOf([]byte("plan"), &p)
+}
+
+func TestPlan(t *testing.T) {
+	p := read(t, shown)
+	if got := p.Summary(); got != "0 to create, 1 to update, 0 to delete, 1 to replace, 1 outputs to change" {
+		t.Errorf("the summary is %q", got)
+	}
+	var lines []string
+	for _, c := range append(p.Changes, p.Outputs...) {
+		lines = append(lines, c.String())
+	}
+	want := `replace module.net.sample_file.b["x"]
+  id: null -> (known after apply)
+  path: "/old" -> "/new" (forces replacement)
+update sample_file.a
+  list[1]: 2 -> 3
+  token: (sensitive value) -> (sensitive value)
+create output url
+  null -> (sensitive value)`
+	if got := strings.Join(lines, "\n"); got != want {
+		t.Errorf("the changes are\n%s\nwant\n%s", got, want)
+	}
+	if d := p.Destroyed(); len(d) != 1 || d[0].Module != "module.net" || d[0].Name != `b["x"]` {
+		t.Errorf("destroyed: %v", d)
+	}
+	if len(p.Digest) != 64 {
+		t.Errorf("the digest is %q", p.Digest)
+	}
+}
+
+// TestLeftOf: what may be applied after an apply was interrupted.
+func TestLeftOf(t *testing.T) {
+	change := func(action Action, attributes ...Attribute) Plan {
+		return Plan{Changes: []Change{{Resource: Resource{Address: "a.b", Name: "b"}, Action: action, Attributes: attributes}}}
+	}
+	known := func(after string) Attribute { return Attribute{Path: "x", Before: "0", After: after} }
+	unknownYet := Attribute{Path: "x", Unknown: true}
+	tests := map[string]struct {
+		left, approved Plan
+		news           string
+	}{
+		"nothing is left":              {Plan{}, change(Create), ""},
+		"the same":                     {change(Update, known("1")), change(Update, known("1")), ""},
+		"another value":                {change(Update, known("2")), change(Update, known("1")), "x differs"},
+		"an unknown value is known":    {change(Create, known("1")), change(Create, unknownYet), ""},
+		"a replacement half done":      {change(Create, known("1")), change(Replace, known("1")), ""},
+		"a replacement with new value": {change(Create, known("2")), change(Replace, known("1")), "x differs"},
+		"a deletion that is left":      {change(Delete), change(Replace), ""},
+		"a deletion in place of it":    {change(Delete), change(Update), "planned to update"},
+		"another resource":             {change(Create), Plan{}, "not planned"},
+		"an attribute more":            {change(Update, known("1"), Attribute{Path: "y", After: "1"}), change(Update, known("1")), "y differs"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := test.left.LeftOf(test.approved)
+			if (got == "") != (test.news == "") || !strings.Contains(got, test.news) {
+				t.Errorf("got %q, want %q", got, test.news)
+			}
+		})
+	}
+}
+
+func TestMoved(t *testing.T) {
+	approved, now := read(t, shown), read(t, strings.Replace(shown, `"actions": ["update"]`, `"actions": ["delete"]`, 1))
+	if got := now.Moved(approved); got != "sample_file.a: now delete instead of update" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestLock reads what OpenTofu 1.12 writes.
+func TestLock(t *testing.T) {
+	const text = `
+Error: Error acquiring the state lock
+
+Error message: HTTP remote state already locked: ID=ce0f
+Lock Info:
+  ID:        ce0f
+  Path:      
+  Operation: OperationTypeApply
+  Who:       ann@laptop
+  Version:   1.12.6
+  Created:   2026-11-28 06:38:29.1 +0000 UTC
+  Info:      
+`
+	lock := lockIn(text)
+	if lock == nil || lock.ID != "ce0f" || lock.Who != "ann@laptop" || lock.Operation != "OperationTypeApply" || !strings.HasPrefix(lock.Created, "2026-11-28 06:38:29.1") {
+		t.Fatalf("got %+v", lock)
+	}
+	if lockIn("Error: Unsupported block type\n  ID: 3\n") != nil {
+		t.Error("another error was taken for a lock")
+	}
+}
