@@ -23,7 +23,7 @@ var layers = map[string]int{
 	"piped/store": 1, "piped/git": 1, "piped/config": 1, "piped/manifest": 1, "piped/outbound": 1, "piped/forward": 1, "piped/certificate": 1,
 	"piped/background": 1, "piped/ratelimit": 1,
 
-	"piped/source": 2, "piped/cluster": 2, "piped/githost": 2, "piped/backup": 2, "piped/access": 2, "piped/ownership": 2, "piped/starter": 2, "piped/opentofu": 2,
+	"piped/source": 2, "piped/cluster": 2, "piped/githost": 2, "piped/backup": 2, "piped/access": 2, "piped/ownership": 2, "piped/starter": 2, "piped/opentofu": 2, "piped/importer": 2,
 
 	"trigger": 3, "planner": 3, "scheduler": 3, "piped/drift": 3, "piped/event": 3, "piped/preview": 3, "piped/pullpreview": 3,
 	"piped/figures": 3, "piped/observe": 3, "piped/control": 3, "piped/notify": 3, "piped/web": 3, "piped/web/page": 3, "piped/trace": 3, "piped/retention": 3, "piped/pipectl": 3,

@@ -77,7 +77,7 @@ func run(ctx context.Context, launcher sandbox.Launcher, args []string, stdout, 
 		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes", Version: versionLine(),
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(runCommand(launcher, stdout, stderr), configCommand(stdout), initCommand(stdout, stderr), checkCommand(launcher, stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
+	root.AddCommand(runCommand(launcher, stdout, stderr), configCommand(stdout), initCommand(stdout, stderr), importCommand(stdout, stderr), checkCommand(launcher, stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
 		restoreCommand(stderr), versionCommand(stdout))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
