@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"bytes"
 	"cmp"
 	"io/fs"
 	"path"
@@ -137,7 +136,7 @@ func (u *unit) referred(ref field) (spec field, kind string, found bool) {
 	if !found {
 		return field{}, kind, false
 	}
-	return field{d.String() + ": spec", d.Object["spec"], u.root.track}, kind, true
+	return field{d.String() + " spec", d.Object["spec"], u.root.track}, kind, true
 }
 
 // gitSource reads a GitRepository, and reports whether it is the checkout.
@@ -284,18 +283,22 @@ func (u *unit) substitution(p field) {
 	}
 }
 
-// variable is one that Flux replaces: not one with a second dollar sign in front.
-var variable = regexp.MustCompile(`(?:^|[^$])\$\{([A-Za-z_][A-Za-z0-9_]*)`)
+// variable is one that Flux replaces; a second dollar sign in front, which escapes it, goes away.
+var variable = regexp.MustCompile(`\$\{[^}\n]*\}?`)
 
 // variables blocks a document whose objects have variables for Flux.
 func (u *unit) variables(objects []manifest.Object) {
 	for _, o := range objects {
+		const off = "kustomize.toolkit.fluxcd.io/substitute"
+		if o.GetAnnotations()[off] == "disabled" || o.GetLabels()[off] == "disabled" {
+			continue
+		}
 		text, err := yaml.Marshal(o.Object)
 		if err != nil {
 			continue // it was rendered from YAML
 		}
-		if m := variable.FindSubmatch(bytes.TrimSpace(text)); m != nil {
-			u.found(o, "spec.postBuild", true, o.GetKind()+" "+o.GetName()+": variables such as ${"+string(m[1])+"} are not filled in: use replacements of a kustomization, or values of a chart, and import again")
+		if m := variable.Find(text); m != nil {
+			u.found(o, "spec.postBuild", true, o.GetKind()+" "+o.GetName()+": variables such as "+string(m)+" are not filled in: use replacements of a kustomization, or values of a chart, and import again")
 		}
 	}
 }

@@ -53,8 +53,10 @@ type Result struct {
 	Plan    []string // steps of the takeover
 }
 
-// Blocked reports whether nothing is written for the document.
-func (r Result) Blocked() bool { return len(r.Configs) == 0 }
+// Blocked reports whether nothing is written for the document although it deploys something.
+func (r Result) Blocked() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Blocks })
+}
 
 // Convert returns what becomes of each document that deploys something, in their order. The
 // error is that of ctx.
@@ -154,7 +156,7 @@ func (c *converter) unit(ctx context.Context, d Document, convert func(*unit), p
 		}
 	}
 	r.Findings = u.root.track.findings
-	if u.root.track.blocked() || len(r.Configs) == 0 {
+	if r.Blocked() {
 		r.Files, r.Configs, r.Objects = nil, nil, nil
 		return []Result{r}, nil
 	}

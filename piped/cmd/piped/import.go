@@ -176,7 +176,7 @@ func (i *importing) report(ctx context.Context, results []importer.Result) error
 	if err := i.write(files); err != nil {
 		return err
 	}
-	blocked := 0
+	written, blocked := 0, 0
 	var problems []string
 	for _, r := range results {
 		fmt.Fprintf(i.stdout, "%s (%s)\n", r.Document, r.Document.File)
@@ -187,6 +187,7 @@ func (i *importing) report(ctx context.Context, results []importer.Result) error
 			blocked++
 			fmt.Fprintln(i.stdout, "  is not written")
 		}
+		written += len(r.Configs)
 		i.findings("why it is not written", r.Findings, func(f importer.Finding) bool { return f.Blocks })
 		i.findings("cannot be expressed", r.Findings, func(f importer.Finding) bool { return !f.Blocks && !f.Agent })
 		i.findings("belongs into the configuration of the agent", r.Findings, func(f importer.Finding) bool { return f.Agent })
@@ -206,8 +207,7 @@ func (i *importing) report(ctx context.Context, results []importer.Result) error
 	for _, p := range sorted(problems) {
 		fmt.Fprintln(i.stdout, p)
 	}
-	written := len(results) - blocked
-	fmt.Fprintf(i.stdout, "%s of %d written, %s\n", count(written, "application"), len(results), count(len(problems), "problem"))
+	fmt.Fprintf(i.stdout, "%s written, %d not, %s\n", count(written, "application"), blocked, count(len(problems), "problem"))
 	if blocked > 0 || len(problems) > 0 {
 		return &failure{code: exitFailed}
 	}

@@ -87,7 +87,7 @@ func files(t *testing.T, dir string) map[string]string {
 // TestImportSamples imports each sample: the written files and the findings are those that a
 // person wrote down, and what is written has no problem for piped check.
 func TestImportSamples(t *testing.T) {
-	for tool, least := range map[string]int{"argocd": 20} {
+	for tool, least := range map[string]int{"argocd": 20, "flux": 20} {
 		paths, err := filepath.Glob("../../importer/testdata/" + tool + "/*.txtar")
 		if err != nil || len(paths) < least {
 			t.Fatalf("%d samples of %s, %v; want %d", len(paths), tool, err, least)
