@@ -62,7 +62,7 @@ func (r *applyRun) plan(ctx context.Context) error {
 		return r.invalid
 	}
 	for _, step := range []func(context.Context) error{
-		r.findResources, r.readLive, r.checkOwners, r.selectChanged, r.findStalePods, r.findNamespaces, r.prepare, r.dryRun,
+		r.findResources, r.readLive, r.warnOfTools, r.checkOwners, r.selectChanged, r.findStalePods, r.findNamespaces, r.prepare, r.dryRun,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -123,7 +123,7 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 			r.req.Log.Infof("%s is not tried before it is applied: %s", t.ref, reason)
 			return nil
 		}
-		if !r.firstContact(t) || !hasClientSide(t.live) {
+		if !r.firstContact(t) || !hasInherited(t.live) {
 			t.planned = planned // otherwise it still contains the fields that adopt removes
 		}
 		return t.explainCollisions(r.cluster.explain(t.source, "apply", err))

@@ -142,7 +142,7 @@ func (r *applyRun) changes(ctx context.Context, t *target) (changed bool, err er
 		if changed = !sameContent(live, planned); changed {
 			return nil
 		}
-		reduced, some, err := withoutClientSide(live, planned)
+		reduced, some, err := withoutInherited(live, planned)
 		if err != nil || !some {
 			return err
 		}

@@ -12,11 +12,29 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// sameContent reports whether two states of an object are equal, apart from status and
-// metadata. Of metadata it compares only name, namespace, finalizers and the labels other than
-// the application's.
-func sameContent(a, b *unstructured.Unstructured) bool {
-	return reflect.DeepEqual(contentOnly(a), contentOnly(b))
+// sameContent reports whether the planned state of an object is equal to the live one, apart from
+// status and metadata. Of metadata it compares only name, namespace, finalizers and the labels
+// other than the application's, and those of another tool that the planned state has no more.
+func sameContent(live, planned *unstructured.Unstructured) bool {
+	remaining, stays := live.GetLabels(), planned.GetLabels()
+	for key := range remaining {
+		if _, ok := stays[key]; !ok && manifest.IsToolLabel(live, key) {
+			delete(remaining, key)
+		}
+	}
+	was := contentOnly(live)
+	setLabels(was, remaining)
+	return reflect.DeepEqual(was, contentOnly(planned))
+}
+
+// setLabels sets the labels of what contentOnly returns, except the application's.
+func setLabels(content map[string]any, labels map[string]string) {
+	kept, _ := content["metadata"].(map[string]any)
+	delete(labels, manifest.LabelApplication)
+	delete(kept, "labels")
+	if len(labels) > 0 {
+		kept["labels"] = labels
+	}
 }
 
 // contentOnly returns a copy of an object with only the fields that sameContent compares.
@@ -24,20 +42,15 @@ func contentOnly(u *unstructured.Unstructured) map[string]any {
 	out := u.DeepCopy()
 	delete(out.Object, "status")
 	labels := out.GetLabels()
-	delete(labels, manifest.LabelApplication)
-	kept := map[string]any{"name": out.GetName(), "namespace": out.GetNamespace(), "labels": labels, "finalizers": out.GetFinalizers()}
-	out.Object["metadata"] = kept
-	if len(labels) == 0 {
-		delete(kept, "labels")
-	}
+	out.Object["metadata"] = map[string]any{"name": out.GetName(), "namespace": out.GetNamespace(), "finalizers": out.GetFinalizers()}
+	setLabels(out.Object, labels)
 	return out.Object
 }
 
-// withoutClientSide returns planned, the result of an apply over live, without the fields that
-// only clientSideManagers own: the first apply removes them (adopt). Some reports whether
+// withoutInherited returns planned, the result of an apply over live, without the fields that
+// only inherited entries own: the first apply removes them (adopt). Some reports whether
 // there are such fields; reduced is nil otherwise.
-func withoutClientSide(live, planned *unstructured.Unstructured) (reduced *unstructured.Unstructured, some bool, err error) {
-	managers := clientSideManagers()
+func withoutInherited(live, planned *unstructured.Unstructured) (reduced *unstructured.Unstructured, some bool, err error) {
 	dropped, kept := fieldpath.NewSet(), fieldpath.NewSet()
 	collect := func(into **fieldpath.Set, e metav1.ManagedFieldsEntry) error {
 		set, err := setOf(e)
@@ -47,18 +60,15 @@ func withoutClientSide(live, planned *unstructured.Unstructured) (reduced *unstr
 		*into = (*into).Union(set)
 		return nil
 	}
-	clientSide := func(e metav1.ManagedFieldsEntry) bool {
-		return managers.Has(e.Manager) && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
-	}
 	for _, e := range live.GetManagedFields() {
-		if clientSide(e) && e.APIVersion == planned.GetAPIVersion() {
+		if inherited(e) && e.APIVersion == planned.GetAPIVersion() {
 			if err := collect(&dropped, e); err != nil {
 				return nil, false, err
 			}
 		}
 	}
 	for _, e := range planned.GetManagedFields() {
-		if !clientSide(e) {
+		if !inherited(e) {
 			if err := collect(&kept, e); err != nil {
 				return nil, false, err
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -97,15 +96,13 @@ func (r *applyRun) sendComplete(ctx context.Context, t *target) error {
 }
 
 // leavesByOwner returns the fields of a live object that the agent owns, and the fields that
-// other managers own. Neither contains status, nor the fields of clientSideManagers, which
-// the first apply takes over.
+// other managers own. Neither contains status, nor the inherited fields.
 func leavesByOwner(live *unstructured.Unstructured) (ours, others []leaf) {
-	managers := clientSideManagers()
 	for _, e := range live.GetManagedFields() {
 		switch {
 		case isOurs(e):
 			ours = append(ours, leavesOf(e)...)
-		case e.Subresource == "status", managers.Has(e.Manager) && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "":
+		case e.Subresource == "status", inherited(e):
 		default:
 			others = append(others, leavesOf(e)...)
 		}

@@ -135,14 +135,9 @@ func (c *Client) applyLiveReplicas(ctx context.Context, desired, live *unstructu
 	return unstructured.SetNestedField(desired.Object, n, "spec", "replicas")
 }
 
-// ownsReplicas reports whether the agent owns spec.replicas, or clientSideManagers do, from
-// which the agent takes it over. An apply without the field would then reset it.
+// ownsReplicas reports whether the agent owns spec.replicas, or inherits it. An apply without the field would then reset it.
 func ownsReplicas(fields []metav1.ManagedFieldsEntry) bool {
-	managers := clientSideManagers()
-	return slices.ContainsFunc(fields, func(e metav1.ManagedFieldsEntry) bool {
-		clientSide := managers.Has(e.Manager) && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
-		return (isOurs(e) || clientSide) && holdsReplicas(e)
-	})
+	return slices.ContainsFunc(fields, func(e metav1.ManagedFieldsEntry) bool { return (isOurs(e) || inherited(e)) && holdsReplicas(e) })
 }
 
 // holdsReplicas reports whether an entry of managed fields contains spec.replicas.
