@@ -47,7 +47,8 @@ type Result struct {
 	Files    []File
 	Configs  []string // those of Files that configure an application
 	Findings []Finding
-	// Objects are adopted. Unknown reports whether there may be others.
+	// Objects are adopted. Unknown reports whether there may be others: those that are listed are
+	// then what the other tool has recorded, without content.
 	Objects []manifest.Object
 	Unknown bool
 	Plan    []string // steps of the takeover
@@ -184,7 +185,7 @@ func (u *unit) finish(ctx context.Context, a application, r *Result) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case isUnknown(err):
-			r.Unknown = true
+			r.Unknown, r.Objects = true, append(r.Objects, inventory(u.document)...)
 			if u.substitutes {
 				u.root.track.add("spec.postBuild", true, false, "the manifests are not in the checkout, and may have variables, which are not filled in")
 			}
@@ -196,7 +197,7 @@ func (u *unit) finish(ctx context.Context, a application, r *Result) error {
 			if u.substitutes {
 				u.variables(objects)
 			}
-			r.Objects = append(r.Objects, objects...)
+			r.Objects = append(r.Objects, a.placed(objects)...)
 		}
 		if written, err = files(); err != nil {
 			return err
@@ -205,6 +206,17 @@ func (u *unit) finish(ctx context.Context, a application, r *Result) error {
 	r.Files = append(r.Files, written...)
 	r.Configs = append(r.Configs, config)
 	return nil
+}
+
+// placed returns the objects with the namespaces that the configuration gives them.
+func (a *application) placed(objects []manifest.Object) []manifest.Object {
+	out := manifest.Clone(objects)
+	for _, o := range out {
+		if in := a.spec.Input.Namespace; in != "" && !slices.Contains(clusterKinds, o.GetKind()) {
+			o.SetNamespace(in)
+		}
+	}
+	return out
 }
 
 // clusterKinds are frequent kinds without a namespace.

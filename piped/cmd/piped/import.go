@@ -13,6 +13,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/discovery"
+	cached "k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/deploy"
@@ -65,6 +70,10 @@ The exit code is 1 when something was not written or has problems.`,
 	flags.StringArrayVar(&f.remotes, "repo", nil, "an address of that repository; default: the remotes of the checkout")
 	flags.StringArrayVar(&f.providers, "provider", nil, "CLUSTER=NAME: the platform provider for a cluster, by its address or name in Argo CD or its Secret in Flux")
 	flags.StringVar(&f.appsDir, "apps-dir", "piped", "the directory of the checkout for applications that have none of their own, such as charts of a chart repository")
+	flags.BoolVar(&f.fromCluster, "from-cluster", false, "read the applications that are live, and warn of objects that the other tool still manages")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig for --from-cluster; default: that of kubectl, or the cluster of the pod")
+	flags.StringVar(&f.context, "context", "", "the context of the kubeconfig; default: the current one")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "the namespace of the applications for --from-cluster; default: all")
 	flags.StringVarP(&f.output, "output", "o", "", "write below this directory instead of the checkout")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the files instead of writing them")
 	flags.BoolVar(&f.force, "force", false, "overwrite existing files")
@@ -107,9 +116,18 @@ func newImport(f importFlags, stdout, stderr io.Writer) (*importing, error) {
 	return i, err
 }
 
-// run imports the documents of files.
+// run imports the documents of files or of a cluster.
 func (i *importing) run(ctx context.Context, files []string) error {
-	documents, err := readDocuments(files)
+	live, err := i.cluster()
+	if err != nil {
+		return err
+	}
+	var documents []importer.Document
+	if i.fromCluster {
+		documents, err = live.Documents(ctx, i.namespace)
+	} else {
+		documents, err = readDocuments(files)
+	}
 	if err != nil {
 		return err
 	}
@@ -117,10 +135,51 @@ func (i *importing) run(ctx context.Context, files []string) error {
 	if err != nil {
 		return err
 	}
+	if i.fromCluster {
+		if err := i.warn(ctx, live, results); err != nil {
+			return err
+		}
+	}
 	if len(results) == 0 {
 		return &failure{exitUsage, errors.New("there is nothing to import: expected Application or ApplicationSet of Argo CD, Kustomization or HelmRelease of Flux")}
 	}
 	return i.report(ctx, results)
+}
+
+// cluster connects to the cluster of --from-cluster.
+func (i *importing) cluster() (c importer.Cluster, err error) {
+	if !i.fromCluster {
+		return c, nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = i.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: i.context}).ClientConfig()
+	if err != nil {
+		return c, &failure{exitUsage, fmt.Errorf("find the cluster: %w", err)}
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return c, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	c.Mapper = restmapper.NewDeferredDiscoveryRESTMapper(cached.NewMemCacheClient(kinds))
+	if c.Client, err = dynamic.NewForConfig(config); err != nil {
+		return c, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return c, nil
+}
+
+// warn warns of the objects that another tool still manages.
+func (i *importing) warn(ctx context.Context, live importer.Cluster, results []importer.Result) error {
+	for _, r := range results {
+		managed, err := live.Managed(ctx, r.Objects)
+		if err != nil {
+			return err
+		}
+		for _, tool := range slices.Sorted(maps.Keys(managed)) {
+			fmt.Fprintf(i.stderr, "warning: %s still manages %s of %s: %s\n", tool, count(len(managed[tool]), "object"), r.Document, strings.Join(managed[tool], ", "))
+		}
+	}
+	return nil
 }
 
 func (i *importing) convert(ctx context.Context, documents []importer.Document) ([]importer.Result, error) {

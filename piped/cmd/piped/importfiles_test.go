@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestImportKeepsFiles: nothing is written if one of the files exists, unless that is forced.
+func TestImportKeepsFiles(t *testing.T) {
+	s := readSample(t, "../../importer/testdata/argocd/sources-directories.txtar")
+	own := filepath.Join(s.repo(), "web", "app.pipecd.yaml")
+	if err := os.WriteFile(own, []byte("own\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		flag     string
+		code     int
+		web, api bool // whether they are written
+		problem  string
+	}{
+		{"", 1, false, false, "exists, and is not overwritten without --force"},
+		{"--dry-run", 0, false, false, ""},
+		{"--force", 0, true, true, ""},
+	} {
+		args := append([]string{"import", "--repo-dir", s.repo()}, s.inputs...)
+		if c.flag != "" {
+			args = append(args, c.flag)
+		}
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), launcher, args, &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.problem) {
+			t.Errorf("%s: exit code %d, %q", c.flag, code, stderr.String())
+		}
+		after := files(t, s.repo())
+		if (after["web/app.pipecd.yaml"] != "own\n") != c.web || (after["api/app.pipecd.yaml"] != "") != c.api {
+			t.Errorf("%s: %q, %q", c.flag, after["web/app.pipecd.yaml"], after["api/app.pipecd.yaml"])
+		}
+		if c.flag == "--dry-run" && !strings.Contains(stdout.String(), "--- api/app.pipecd.yaml\n# From Application argocd/shop") {
+			t.Errorf("a dry run prints %s", stdout.String())
+		}
+	}
+}
+
+// TestImportUsage refuses command lines and files without anything to import.
+func TestImportUsage(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.yaml")
+	broken := filepath.Join(t.TempDir(), "broken.yaml")
+	for file, text := range map[string]string{empty: "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n", broken: "{a\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args    []string
+		code    int
+		problem string
+	}{
+		{nil, 2, "name files, or use --from-cluster"},
+		{[]string{"--from-cluster", empty}, 2, "name files, or use --from-cluster"},
+		{[]string{empty}, 2, "there is nothing to import"},
+		{[]string{filepath.Join(t.TempDir(), "none.yaml")}, 2, "no such file"},
+		{[]string{broken}, 1, "broken.yaml"},
+		{[]string{"--provider", "eu", empty}, 2, "expected CLUSTER=NAME"},
+		{[]string{"--apps-dir", "../x", empty}, 2, "--apps-dir"},
+		{[]string{"--repo-dir", "/none", empty}, 2, "--repo-dir"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), launcher, append([]string{"import"}, c.args...), &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.problem) {
+			t.Errorf("%q: exit code %d, %q", c.args, code, stderr.String())
+		}
+	}
+}
