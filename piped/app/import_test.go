@@ -21,10 +21,10 @@ import (
 )
 
 // runImport runs piped import, which must succeed.
-func runImport(t *testing.T, args ...string) (stdout, stderr string) {
+func runImport(t *testing.T, program string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errors bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), buildAgent(t), append([]string{"import"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"import"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &errors
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s%s", err, out.String(), errors.String())
@@ -100,6 +100,7 @@ func create(t *testing.T, client dynamic.Interface, resource schema.GroupVersion
 // TestImportFromCluster: what is live of both tools is imported, values of ConfigMaps included, and
 // objects that a tool still manages are named.
 func TestImportFromCluster(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	client, err := dynamic.NewForConfig(cluster.RESTConfig(t))
 	if err != nil {
@@ -164,7 +165,7 @@ status:
 			t.Fatal(err)
 		}
 	}
-	stdout, stderr := runImport(t, "--from-cluster", "--kubeconfig", cluster.Kubeconfig(), "--namespace", ns, "--repo-dir", repo, "--output", output)
+	stdout, stderr := runImport(t, buildAgent(t), "--from-cluster", "--kubeconfig", cluster.Kubeconfig(), "--namespace", ns, "--repo-dir", repo, "--output", output)
 	written := filesBelow(t, output)
 	for _, name := range []string{"web/app.pipecd.yaml", "api/app.pipecd.yaml", "piped/cache/app.pipecd.yaml", "piped/cache/cache.values.yaml"} {
 		if written[name] == "" {
