@@ -16,7 +16,7 @@ export CGO_ENABLED := 0
 # this one has compiled.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build devcluster tofu prerequisites demo test check lint devcluster-test chaos bench pictures generate release-contract clean help
+.PHONY: build devcluster tofu prerequisites demo test check lint devcluster-test chaos bench pictures image generate release-contract clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -39,6 +39,11 @@ tofu: ## build bin/tofu, OpenTofu for the tests and the demo (minutes the first 
 demo: PROGRAMS += ./examples/demo
 demo: build devcluster ## show the agent at work; ONCE=1 ends after the script
 	@exec $(BIN)/demo -bin $(BIN) $(if $(ONCE),-once)
+
+RELEASE = go build -o $(BIN)/release ./examples/release && exec $(BIN)/release -version '$(VERSION)' -bin $(BIN)
+image: ## write the agent's image for amd64 and arm64 into dist/; PUSH=REF pushes it, too
+	@mkdir -p $(BIN)
+	@$(RELEASE) $(if $(PUSH),-push '$(PUSH)') image
 
 CHECKS = go build -o $(BIN)/checks ./examples/checks && exec $(BIN)/checks -bin $(BIN)
 test: prerequisites ## everything that must pass: lint, and all tests against real servers; logs in bin/logs
@@ -90,4 +95,4 @@ release-contract: ## make the .proto files as they are the contract that later v
 	proto/release.sh
 
 clean: ## remove what was built here
-	rm -rf $(BIN)
+	rm -rf $(BIN) dist

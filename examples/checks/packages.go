@@ -22,6 +22,9 @@ const startsClusters = module + "piped/cluster/clustertest"
 // runsOpenTofu is the package that provides OpenTofu to tests.
 const runsOpenTofu = module + "piped/opentofu/opentofutest"
 
+// runsPrograms is a package whose tests run the programs of this repository, and no cluster.
+const runsPrograms = module + "examples/release"
+
 // checksPages is the package whose tests read README.md, CONTRIBUTING.md and docs/.
 const checksPages = module + "examples/docs"
 
@@ -52,9 +55,11 @@ func listPackages() ([]listed, error) {
 
 func (p listed) tested() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// endToEnd reports whether the package's tests start a control plane, or OpenTofu.
+// endToEnd reports whether the package's tests start a control plane or OpenTofu, or need the
+// programs.
 func (p listed) endToEnd() bool {
-	return p.tested() && (p.ImportPath == startsClusters || slices.Contains(p.testImports(), startsClusters) || slices.Contains(p.testImports(), runsOpenTofu))
+	uses := func(pkg string) bool { return slices.Contains(p.testImports(), pkg) }
+	return p.tested() && (p.ImportPath == startsClusters || p.ImportPath == runsPrograms || uses(startsClusters) || uses(runsOpenTofu))
 }
 
 func (p listed) testImports() []string { return slices.Concat(p.TestImports, p.XTestImports) }

@@ -19,6 +19,7 @@ func TestReach(t *testing.T) {
 		{ImportPath: module + "alone", TestGoFiles: tested},
 		{ImportPath: module + "examples/docs", TestGoFiles: tested},
 		{ImportPath: module + "slow", Deps: []string{module + "base"}, TestGoFiles: tested, TestImports: []string{startsClusters}},
+		{ImportPath: runsPrograms, Deps: []string{module + "base"}, TestGoFiles: tested},
 	}
 	for name, c := range map[string]struct{ files, want []string }{
 		"what all use":          {[]string{"base/a.go"}, []string{"middle", "top", "apart"}},
