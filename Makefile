@@ -16,7 +16,7 @@ export CGO_ENABLED := 0
 # this one has compiled.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build devcluster tofu prerequisites demo test check lint devcluster-test chaos bench pictures image generate release-contract clean help
+.PHONY: build devcluster tofu prerequisites demo test check lint devcluster-test chaos bench pictures image release generate release-contract clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -44,6 +44,10 @@ RELEASE = go build -o $(BIN)/release ./examples/release && exec $(BIN)/release -
 image: ## write the agent's image for amd64 and arm64 into dist/; PUSH=REF pushes it, too
 	@mkdir -p $(BIN)
 	@$(RELEASE) $(if $(PUSH),-push '$(PUSH)') image
+
+release: ## make everything of a release in dist/VERSION; VERSION=v1.2.3
+	@mkdir -p $(BIN)
+	@$(RELEASE) all
 
 CHECKS = go build -o $(BIN)/checks ./examples/checks && exec $(BIN)/checks -bin $(BIN)
 test: prerequisites ## everything that must pass: lint, and all tests against real servers; logs in bin/logs

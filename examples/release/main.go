@@ -1,6 +1,7 @@
 // Command release makes what users install, from a commit, into a directory:
 //
 //	release -version VERSION image   the agent's container image
+//	release -version VERSION all     everything of a release: programs, image, chart
 //
 // It compiles for every architecture on this machine, needs no container engine, and
 // asks no service for anything but Go modules. Only -push sends something.
@@ -42,10 +43,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	commands := map[string]func(context.Context, build.Source, options, io.Writer) error{"image": makeImage}
+	commands := map[string]func(context.Context, build.Source, options, io.Writer) error{"image": makeImage, "all": makeRelease}
 	command := commands[flags.Arg(0)]
 	if command == nil || flags.NArg() != 1 || o.version == "" {
-		fmt.Fprintln(stderr, "usage: release -version VERSION [flags] image")
+		fmt.Fprintln(stderr, "usage: release -version VERSION [flags] image | all")
 		return 2
 	}
 	source, err := build.ReadSource(ctx, ".", o.version)

@@ -30,7 +30,7 @@ func (m materials) attach(made *Image, platforms []Platform) error {
 	for _, p := range platforms {
 		text, err := sbom.Make(sbom.Options{
 			Name: "piped_" + m.source.Version + "_" + p.OS + "_" + p.Arch + "_image", Version: m.source.Version, Purpose: "CONTAINER",
-			Source: m.gitAddress(), Created: m.source.Time, Programs: p.Programs,
+			Source: GitAddress(m.source), Created: m.source.Time, Programs: p.Programs,
 			Data: []sbom.Data{
 				{Name: rootsModule, Version: m.roots, Module: true, Comment: "/etc/ssl/certs/ca-certificates.crt"},
 				{Name: "time-zones-of-Go", Version: m.goVer, Comment: "/usr/share/zoneinfo"},

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/c785c783/piped/examples/release/build"
+	"github.com/c785c783/piped/examples/release/tree"
 )
 
 // website is where the project is.
@@ -113,11 +114,11 @@ func (m materials) systemLayer() (v1.Layer, error) {
 
 // platform makes the image of one platform.
 func (m materials) platform(p Platform, base v1.Layer) (v1.Image, error) {
-	var files []file
+	var files []tree.File
 	for _, source := range p.Programs {
-		files = append(files, program("usr/local/bin/"+filepath.Base(source), source))
+		files = append(files, tree.Executable("usr/local/bin/"+filepath.Base(source), source))
 	}
-	programs, err := newLayer(withParents(files), m.source.Time)
+	programs, err := newLayer(tree.WithParents(files), m.source.Time)
 	if err != nil {
 		return nil, err
 	}
@@ -144,10 +145,10 @@ func (m materials) platform(p Platform, base v1.Layer) (v1.Image, error) {
 }
 
 // newLayer makes a layer, compressed once and held in memory.
-func newLayer(files []file, modified time.Time) (v1.Layer, error) {
+func newLayer(files []tree.File, modified time.Time) (v1.Layer, error) {
 	open := func() (io.ReadCloser, error) {
 		r, w := io.Pipe()
-		go func() { w.CloseWithError(writeTar(w, files, modified)) }()
+		go func() { w.CloseWithError(tree.Write(w, files, modified)) }()
 		return r, nil
 	}
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer),

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/c785c783/piped/examples/release/build"
 )
 
 // The types of in-toto and SLSA, https://slsa.dev/spec/v1.0/provenance.
@@ -45,8 +47,8 @@ type runDetails struct {
 	} `json:"builder"`
 }
 
-// gitAddress returns where the source is, as SPDX and in-toto write it.
-func (m materials) gitAddress() string { return "git+" + website + "@" + m.source.Commit }
+// GitAddress returns where a source is, as SPDX and in-toto write it.
+func GitAddress(source build.Source) string { return "git+" + website + "@" + source.Commit }
 
 // provenance states what the image was made from. It contains no time of the build and
 // no machine: who repeats the build gets the same statement.
@@ -70,7 +72,7 @@ func (m materials) provenance(made *Image) ([]byte, error) {
 		BuildType:          buildType,
 		ExternalParameters: map[string]any{"version": m.source.Version, "platforms": platforms, "sourceDateEpoch": m.source.Time.Unix()},
 		ResolvedDependencies: []resource{
-			{URI: m.gitAddress(), Digest: map[string]string{"gitCommit": m.source.Commit}},
+			{URI: GitAddress(m.source), Digest: map[string]string{"gitCommit": m.source.Commit}},
 			{URI: "pkg:golang/stdlib@" + strings.TrimPrefix(m.goVer, "go")},
 			{URI: "pkg:golang/" + rootsModule + "@" + m.roots},
 		},
