@@ -37,8 +37,10 @@ tofu: ## build bin/tofu, OpenTofu for the tests and the demo (minutes the first 
 	@examples/tofu/build.sh $(BIN)
 
 demo: PROGRAMS += ./examples/demo
-demo: build devcluster ## show the agent at work; ONCE=1 ends after the script
-	@exec $(BIN)/demo -bin $(BIN) $(if $(ONCE),-once)
+# Only a kubeconfig of the command line is used, never one of the environment.
+OWN := $(if $(filter command,$(firstword $(origin KUBECONFIG))),$(KUBECONFIG))
+demo: build $(if $(OWN),,devcluster) ## show the agent at work; ONCE=1 ends after the script, KUBECONFIG=FILE uses your cluster
+	@exec $(BIN)/demo -bin $(BIN) $(if $(ONCE),-once) $(if $(OWN),-kubeconfig '$(OWN)' $(if $(IMAGE),-image '$(IMAGE)' -tags '$(TAGS)'))
 
 RELEASE = go build -o $(BIN)/release ./examples/release && exec $(BIN)/release -version '$(VERSION)' -bin $(BIN)
 image: ## write the agent's image for amd64 and arm64 into dist/; PUSH=REF pushes it, too

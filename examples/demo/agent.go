@@ -19,6 +19,7 @@ type agent struct {
 	*agenttest.Agent
 	bin     string
 	started time.Time
+	timeout time.Duration // of what the client waits for
 }
 
 const keysText = `  secretManagement:
@@ -33,11 +34,11 @@ const keysText = `  secretManagement:
 // startAgent writes the agent's configuration below dir, starts it and returns
 // when its control API answers. Keys is the folder with the keys to decrypt
 // secrets with.
-func startAgent(ctx context.Context, bin, dir, kubeconfig, remote, keys string) (*agent, error) {
+func startAgent(ctx context.Context, bin, dir, provider, kubeconfig, remote, keys string) (*agent, error) {
 	a := &agent{bin: bin, started: time.Now()}
 	var err error
 	a.Agent, err = agenttest.Start(ctx, agenttest.Options{
-		Binary: filepath.Join(bin, "piped"), Dir: dir, Remote: remote, Kubeconfig: kubeconfig, Interval: time.Second,
+		Binary: filepath.Join(bin, "piped"), Dir: dir, Remote: remote, Kubeconfig: kubeconfig, Provider: provider, Interval: time.Second,
 		More: fmt.Sprintf(keysText, filepath.Join(keys, "example-only.private.pem"), filepath.Join(keys, "example-only.public.pem"), filepath.Join(keys, "example-only.age.txt")),
 	})
 	if err != nil {
@@ -60,7 +61,7 @@ func (a *agent) applications(ctx context.Context, count int) ([]*modelv1.Applica
 
 // pipectl runs the client as a person would, and shows both.
 func (a *agent) pipectl(ctx context.Context, to *narrator, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, deployTimeout)
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	to.command("pipectl " + strings.Join(args, " ") + " \\\n       " + strings.Join(a.pipectlFlags(), " "))
 	args = append(args, a.pipectlFlags()...)

@@ -25,7 +25,7 @@ var routes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Ver
 // defineRouting makes the kinds known to the cluster that the applications route
 // traffic with. Nothing carries traffic; the simulated gateways accept every route.
 func (d *demo) defineRouting(ctx context.Context) error {
-	config, err := clientcmd.BuildConfigFromFlags("", d.cluster.Kubeconfig())
+	config, err := clientcmd.BuildConfigFromFlags("", d.kubeconfig())
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
@@ -43,7 +43,7 @@ func (d *demo) defineRouting(ctx context.Context) error {
 // canary commits an image to the application with a route, whose new pods get more
 // and more of the traffic, until a person approves them.
 func (d *demo) canary(ctx context.Context) error {
-	if err := d.commitImage(routed, nextTag, "Try "+nextTag+" with some of the users"); err != nil {
+	if err := d.commitImage(routed, d.stage.images.next, "Try "+d.stage.images.next+" with some of the users"); err != nil {
 		return err
 	}
 	waiting, err := d.awaitApproval(ctx, routed)
@@ -80,26 +80,26 @@ func (d *demo) breakCanary(ctx context.Context) error {
 // expectStable checks that the application runs the next image, gets all of its
 // traffic, and has no canary.
 func (d *demo) expectStable(ctx context.Context) error {
-	if err := d.expectImage(ctx, routed, nextTag); err != nil {
+	if err := d.expectImage(ctx, routed, d.stage.images.next); err != nil {
 		return err
 	}
 	client, err := d.client()
 	if err != nil {
 		return err
 	}
-	left, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + routed + "-canary"})
+	left, err := client.AppsV1().Deployments(d.stage.namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + routed + "-canary"})
 	if err != nil {
 		return fmt.Errorf("find the canary: %w", err)
 	}
 	if len(left.Items) > 0 {
-		d.differ("Deployment %s/%s-canary is still there", namespace, routed)
+		d.differ("Deployment %s/%s-canary is still there", d.stage.namespace, routed)
 	}
 	return d.expectWeights(ctx, map[string]int64{routed: 1})
 }
 
 // expectWeights checks how the route shares the traffic.
 func (d *demo) expectWeights(ctx context.Context, want map[string]int64) error {
-	config, err := clientcmd.BuildConfigFromFlags("", d.cluster.Kubeconfig())
+	config, err := clientcmd.BuildConfigFromFlags("", d.kubeconfig())
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
@@ -107,15 +107,15 @@ func (d *demo) expectWeights(ctx context.Context, want map[string]int64) error {
 	if err != nil {
 		return fmt.Errorf("make a client of the cluster: %w", err)
 	}
-	route, err := client.Resource(routes).Namespace(namespace).Get(ctx, routed, metav1.GetOptions{})
+	route, err := client.Resource(routes).Namespace(d.stage.namespace).Get(ctx, routed, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read the route: %w", err)
 	}
 	if got := weights(route); !maps.Equal(got, want) {
-		d.differ("HTTPRoute %s/%s shares the traffic as %s instead of %s", namespace, routed, listed(got), listed(want))
+		d.differ("HTTPRoute %s/%s shares the traffic as %s instead of %s", d.stage.namespace, routed, listed(got), listed(want))
 		return nil
 	}
-	d.out.good("seen in the cluster: the weights of HTTPRoute %s/%s are %s", namespace, routed, listed(want))
+	d.out.good("seen in the cluster: the weights of HTTPRoute %s/%s are %s", d.stage.namespace, routed, listed(want))
 	return nil
 }
 

@@ -91,7 +91,7 @@ func (d *demo) handOver() {
 	d.out.fact("health", "http://"+d.agent.WebAddress+"/healthz")
 	d.out.fact("owner key", d.agent.KeyFile)
 	d.out.fact("log", d.agent.LogFile)
-	d.out.fact("kubeconfig", d.cluster.Kubeconfig())
+	d.out.fact("kubeconfig", d.kubeconfig())
 	d.out.fact("repository", d.repo.Dir)
 
 	d.out.heading("What to try in another terminal")
@@ -103,8 +103,8 @@ func (d *demo) handOver() {
 		"pipectl deployment list $flags",
 		"pipectl application sync $flags --app-id " + d.subjectID,
 		fmt.Sprintf("git clone -c user.name=me -c user.email=me@example.com %s %s", d.repo.Dir, clone),
-		fmt.Sprintf("sed -i 's/%s/v2.0.0/' %s", fixedTag, filepath.Join(clone, workload(subject))),
-		fmt.Sprintf("git -C %s commit -am 'Deploy v2.0.0' && git -C %[1]s pull --rebase && git -C %[1]s push", clone),
+		fmt.Sprintf("sed -i 's/%s/%s/' %s", d.stage.images.fixed, d.stage.images.later, filepath.Join(clone, workload(subject))),
+		fmt.Sprintf("git -C %s commit -am 'Deploy %s' && git -C %[1]s pull --rebase && git -C %[1]s push", clone, d.stage.images.later),
 	} {
 		d.out.command(command)
 	}

@@ -16,7 +16,6 @@ import (
 
 const (
 	healing   = "self-heal" // heals itself, except for its replicas
-	handTag   = "v1.0.1"    // an image that a person sets by hand
 	handScale = 3           // replicas that a person wants
 
 	synced    = modelv1.ApplicationSyncStatus_SYNCED
@@ -29,17 +28,17 @@ func (d *demo) byHand(ctx context.Context, app, command, patch string) error {
 	if err != nil {
 		return err
 	}
-	d.out.fact("by hand", "kubectl -n "+namespace+" "+command)
-	_, err = client.AppsV1().Deployments(namespace).Patch(ctx, app, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-by-hand"})
+	d.out.fact("by hand", "kubectl -n "+d.stage.namespace+" "+command)
+	_, err = client.AppsV1().Deployments(d.stage.namespace).Patch(ctx, app, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-by-hand"})
 	if err != nil {
-		return fmt.Errorf("change Deployment %s/%s by hand: %w", namespace, app, err)
+		return fmt.Errorf("change Deployment %s/%s by hand: %w", d.stage.namespace, app, err)
 	}
 	return nil
 }
 
 // setImage sets the image of an application's Deployment by hand.
 func (d *demo) setImage(ctx context.Context, app, tag string) error {
-	image := imageName + ":" + tag
+	image := d.stage.images.at(tag)
 	return d.byHand(ctx, app, fmt.Sprintf("set image deployment/%s web=%s", app, image),
 		fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":%q}]}}}}`, image))
 }
@@ -53,7 +52,7 @@ func (d *demo) scale(ctx context.Context, app string, replicas int) error {
 // agent says of it. Nothing puts it back: the application does not heal itself.
 func (d *demo) drift(ctx context.Context) error {
 	began := time.Now()
-	if err := d.setImage(ctx, subject, handTag); err != nil {
+	if err := d.setImage(ctx, subject, d.stage.images.hand); err != nil {
 		return err
 	}
 	app, err := d.awaitSync(ctx, subject, outOfSync)
@@ -68,7 +67,7 @@ func (d *demo) drift(ctx context.Context) error {
 	}
 	d.out.gap()
 	return d.expectDrift(ctx, app.Id, map[string]string{
-		"spec.template.spec.containers[name=web].image": fmt.Sprintf("%q instead of %q by kubectl-by-hand", imageName+":"+handTag, imageName+":"+fixedTag),
+		"spec.template.spec.containers[name=web].image": fmt.Sprintf("%q instead of %q by kubectl-by-hand", d.stage.images.at(d.stage.images.hand), d.stage.images.at(d.stage.images.fixed)),
 	})
 }
 
@@ -89,14 +88,14 @@ func (d *demo) heal(ctx context.Context) error {
 		return err
 	}
 	d.out.gap()
-	if err := d.setImage(ctx, healing, handTag); err != nil {
+	if err := d.setImage(ctx, healing, d.stage.images.hand); err != nil {
 		return err
 	}
 	d.out.gap()
 	if _, err := d.expect(ctx, healing, onDrift, success); err != nil {
 		return err
 	}
-	if err := d.expectImage(ctx, healing, firstTag); err != nil {
+	if err := d.expectImage(ctx, healing, d.stage.images.first); err != nil {
 		return err
 	}
 	return d.expectReplicas(ctx, healing, handScale)
@@ -156,15 +155,15 @@ func (d *demo) expectReplicas(ctx context.Context, app string, want int32) error
 	if err != nil {
 		return err
 	}
-	live, err := client.AppsV1().Deployments(namespace).Get(ctx, app, metav1.GetOptions{})
+	live, err := client.AppsV1().Deployments(d.stage.namespace).Get(ctx, app, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read Deployment %s/%s: %w", namespace, app, err)
+		return fmt.Errorf("read Deployment %s/%s: %w", d.stage.namespace, app, err)
 	}
 	if got := *live.Spec.Replicas; got != want {
-		d.differ("Deployment %s/%s has %d replicas instead of %d", namespace, app, got, want)
+		d.differ("Deployment %s/%s has %d replicas instead of %d", d.stage.namespace, app, got, want)
 		return nil
 	}
-	d.out.good("seen in the cluster: Deployment %s/%s still has %d replicas", namespace, app, want)
+	d.out.good("seen in the cluster: Deployment %s/%s still has %d replicas", d.stage.namespace, app, want)
 	return nil
 }
 

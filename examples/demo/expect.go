@@ -14,9 +14,6 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// namespace is where the applications are deployed to.
-const namespace = "demo"
-
 // The statuses and triggers the script expects.
 const (
 	success   = modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS
@@ -52,7 +49,7 @@ func (d *demo) expect(ctx context.Context, app string, trigger modelv1.TriggerKi
 	want := expectation{app, d.repo.Head(), trigger}
 	d.expected = append(d.expected, want)
 	var found *modelv1.Deployment
-	err := d.agent.Await(ctx, want.String()+" to end", deployTimeout, func(ctx context.Context) (bool, error) {
+	err := d.agent.Await(ctx, want.String()+" to end", d.stage.timeout, func(ctx context.Context) (bool, error) {
 		all, err := d.watch.poll(ctx)
 		if i := slices.IndexFunc(all, want.matches); i >= 0 {
 			found = all[i]
@@ -84,7 +81,7 @@ func (d *demo) expectRollback(deployment *modelv1.Deployment) {
 // deployment's ID.
 func (d *demo) awaitApproval(ctx context.Context, app string) (id string, err error) {
 	want := expectation{app, d.repo.Head(), onCommit}
-	err = d.agent.Await(ctx, want.String()+" to wait for approval", deployTimeout, func(ctx context.Context) (bool, error) {
+	err = d.agent.Await(ctx, want.String()+" to wait for approval", d.stage.timeout, func(ctx context.Context) (bool, error) {
 		all, err := d.watch.poll(ctx)
 		i := slices.IndexFunc(all, want.matches)
 		if i < 0 {
@@ -100,7 +97,7 @@ func (d *demo) awaitApproval(ctx context.Context, app string) (id string, err er
 
 // client returns a client of the cluster.
 func (d *demo) client() (kubernetes.Interface, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", d.cluster.Kubeconfig())
+	config, err := clientcmd.BuildConfigFromFlags("", d.kubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
@@ -117,14 +114,14 @@ func (d *demo) expectSecret(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	live, err := client.CoreV1().Secrets(namespace).Get(ctx, encrypted, metav1.GetOptions{})
+	live, err := client.CoreV1().Secrets(d.stage.namespace).Get(ctx, encrypted, metav1.GetOptions{})
 	switch {
 	case err != nil:
-		d.differ("Secret %s/%s: %s", namespace, encrypted, err)
+		d.differ("Secret %s/%s: %s", d.stage.namespace, encrypted, err)
 	case string(live.Data["password"]) != password:
-		d.differ("Secret %s/%s does not hold the decrypted password", namespace, encrypted)
+		d.differ("Secret %s/%s does not hold the decrypted password", d.stage.namespace, encrypted)
 	default:
-		d.out.good("seen in the cluster: Secret %s/%s holds it decrypted, %d characters", namespace, encrypted, len(password))
+		d.out.good("seen in the cluster: Secret %s/%s holds it decrypted, %d characters", d.stage.namespace, encrypted, len(password))
 	}
 	return nil
 }
@@ -137,20 +134,20 @@ func (d *demo) expectGreeting(ctx context.Context) error {
 		return err
 	}
 	const workload = "kustomize-web"
-	live, err := client.AppsV1().Deployments(namespace).Get(ctx, workload, metav1.GetOptions{})
+	live, err := client.AppsV1().Deployments(d.stage.namespace).Get(ctx, workload, metav1.GetOptions{})
 	if err != nil {
-		d.differ("Deployment %s/%s: %s", namespace, workload, err)
+		d.differ("Deployment %s/%s: %s", d.stage.namespace, workload, err)
 		return nil
 	}
 	name := live.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name
-	config, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	config, err := client.CoreV1().ConfigMaps(d.stage.namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case err != nil:
-		d.differ("ConfigMap %s/%s: %s", namespace, name, err)
+		d.differ("ConfigMap %s/%s: %s", d.stage.namespace, name, err)
 	case config.Data["greeting"] != nextGreeting:
-		d.differ("ConfigMap %s/%s holds %q", namespace, name, config.Data["greeting"])
+		d.differ("ConfigMap %s/%s holds %q", d.stage.namespace, name, config.Data["greeting"])
 	default:
-		d.out.good("seen in the cluster: the pods of Deployment %s/%s use ConfigMap %s", namespace, workload, name)
+		d.out.good("seen in the cluster: the pods of Deployment %s/%s use ConfigMap %s", d.stage.namespace, workload, name)
 	}
 	return nil
 }
@@ -162,9 +159,9 @@ func (d *demo) expectImage(ctx context.Context, app, tag string) error {
 	if err != nil {
 		return err
 	}
-	image := imageName + ":" + tag
+	image := d.stage.images.at(tag)
 	err = d.agent.Await(ctx, "the pods of "+app+" to run "+image, imageTimeout, func(ctx context.Context) (bool, error) {
-		err := runsOnly(ctx, client, app, image)
+		err := runsOnly(ctx, client, d.stage.namespace, app, image)
 		return err == nil, err
 	})
 	switch {
@@ -173,14 +170,14 @@ func (d *demo) expectImage(ctx context.Context, app, tag string) error {
 	case err != nil:
 		d.differ("%s", err)
 	default:
-		d.out.good("seen in the cluster: Deployment %s/%s and all its pods run %s", namespace, app, image)
+		d.out.good("seen in the cluster: Deployment %s/%s and all its pods run %s", d.stage.namespace, app, image)
 	}
 	return nil
 }
 
 // runsOnly returns nil if an application's pods are complete, ready, and all of
 // the image.
-func runsOnly(ctx context.Context, client kubernetes.Interface, app, image string) error {
+func runsOnly(ctx context.Context, client kubernetes.Interface, namespace, app, image string) error {
 	live, err := client.AppsV1().Deployments(namespace).Get(ctx, app, metav1.GetOptions{})
 	if err != nil {
 		return err

@@ -4,7 +4,9 @@
 // happens and checks that every deployment ends as it should.
 //
 // Everything it makes lives in one temporary folder, and the programs it starts
-// end with it. It never touches a cluster or a repository it did not make.
+// end with it. With -kubeconfig it plays in somebody's own cluster instead, in a
+// namespace that it makes and removes. It never touches another cluster, namespace or
+// repository.
 package main
 
 import (
@@ -31,13 +33,23 @@ func run(ctx context.Context, args []string, stdout *os.File, stderr io.Writer) 
 	apps := flags.String("apps", filepath.Join("examples", "apps"), "folder whose content becomes the Git repository")
 	keys := flags.String("keys", filepath.Join("examples", "keys"), "folder with the keys to decrypt their secrets with")
 	once := flags.Bool("once", false, "end after the script instead of staying up until Ctrl-C")
+	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig of an own cluster, whose current context is used; default: a control plane on this machine")
+	image := flags.String("image", "registry.k8s.io/pause", "with -kubeconfig: the image that the pods run")
+	tags := flags.String("tags", "3.6,3.7,3.8,3.9,3.10", "with -kubeconfig: five tags of the image, the first of which is deployed first")
 	if err := flags.Parse(args); err != nil {
 		return 2
+	}
+	on, err := written, error(nil)
+	if *kubeconfig != "" {
+		if on, err = ownStage(*kubeconfig, *image, *tags); err != nil {
+			fmt.Fprintln(stderr, "demo:", err)
+			return 2
+		}
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 
-	d, err := newDemo(*bin, *apps, *keys, newNarrator(stdout))
+	d, err := newDemo(*bin, *apps, *keys, on, newNarrator(stdout))
 	if err != nil {
 		fmt.Fprintln(stderr, "demo:", err)
 		return 1

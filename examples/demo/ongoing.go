@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -26,7 +25,7 @@ func (o *ongoing) commit(all []*modelv1.Deployment) error {
 	}
 	o.next = time.Now().Add(pace)
 	o.n++
-	version := fmt.Sprintf("v3.%d.0", o.n)
+	version := o.d.stage.later(o.n)
 	var err error
 	switch o.n % 4 {
 	case 1:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,18 +10,11 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
-// The applications the script changes and the images it gives them. The simulated
-// nodes run any image, but of a tag "does-not-exist" they say what a real node
-// says of an image that is not there.
+// The applications that the script changes.
 const (
-	subject   = "simple"
-	worked    = "secret"   // is deployed again and again after the script
-	gated     = "approval" // has a pipeline that waits for a person
-	imageName = "registry.example/web"
-	firstTag  = "v1.0.0"
-	nextTag   = "v1.1.0"
-	badTag    = "does-not-exist"
-	fixedTag  = "v1.1.1"
+	subject = "simple"
+	worked  = "secret"   // is deployed again and again after the script
+	gated   = "approval" // has a pipeline that waits for a person
 
 	firstMessage = "Add the applications"
 
@@ -35,31 +29,50 @@ const (
 // repository is the bare Git repository the agent watches.
 type repository struct {
 	*gittest.Repo
-	apps  int   // how many applications it holds
-	files fs.FS // as they were first
+	apps   int               // how many applications it holds
+	files  map[string]string // as they were first
+	images images
 }
 
-// newRepository makes it at dir, with the content of the folder apps as its
-// first commit.
-func newRepository(dir, apps string) (*repository, error) {
-	files := os.DirFS(apps)
-	found, err := fs.Glob(files, "*/app.pipecd.yaml")
-	if err != nil || len(found) == 0 {
-		return nil, fmt.Errorf("no applications */app.pipecd.yaml in %s", apps)
+// newRepository makes it at dir, with the content of the folder apps, as it has to be on
+// the stage, as its first commit.
+func newRepository(dir, apps string, on stage) (*repository, error) {
+	r := &repository{files: map[string]string{}, images: on.images}
+	if err := r.read(os.DirFS(apps), on); err != nil {
+		return nil, fmt.Errorf("read the applications of %s: %w", apps, err)
 	}
-	repo, err := gittest.NewRepo(dir)
-	if err != nil {
+	var err error
+	if r.Repo, err = gittest.NewRepo(dir); err != nil {
 		return nil, err
 	}
-	if err := repo.CopyDir(files, "."); err != nil {
+	if err := r.hurry(on); err != nil {
 		return nil, err
 	}
-	r := &repository{Repo: repo, apps: len(found), files: files}
-	if err := r.hurry(); err != nil {
+	if err := r.Write(r.files); err != nil {
 		return nil, err
 	}
 	_, err = r.Commit(firstMessage)
 	return r, err
+}
+
+// read takes the files of the applications that are on the stage.
+func (r *repository) read(from fs.FS, on stage) error {
+	err := fs.WalkDir(from, ".", func(name string, entry fs.DirEntry, err error) error {
+		app, file, _ := strings.Cut(name, "/")
+		if err != nil || entry.IsDir() || !on.plays(app) {
+			return err
+		}
+		text, err := fs.ReadFile(from, name)
+		r.files[name] = on.adapt(string(text))
+		if file == "app.pipecd.yaml" {
+			r.apps++
+		}
+		return err
+	})
+	if err == nil && r.apps == 0 {
+		err = errors.New("there are none")
+	}
+	return err
 }
 
 // patience says how long the steps of a canary's traffic take in the example, and
@@ -70,48 +83,41 @@ const (
 )
 
 // hurry makes the canary's steps fit for a demo.
-func (r *repository) hurry() error {
+func (r *repository) hurry(on stage) error {
 	file := routed + "/app.pipecd.yaml"
-	text, err := fs.ReadFile(r.files, file)
-	if err != nil {
-		return fmt.Errorf("read the canary's configuration: %w", err)
+	if !on.plays(routed) {
+		return nil
 	}
-	if !strings.Contains(string(text), patience) {
+	if !strings.Contains(r.files[file], patience) {
 		return fmt.Errorf("%s does not hold %q", file, patience)
 	}
-	return r.Write(map[string]string{file: strings.Replace(string(text), patience, haste, 1)})
+	r.files[file] = strings.Replace(r.files[file], patience, haste, 1)
+	return nil
 }
 
 // commitImage commits another tag of an application's image.
 func (r *repository) commitImage(app, tag, message string) error {
-	return r.commitChange(workload(app), imageName+":"+firstTag, imageName+":"+tag, message)
+	return r.commitChange(workload(app), r.images.at(r.images.first), r.images.at(tag), message)
 }
 
 // commitChange commits a file as it was first, with another text in one place.
 func (r *repository) commitChange(file, was, is, message string) error {
-	first, err := fs.ReadFile(r.files, file)
-	if err != nil {
-		return fmt.Errorf("read the file to change: %w", err)
-	}
-	text := strings.Replace(string(first), was, is, 1)
-	if text == string(first) {
+	first := r.files[file]
+	text := strings.Replace(first, was, is, 1)
+	if text == first {
 		return fmt.Errorf("%s does not hold %q", file, was)
 	}
 	if err := r.Write(map[string]string{file: text}); err != nil {
 		return err
 	}
-	_, err = r.Commit(message)
+	_, err := r.Commit(message)
 	return err
 }
 
 // ciphertext is how the password stands in Git, shortened.
 func (r *repository) ciphertext() (string, error) {
 	file := encrypted + "/app.pipecd.yaml"
-	text, err := fs.ReadFile(r.files, file)
-	if err != nil {
-		return "", fmt.Errorf("read the encrypted password: %w", err)
-	}
-	_, rest, found := strings.Cut(string(text), "password: ")
+	_, rest, found := strings.Cut(r.files[file], "password: ")
 	if !found || len(rest) < 40 {
 		return "", fmt.Errorf("%s has no encrypted password", file)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
@@ -13,19 +14,20 @@ import (
 
 // How long is waited before the demo gives up.
 const (
-	agentTimeout  = 30 * time.Second
-	deployTimeout = 2 * time.Minute
-	imageTimeout  = 20 * time.Second
-	syncTimeout   = 20 * time.Second
+	agentTimeout = 30 * time.Second
+	imageTimeout = 20 * time.Second
+	syncTimeout  = 20 * time.Second
 )
 
 // demo is one run of the script.
 type demo struct {
 	bin, apps, keys string
-	dir             string // holds everything the demo makes
+	dir             string // holds everything the demo makes on this machine
+	stage           stage
 	out             *narrator
 
-	cluster *clustertest.Cluster
+	cluster *clustertest.Cluster // nil on somebody's own
+	made    bool                 // the namespace in somebody's own cluster
 	repo    *repository
 	agent   *agent
 	watch   *watch
@@ -36,7 +38,7 @@ type demo struct {
 }
 
 // newDemo makes the working folder. The caller must call close.
-func newDemo(bin, apps, keys string, out *narrator) (*demo, error) {
+func newDemo(bin, apps, keys string, on stage, out *narrator) (*demo, error) {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
 		return nil, fmt.Errorf("find the programs: %w", err)
@@ -44,9 +46,13 @@ func newDemo(bin, apps, keys string, out *narrator) (*demo, error) {
 	if keys, err = filepath.Abs(keys); err != nil {
 		return nil, fmt.Errorf("find the keys: %w", err)
 	}
-	for _, program := range []string{"piped", "pipectl", "devcluster"} {
+	programs := []string{"piped", "pipectl"}
+	if !on.own() {
+		programs = append(programs, "devcluster")
+	}
+	for _, program := range programs {
 		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
-			return nil, fmt.Errorf("%s is not built, run `make build devcluster`: %w", program, err)
+			return nil, fmt.Errorf("%s is not built, run `make build` and `make devcluster`: %w", program, err)
 		}
 	}
 	if err := os.Setenv("DEVCLUSTER", filepath.Join(bin, "devcluster")); err != nil {
@@ -56,7 +62,7 @@ func newDemo(bin, apps, keys string, out *narrator) (*demo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the working folder: %w", err)
 	}
-	d := &demo{bin: bin, apps: apps, keys: keys, dir: dir, out: out}
+	d := &demo{bin: bin, apps: apps, keys: keys, dir: dir, stage: on, out: out}
 	if err := d.ownTemporaryFiles(); err != nil {
 		return nil, errors.Join(fmt.Errorf("make the working folder: %w", err), os.RemoveAll(dir))
 	}
@@ -66,11 +72,37 @@ func newDemo(bin, apps, keys string, out *narrator) (*demo, error) {
 // play runs the demo. What is not as it should be is noted in differences; an
 // error means that the story cannot go on.
 func (d *demo) play(ctx context.Context) error {
-	steps := []struct {
-		title string
-		do    func(context.Context) error
-	}{
-		{"A Kubernetes control plane on this machine", d.startCluster},
+	steps := d.steps()
+	began := time.Now()
+	for i, s := range steps {
+		d.out.heading(fmt.Sprintf("%d  %s", i+1, s.title))
+		if err := s.do(ctx); err != nil {
+			return fmt.Errorf("step %d, %q: %w", i+1, s.title, err)
+		}
+	}
+	d.out.note("All of it took %s.", seconds(time.Since(began)))
+	return nil
+}
+
+// step is a part of the script.
+type step struct {
+	title string
+	do    func(context.Context) error
+}
+
+// steps returns the script. On somebody's own cluster those are left out that need kinds
+// which not every cluster has.
+func (d *demo) steps() []step {
+	first := step{"A Kubernetes control plane on this machine", d.startCluster}
+	routing := []step{
+		{"A canary gets more and more of the traffic", d.canary},
+		{"A canary that cannot start", d.breakCanary},
+	}
+	if d.stage.own() {
+		first, routing = step{"A namespace in your cluster", d.useCluster}, nil
+	}
+	return slices.Concat([]step{
+		first,
 		{"A Git repository with the applications", d.makeRepository},
 		{"The agent, watching both", d.startAgent},
 		{"The page, with a link that signs in once", d.openPage},
@@ -81,22 +113,28 @@ func (d *demo) play(ctx context.Context) error {
 		{"A commit that cannot roll out", d.breakImage},
 		{"A commit that fixes it", d.fixImage},
 		{"A pipeline that waits for a person", d.approve},
-		{"A canary gets more and more of the traffic", d.canary},
-		{"A canary that cannot start", d.breakCanary},
+	}, routing, []step{
 		{"Someone changes a live object by hand", d.drift},
 		{"A person asks for a deployment", d.syncByHand},
 		{"An application heals itself", d.heal},
 		{"What happened", d.conclude},
+	})
+}
+
+// kubeconfig returns the file with the access to the cluster.
+func (d *demo) kubeconfig() string {
+	if d.stage.own() {
+		return filepath.Join(d.dir, "kubeconfig")
 	}
-	began := time.Now()
-	for i, s := range steps {
-		d.out.heading(fmt.Sprintf("%d  %s", i+1, s.title))
-		if err := s.do(ctx); err != nil {
-			return fmt.Errorf("step %d, %q: %w", i+1, s.title, err)
-		}
+	return d.cluster.Kubeconfig()
+}
+
+// provider names the cluster on the page.
+func (d *demo) provider() string {
+	if d.stage.own() {
+		return "own"
 	}
-	d.out.note("All of it took %s.", seconds(time.Since(began)))
-	return nil
+	return "devcluster"
 }
 
 func (d *demo) startCluster(ctx context.Context) error {
@@ -116,7 +154,7 @@ func (d *demo) startCluster(ctx context.Context) error {
 
 func (d *demo) makeRepository(context.Context) error {
 	var err error
-	if d.repo, err = newRepository(filepath.Join(d.dir, "apps.git"), d.apps); err != nil {
+	if d.repo, err = newRepository(filepath.Join(d.dir, "apps.git"), d.apps, d.stage); err != nil {
 		return err
 	}
 	d.out.fact("remote", d.repo.Dir)
@@ -126,9 +164,10 @@ func (d *demo) makeRepository(context.Context) error {
 
 func (d *demo) startAgent(ctx context.Context) error {
 	var err error
-	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.cluster.Kubeconfig(), d.repo.Dir, d.keys); err != nil {
+	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.provider(), d.kubeconfig(), d.repo.Dir, d.keys); err != nil {
 		return err
 	}
+	d.agent.timeout = d.stage.timeout
 	d.out.command("piped run --config " + d.agent.Config)
 	d.watch = newWatch(d.agent.API, d.out)
 	d.watch.since(d.repo.Head(), d.agent.started) // the commit was there before the agent
@@ -153,7 +192,7 @@ func (d *demo) firstDeployments(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.expectImage(ctx, subject, firstTag)
+	return d.expectImage(ctx, subject, d.stage.images.first)
 }
 
 func (d *demo) showSecret(ctx context.Context) error {
@@ -180,9 +219,9 @@ func (d *demo) changeSetting(ctx context.Context) error {
 	return d.expectGreeting(ctx)
 }
 
-func (d *demo) changeImage(ctx context.Context) error { return d.rollOut(ctx, nextTag) }
+func (d *demo) changeImage(ctx context.Context) error { return d.rollOut(ctx, d.stage.images.next) }
 
-func (d *demo) fixImage(ctx context.Context) error { return d.rollOut(ctx, fixedTag) }
+func (d *demo) fixImage(ctx context.Context) error { return d.rollOut(ctx, d.stage.images.fixed) }
 
 // rollOut commits an image that works and sees it deployed.
 func (d *demo) rollOut(ctx context.Context, tag string) error {
@@ -204,13 +243,13 @@ func (d *demo) breakImage(ctx context.Context) error {
 		return err
 	}
 	d.expectRollback(deployment)
-	return d.expectImage(ctx, subject, nextTag)
+	return d.expectImage(ctx, subject, d.stage.images.next)
 }
 
 // approve commits an image to the application whose pipeline waits for a person,
 // and is that person.
 func (d *demo) approve(ctx context.Context) error {
-	if err := d.commitImage(gated, nextTag, "Deploy "+nextTag+" after approval"); err != nil {
+	if err := d.commitImage(gated, d.stage.images.next, "Deploy "+d.stage.images.next+" after approval"); err != nil {
 		return err
 	}
 	waiting, err := d.awaitApproval(ctx, gated)
@@ -224,7 +263,7 @@ func (d *demo) approve(ctx context.Context) error {
 	if _, err := d.expect(ctx, gated, onCommit, success); err != nil {
 		return err
 	}
-	return d.expectImage(ctx, gated, nextTag)
+	return d.expectImage(ctx, gated, d.stage.images.next)
 }
 
 // approveDeployment is the person that a deployment waits for.
@@ -244,7 +283,7 @@ func (d *demo) syncByHand(ctx context.Context) error {
 	if _, err := d.expect(ctx, subject, onCommand, success); err != nil {
 		return err
 	}
-	return d.expectImage(ctx, subject, fixedTag)
+	return d.expectImage(ctx, subject, d.stage.images.fixed)
 }
 
 func (d *demo) commitImage(app, tag, message string) error {
@@ -252,7 +291,7 @@ func (d *demo) commitImage(app, tag, message string) error {
 		return err
 	}
 	d.reportCommit(message)
-	d.out.fact("image", imageName+":"+tag)
+	d.out.fact("image", d.stage.images.at(tag))
 	d.out.gap()
 	return nil
 }
@@ -267,13 +306,19 @@ func (d *demo) reportCommit(message string) {
 // removes the working folder unless it shall be kept.
 func (d *demo) close(keep bool) error {
 	d.out.gap()
-	d.out.note("Stopping the agent and the cluster.")
+	d.out.note("Removing what the demo started.")
 	var errs []error
 	if d.agent != nil {
 		errs = append(errs, d.agent.Close())
 	}
 	if d.cluster != nil {
 		errs = append(errs, d.cluster.Stop())
+	}
+	if d.made {
+		errs = append(errs, d.leaveCluster())
+	}
+	if d.stage.own() {
+		errs = append(errs, os.RemoveAll(d.kubeconfig())) // it has credentials
 	}
 	errs = append(errs, d.leftovers()...)
 	if keep {

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/c785c783/piped/examples/programs"
 	"github.com/c785c783/piped/examples/release/build"
 	"github.com/c785c783/piped/examples/release/image"
 	"github.com/c785c783/piped/piped/app/agenttest"
@@ -32,23 +33,10 @@ const moduleRoot = "../.."
 // host is what this machine runs.
 var host = build.Target{OS: "linux", Arch: runtime.GOARCH}
 
-// builtPrograms returns piped and pipectl for this machine: those next to $PIPED_BINARY,
-// which the Makefile has built, else ones that it builds.
-func builtPrograms(t *testing.T) (files []string) {
+// builtPrograms returns piped and pipectl for this machine.
+func builtPrograms(t *testing.T) []string {
 	t.Helper()
-	dir := filepath.Dir(os.Getenv("PIPED_BINARY"))
-	if _, err := os.Stat(filepath.Join(dir, client)); os.Getenv("PIPED_BINARY") == "" || err != nil {
-		dir = t.TempDir()
-		source, err := build.ReadSource(t.Context(), moduleRoot, "v0.0.0-test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{agent, client} {
-			if err := source.Program(t.Context(), "./piped/cmd/"+name, host, filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	dir := programs.Dir(t)
 	return []string{filepath.Join(dir, agent), filepath.Join(dir, client)}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/examples/programs"
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
@@ -43,7 +44,7 @@ func TestTutorial(t *testing.T) {
 		t.Fatal(err)
 	}
 	addresses := strings.NewReplacer("127.0.0.1:9083", api, "127.0.0.1:9085", web)
-	sh := startShell(t, dir, programs(t))
+	sh := startShell(t, dir, programs.Dir(t))
 	steps := parsePage(string(text))
 	if len(steps) < 20 {
 		t.Fatalf("found only %d steps", len(steps))
@@ -90,23 +91,6 @@ func TestMatches(t *testing.T) {
 			}
 		})
 	}
-}
-
-// programs returns a folder with piped and pipectl: that of $PIPED_BINARY, which the
-// Makefile has filled, else one that it builds.
-func programs(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Dir(os.Getenv("PIPED_BINARY"))
-	if _, err := os.Stat(filepath.Join(dir, "pipectl")); os.Getenv("PIPED_BINARY") != "" && err == nil {
-		return dir
-	}
-	dir = t.TempDir()
-	cmd := exec.Command("go", "build", "-o", dir, "github.com/c785c783/piped/piped/cmd/piped", "github.com/c785c783/piped/piped/cmd/pipectl")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the programs: %v\n%s", err, out)
-	}
-	return dir
 }
 
 // commandTimeout bounds one command: it waits for a deployment at most.

@@ -35,6 +35,7 @@ type Options struct {
 	Dir        string // for configuration, log and data
 	Remote     string // the Git repository to follow, on branch main
 	Kubeconfig string
+	Provider   string        // the name of the platform provider; "" is devcluster
 	Interval   time.Duration // between two polls of the repository
 	DSN        string        // "" is SQLite in the data directory
 	StoreKey   string        // the file of the key of the store, for replicas; "" is the default
@@ -46,6 +47,7 @@ type Options struct {
 // owner key.
 type Agent struct {
 	*Process
+	ID                       string // the pipedID
 	Config, KeyFile, LogFile string
 	Address                  string // of the control API
 	WebAddress               string // of health and metrics
@@ -71,7 +73,7 @@ spec:
       branch: main
       discover: {} # every application of the repository
   platformProviders:
-    - name: devcluster
+    - name: %s
       type: KUBERNETES
       config: {kubeConfigPath: %q}
 `
@@ -111,6 +113,7 @@ func StartReplica(of *Agent, o Options, dir string) (*Agent, error) {
 func prepare(o Options) (*Agent, error) {
 	data := filepath.Join(o.Dir, "piped")
 	a := &Agent{
+		ID:     pipedID(o),
 		Config: filepath.Join(o.Dir, "piped.yaml"), KeyFile: filepath.Join(data, "owner.key"),
 		LogFile: filepath.Join(o.Dir, "piped.log"), binary: o.Binary,
 	}
@@ -118,7 +121,7 @@ func prepare(o Options) (*Agent, error) {
 	if a.Address, a.WebAddress, err = FreeAddresses(); err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf(configText, pipedID(o), data, a.Address, a.WebAddress, o.Interval, o.Remote, o.Kubeconfig)
+	text := fmt.Sprintf(configText, a.ID, data, a.Address, a.WebAddress, o.Interval, o.Remote, cmp.Or(o.Provider, "devcluster"), o.Kubeconfig)
 	if o.Limit > 0 {
 		text += fmt.Sprintf("  limits: {deployments: %d}\n", o.Limit)
 	}
