@@ -1,4 +1,4 @@
-# The two commands to know are `make demo` and `make test`; see README.md.
+# What to begin with is in README.md.
 #
 # Nothing here is rebuilt needlessly: Go's build cache decides for our own code,
 # and the control plane is cached by content (examples/devcluster/build.sh).

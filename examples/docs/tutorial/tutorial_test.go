@@ -20,21 +20,15 @@ import (
 
 const page = "../../../docs/tutorial.md"
 
+func TestMain(m *testing.M) { clustertest.Main(m) }
+
 // Every command of the tutorial succeeds, and prints what the page shows.
 func TestTutorial(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := clustertest.Start(t.Context(), clustertest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Errorf("stop the cluster: %v", err)
-		}
-	})
+	cluster := clustertest.Shared(t)
 	dir := t.TempDir()
 	if err := os.Symlink(cluster.Kubeconfig(), filepath.Join(dir, "kubeconfig")); err != nil {
 		t.Fatal(err)
