@@ -70,6 +70,7 @@ lint: ## vet, gofmt, staticcheck, protocol lint, stale generated code and docs
 	proto/check.sh
 	piped/web/page/check.sh
 	go run ./examples/docs -check
+	go run ./examples/install -check
 
 devcluster-test: devcluster ## the tests of the development cluster itself
 	go -C examples/devcluster vet ./...
@@ -92,10 +93,11 @@ bench: prerequisites build devcluster ## print the figures; BENCH=<regexp> selec
 pictures: prerequisites devcluster ## renew the pictures of docs/page, in Chromium
 	PIPED_PICTURES=$(CURDIR)/docs/page/images go test -count=1 -timeout 20m -run '^TestPage$$/^together$$/^(views|dialogs)$$' ./piped/web/page/browsertest
 
-generate: ## regenerate the wire types from the .proto files, the page from its templates, and the generated texts of docs/
+generate: ## regenerate the wire types from the .proto files, the page from its templates, the generated texts of docs/, and examples/install
 	proto/generate.sh
 	go tool -modfile=proto/tools.mod templ generate -include-version=false -path piped/web/page -log-level warn
 	go run ./examples/docs
+	go run ./examples/install
 
 release-contract: ## make the .proto files as they are the contract that later versions keep; when a release is cut
 	proto/release.sh

@@ -27,7 +27,7 @@ var layers = map[string]int{
 
 	"trigger": 3, "planner": 3, "scheduler": 3, "piped/drift": 3, "piped/event": 3, "piped/preview": 3, "piped/pullpreview": 3,
 	"piped/figures": 3, "piped/observe": 3, "piped/control": 3, "piped/notify": 3, "piped/web": 3, "piped/web/page": 3, "piped/trace": 3, "piped/retention": 3, "piped/pipectl": 3,
-	"executor/kubernetes": 3, "executor/analysis": 3, "executor/approval": 3, "executor/wait": 3, "executor/script": 3, "executor/opentofu": 3,
+	"executor/kubernetes": 3, "executor/analysis": 3, "executor/approval": 3, "executor/wait": 3, "executor/script": 3, "executor/opentofu": 3, "piped/install": 3,
 
 	"piped/app": 4, "piped/app/agenttest": 4,
 

@@ -27,27 +27,38 @@ type hostKeys struct {
 // newHostKeys reads those of the files that exist. For an unknown host it offers every safe
 // algorithm, so that verify can include the host's key in its error.
 func newHostKeys(addr string, files []string) (*hostKeys, error) {
-	var existing []string
-	for _, f := range files {
-		if _, err := os.Stat(f); err == nil {
-			existing = append(existing, f)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("read known hosts: %w", err)
-		}
+	readable, err := existing(files)
+	if err != nil {
+		return nil, err
 	}
-	db, err := knownhosts.NewDB(existing...)
+	db, err := knownhosts.NewDB(readable...)
 	if err != nil {
 		return nil, fmt.Errorf("read known hosts: %w", err)
 	}
 	k := &hostKeys{files: files, known: db.HostKeyCallback(), algorithms: db.HostKeyAlgorithms(addr)}
 	slices.Sort(k.algorithms)
 	if len(k.algorithms) == 0 {
-		k.algorithms = []string{
-			ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
-			ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
-		}
+		k.algorithms = safeHostKeys
 	}
 	return k, nil
+}
+
+// safeHostKeys are the algorithms of host keys that may be new to this machine.
+var safeHostKeys = []string{
+	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
+	ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
+}
+
+// existing returns the files that exist.
+func existing(files []string) (found []string, err error) {
+	for _, f := range files {
+		if _, err := os.Stat(f); err == nil {
+			found = append(found, f)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read known hosts: %w", err)
+		}
+	}
+	return found, nil
 }
 
 func defaultKnownHosts() []string {

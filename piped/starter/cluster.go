@@ -30,9 +30,9 @@ func (c Cluster) String() string {
 	return fmt.Sprintf("context %s of %s", c.Context, c.Kubeconfig)
 }
 
-// findCluster returns the cluster that kubectl would use with a kubeconfig and a context, which
+// FindCluster returns the cluster that kubectl would use with a kubeconfig and a context, which
 // may be "". Errors are of kind deploy.Invalid.
-func findCluster(kubeconfig, context string) (Cluster, error) {
+func FindCluster(kubeconfig, context string) (Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	config, err := rules.Load()

@@ -59,7 +59,7 @@ func New(ctx context.Context, o Options) (c Configuration, err error) {
 	if c.SSHKeyFile, err = absolute(o.SSHKeyFile); err != nil {
 		return c, err
 	}
-	if c.Cluster, err = findCluster(o.Kubeconfig, o.Context); err != nil {
+	if c.Cluster, err = FindCluster(o.Kubeconfig, o.Context); err != nil {
 		return c, err
 	}
 	if _, err := os.Stat(o.Repo); err == nil {
@@ -67,7 +67,7 @@ func New(ctx context.Context, o Options) (c Configuration, err error) {
 			return c, err
 		}
 	}
-	c.RepoID = repoID(c.Remote)
+	c.RepoID = RepoID(c.Remote)
 	auth, err := o.auth()
 	if err != nil {
 		return c, err
@@ -126,8 +126,8 @@ func absolute(file string) (string, error) {
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// repoID returns an ID for a repository: the last name in its address.
-func repoID(remote string) string {
+// RepoID returns an ID for a repository: the last name in its address.
+func RepoID(remote string) string {
 	remote = strings.TrimSuffix(strings.TrimRight(remote, "/"), ".git")
 	name := strings.Trim(unfit.ReplaceAllString(remote[strings.LastIndexAny(remote, "/:")+1:], "-"), "-.")
 	return cmp.Or(name, "repository")

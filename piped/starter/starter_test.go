@@ -65,7 +65,7 @@ func TestCluster(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", c.environment)
 			t.Setenv("KUBERNETES_SERVICE_HOST", "")
-			got, err := findCluster(c.flag, c.context)
+			got, err := FindCluster(c.flag, c.context)
 			if c.problem != "" {
 				if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), c.problem) {
 					t.Errorf("%v, want %q", err, c.problem)
@@ -102,7 +102,7 @@ func TestNew(t *testing.T) {
 		"https://git.example.com/team/apps.git": "apps", "git@git.example.com:team/apps": "apps", "git@git.example.com:apps.git": "apps",
 		"ssh://git@host:22/~me/x y/": "x-y", "https://host/": "host", "https://host/..": "repository",
 	} {
-		if got := repoID(repo); got != id {
+		if got := RepoID(repo); got != id {
 			t.Errorf("the ID of %s is %q, want %q", repo, got, id)
 		}
 	}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/c785c783/piped/piped/build"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/install"
+)
+
+// installFlags are the flags of piped install and piped install check.
+type installFlags struct {
+	options                               install.Options
+	keyFile, knownHostsFile, passwordFile string
+	only                                  []string
+}
+
+func installCommand(stdout, stderr io.Writer) *cobra.Command {
+	var f installFlags
+	cmd := &cobra.Command{
+		Use: "install --repo URL", Short: "Print or apply the manifests of an agent in a cluster", Args: cobra.NoArgs,
+		Long: `Print the manifests of an agent in a cluster, with the secrets that they need.
+
+By default the agent has permissions in the whole cluster; with --namespaces, in these
+namespaces. Its store is SQLite on a volume; with --postgres, three replicas share that
+database. For a repository over SSH, a deploy key is generated, and its public half is
+printed with where to add it. A repository over HTTP is read without credentials.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.print(cmd.Context(), stdout, stderr)
+		},
+	}
+	f.add(cmd.Flags())
+	cmd.SetFlagErrorFunc(usageError)
+	return cmd
+}
+
+// add adds the flags of a variant.
+func (f *installFlags) add(flags *pflag.FlagSet) {
+	o := &f.options
+	flags.StringVar(&o.Repo, "repo", "", "the Git repository with the applications: an address over SSH or HTTP")
+	flags.StringVar(&o.Branch, "branch", install.DefaultBranch, "the branch of the repository")
+	flags.StringVar(&o.Path, "path", "", "the directory of the repository with the applications; default: all of it")
+	flags.StringVar(&o.Namespace, "namespace", install.DefaultNamespace, "the namespace of the agent")
+	flags.StringSliceVar(&o.Namespaces, "namespaces", nil, "the namespaces of the applications, which must exist; default: the whole cluster")
+	flags.StringVar(&o.Image, "image", defaultImage(), "the agent's image; no registry has the default: make image builds it, and make image PUSH=REF pushes it to one of yours")
+	flags.StringVar(&o.PipedID, "piped-id", install.DefaultPipedID, "the name of this agent; no other in the same clusters has it")
+	flags.StringVar(&o.StorageSize, "storage-size", install.DefaultStorage, "the size of the volume")
+	flags.StringVar(&o.StorageClass, "storage-class", "", "the storage class of the volume; default: the cluster's")
+	flags.StringVar(&o.Postgres, "postgres", "", "the database for several replicas: postgres://USER@HOST:5432/DATABASE?sslmode=require")
+	flags.IntVar(&o.Replicas, "replicas", 0, fmt.Sprintf("with --postgres: the number of replicas; default: %d", install.DefaultReplicas))
+	flags.StringVar(&f.passwordFile, "postgres-password-file", "", "the file with the password of the database")
+	flags.StringVar(&f.keyFile, "ssh-key-file", "", "the private key for the repository; default: one is generated")
+	flags.StringVar(&f.knownHostsFile, "known-hosts-file", "", "the SSH host keys; default: the user's and the system's, or what the host shows")
+	flags.StringSliceVar(&f.only, "only", nil, "only these parts: secrets (with the namespace), permissions, agent")
+}
+
+// defaultImage is the reference that make image gives to this version.
+func defaultImage() string {
+	version := built().Version
+	if version == build.Unknown || version == "" {
+		version = "latest"
+	}
+	return "piped:" + version
+}
+
+// parts returns the parts that --only names, by default all.
+func (f *installFlags) parts() (parts []install.Part, err error) {
+	if len(f.only) == 0 {
+		return install.Parts, nil
+	}
+	for _, name := range f.only {
+		part := install.Part(name)
+		switch part {
+		case install.Secrets, install.Permissions, install.Agent:
+			parts = append(parts, part)
+		default:
+			return nil, deploy.Errorf(deploy.Invalid, "--only %q: use secrets, permissions or agent", name)
+		}
+	}
+	return parts, nil
+}
+
+// given reads the secrets that the user has, and the host keys of the repository.
+func (f *installFlags) given(ctx context.Context, v install.Variant, stderr io.Writer) (given install.Given, err error) {
+	for _, file := range []struct {
+		flag, path string
+		into       *string
+	}{{"--ssh-key-file", f.keyFile, &given.DeployKey}, {"--postgres-password-file", f.passwordFile, &given.Password}} {
+		if file.path == "" {
+			continue
+		}
+		data, err := os.ReadFile(file.path)
+		if err != nil {
+			return given, deploy.Errorf(deploy.Invalid, "%s: %w", file.flag, err)
+		}
+		*file.into = string(data)
+	}
+	given.Password = strings.TrimRight(given.Password, "\r\n")
+	if !v.SSH {
+		return given, nil
+	}
+	var files []string
+	if f.knownHostsFile != "" {
+		files = []string{f.knownHostsFile}
+	}
+	lines, err := git.FindHostLines(ctx, v.Repo, files)
+	if err != nil {
+		return given, fmt.Errorf("%w; or name a file with its keys with --known-hosts-file", err)
+	}
+	if lines.Shown != "" {
+		fmt.Fprintf(stderr, "The key of the repository's host is %s. No file of this machine had it: compare it with what the host publishes.\n", lines.Shown)
+	}
+	given.KnownHosts = lines.Text
+	return given, nil
+}
+
+// print prints the manifests.
+func (f *installFlags) print(ctx context.Context, stdout, stderr io.Writer) error {
+	v, err := install.NewVariant(f.options)
+	if err != nil {
+		return err
+	}
+	parts, err := f.parts()
+	if err != nil {
+		return err
+	}
+	files, err := v.Files()
+	if err != nil {
+		return err
+	}
+	var secrets []install.Secret
+	if slices.Contains(parts, install.Secrets) {
+		if secrets, err = f.secrets(ctx, v, stderr); err != nil {
+			return err
+		}
+	}
+	text, err := install.Text(files, secrets, parts)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(stdout, text); err != nil {
+		return err
+	}
+	for _, s := range secrets {
+		if public := s.PublicKey(); public != "" {
+			printPublicKey(stderr, v, public)
+		}
+	}
+	if len(secrets) > 0 {
+		fmt.Fprintln(stderr, "The output contains secrets: keep it out of Git. Printed again, they are others; --only leaves them out.")
+	}
+	return nil
+}
+
+// secrets makes the secrets of a variant.
+func (f *installFlags) secrets(ctx context.Context, v install.Variant, stderr io.Writer) ([]install.Secret, error) {
+	given, err := f.given(ctx, v, stderr)
+	if err != nil {
+		return nil, err
+	}
+	return v.MakeSecrets(given, time.Now())
+}
+
+// printPublicKey says what to do with the public half of the deploy key.
+func printPublicKey(out io.Writer, v install.Variant, public string) {
+	fmt.Fprintf(out, `The agent reads %s with this deploy key. Add it there:
+  GitHub: Settings, Deploy keys; GitLab: Settings, Repository, Deploy keys; Gitea: Settings, Deploy Keys.
+  It needs write access only for event watchers, which push commits.
+
+%s
+
+`, git.ShownRemote(v.Repo), public)
+}
