@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -35,7 +37,7 @@ func FindHostLines(ctx context.Context, remote string, files []string) (h HostLi
 	if len(files) == 0 {
 		files = defaultKnownHosts()
 	}
-	addr := net.JoinHostPort(strings.Trim(a.endpoint.Host, "[]"), strconv.Itoa(cmp.Or(a.endpoint.Port, 22)))
+	addr := a.sshHost()
 	files, err = existing(files)
 	if err != nil {
 		return h, deploy.Errorf(deploy.Invalid, "%w", err)
@@ -84,4 +86,31 @@ func shownKey(ctx context.Context, addr string) (key ssh.PublicKey, err error) {
 		return nil, fmt.Errorf("no answer: %w", context.Cause(w))
 	}
 	return nil, err
+}
+
+// Knows reports whether lines of a known_hosts file have a key of the SSH host of a remote.
+func Knows(remote, lines string) (bool, error) {
+	a, err := parseAddress(remote)
+	if err != nil {
+		return false, deploy.Errorf(deploy.Invalid, "%w", err)
+	}
+	dir, err := os.MkdirTemp("", "piped-known-hosts-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // it contains no secret
+	file := filepath.Join(dir, "known_hosts")
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		return false, err
+	}
+	db, err := knownhosts.NewDB(file)
+	if err != nil {
+		return false, deploy.Errorf(deploy.Invalid, "read known hosts: %w", err)
+	}
+	return len(db.HostKeys(a.sshHost())) > 0, nil
+}
+
+// sshHost returns the host and port of an address over SSH.
+func (a address) sshHost() string {
+	return net.JoinHostPort(strings.Trim(a.endpoint.Host, "[]"), strconv.Itoa(cmp.Or(a.endpoint.Port, 22)))
 }

@@ -40,6 +40,11 @@ func TestFindHostLines(t *testing.T) {
 		if err != nil || (lines.Shown != "") != c.shown || c.shown && !fingerprints[lines.Shown] {
 			t.Errorf("%s: %+v, %v", name, lines, err)
 		}
+		for remote, want := range map[string]bool{server.URL: true, "git@git.example.com:apps.git": false} {
+			if known, err := Knows(remote, lines.Text); known != want || err != nil {
+				t.Errorf("%s: %s is known: %t, %v", name, remote, known, err)
+			}
+		}
 		file := filepath.Join(t.TempDir(), "known_hosts")
 		if err := os.WriteFile(file, []byte(lines.Text), 0o600); err != nil {
 			t.Fatal(err)

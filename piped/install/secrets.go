@@ -1,6 +1,7 @@
 package install
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -11,8 +12,10 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +43,9 @@ const (
 type Given struct {
 	DeployKey  string // a private key in PEM or OpenSSH form, without passphrase
 	KnownHosts string // lines for the repository's host; required with SSH
-	Password   string // of the database
+	// Keep leaves the known hosts of a Secret that exists.
+	Keep     bool
+	Password string // of the database
 }
 
 // Secret is a secret of the installation.
@@ -52,6 +57,32 @@ type Secret struct {
 	given []string
 
 	variant Variant
+}
+
+// differs returns a key that live lacks, or that the user has given another value; "" if there is none.
+func (s Secret) differs(live *corev1.Secret) string {
+	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+		old, has := live.Data[key]
+		if !has || slices.Contains(s.given, key) && !bytes.Equal(old, s.Data[key]) {
+			return key
+		}
+	}
+	return ""
+}
+
+// over returns the data of a secret that exists, with what the user has given and what it lacks.
+func (s Secret) over(live *corev1.Secret) map[string][]byte {
+	data := maps.Clone(s.Data)
+	for key, old := range live.Data {
+		if !slices.Contains(s.given, key) {
+			data[key] = old
+		}
+	}
+	if old, has := live.Data[keyPassword]; has && s.Name == StoreSecret && !slices.Contains(s.given, keyPassword) {
+		// The line names the database, which may be another one now.
+		data[keyPassword] = []byte(s.variant.passLine(passwordOf(string(old))))
+	}
+	return data
 }
 
 // object returns the secret as an object.
@@ -76,6 +107,9 @@ func (v Variant) MakeSecrets(given Given, now time.Time) (secrets []Secret, err 
 	}
 	if v.SSH {
 		var own []string
+		if !given.Keep {
+			own = append(own, keyHosts)
+		}
 		key := []byte(given.DeployKey)
 		if given.DeployKey != "" {
 			own = append(own, keyDeploy)

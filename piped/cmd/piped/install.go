@@ -23,6 +23,9 @@ type installFlags struct {
 	options                               install.Options
 	keyFile, knownHostsFile, passwordFile string
 	only                                  []string
+	applies                               bool
+	cluster                               clusterFlags
+	read                                  install.Given // out of the files
 }
 
 func installCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -34,12 +37,23 @@ func installCommand(stdout, stderr io.Writer) *cobra.Command {
 By default the agent has permissions in the whole cluster; with --namespaces, in these
 namespaces. Its store is SQLite on a volume; with --postgres, three replicas share that
 database. For a repository over SSH, a deploy key is generated, and its public half is
-printed with where to add it. A repository over HTTP is read without credentials.`,
+printed with where to add it. A repository over HTTP is read without credentials.
+
+With --apply they are applied to the cluster that kubectl would use, secrets first, and the
+command waits until the agent answers, or says why it does not. Secrets that exist are
+kept. What another variant had and this one has not is deleted, but for secrets and the
+volume.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.applies {
+				return f.apply(cmd.Context(), stdout, stderr)
+			}
 			return f.print(cmd.Context(), stdout, stderr)
 		},
 	}
 	f.add(cmd.Flags())
+	f.cluster.add(cmd.Flags())
+	cmd.Flags().BoolVar(&f.applies, "apply", false, "apply them to the cluster of kubectl, and wait until the agent answers")
+	cmd.AddCommand(installCheckCommand(stdout, stderr))
 	cmd.SetFlagErrorFunc(usageError)
 	return cmd
 }
@@ -91,7 +105,8 @@ func (f *installFlags) parts() (parts []install.Part, err error) {
 }
 
 // given reads the secrets that the user has, and the host keys of the repository.
-func (f *installFlags) given(ctx context.Context, v install.Variant, stderr io.Writer) (given install.Given, err error) {
+// i is nil without a cluster.
+func (f *installFlags) given(ctx context.Context, v install.Variant, i *install.Installer, stderr io.Writer) (given install.Given, err error) {
 	for _, file := range []struct {
 		flag, path string
 		into       *string
@@ -109,19 +124,8 @@ func (f *installFlags) given(ctx context.Context, v install.Variant, stderr io.W
 	if !v.SSH {
 		return given, nil
 	}
-	var files []string
-	if f.knownHostsFile != "" {
-		files = []string{f.knownHostsFile}
-	}
-	lines, err := git.FindHostLines(ctx, v.Repo, files)
-	if err != nil {
-		return given, fmt.Errorf("%w; or name a file with its keys with --known-hosts-file", err)
-	}
-	if lines.Shown != "" {
-		fmt.Fprintf(stderr, "The key of the repository's host is %s. No file of this machine had it: compare it with what the host publishes.\n", lines.Shown)
-	}
-	given.KnownHosts = lines.Text
-	return given, nil
+	given.KnownHosts, given.Keep, err = f.hostLines(ctx, v, i, stderr)
+	return given, err
 }
 
 // print prints the manifests.
@@ -140,7 +144,7 @@ func (f *installFlags) print(ctx context.Context, stdout, stderr io.Writer) erro
 	}
 	var secrets []install.Secret
 	if slices.Contains(parts, install.Secrets) {
-		if secrets, err = f.secrets(ctx, v, stderr); err != nil {
+		if secrets, err = f.secrets(ctx, v, nil, stderr); err != nil {
 			return err
 		}
 	}
@@ -163,12 +167,11 @@ func (f *installFlags) print(ctx context.Context, stdout, stderr io.Writer) erro
 }
 
 // secrets makes the secrets of a variant.
-func (f *installFlags) secrets(ctx context.Context, v install.Variant, stderr io.Writer) ([]install.Secret, error) {
-	given, err := f.given(ctx, v, stderr)
-	if err != nil {
+func (f *installFlags) secrets(ctx context.Context, v install.Variant, i *install.Installer, stderr io.Writer) (_ []install.Secret, err error) {
+	if f.read, err = f.given(ctx, v, i, stderr); err != nil {
 		return nil, err
 	}
-	return v.MakeSecrets(given, time.Now())
+	return v.MakeSecrets(f.read, time.Now())
 }
 
 // printPublicKey says what to do with the public half of the deploy key.

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/git/gittest"
+)
+
+// installing is a user's machine with a cluster and a repository over SSH.
+type installing struct {
+	*testing.T
+	cluster *clustertest.Cluster
+	client  kubernetes.Interface
+	repo    string
+	keyFile string // opens the repository
+}
+
+func newInstalling(t *testing.T) *installing {
+	t.Setenv("HOME", t.TempDir())
+	cluster := clustertest.Own(t)
+	t.Setenv("KUBECONFIG", cluster.Kubeconfig())
+	repo := gittest.New(t)
+	repo.Push(t, "add web", map[string]string{"web/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web}\n"})
+	private, public, err := gittest.NewUserKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &installing{t, cluster, cluster.Client(t), repo.SSH(t, gittest.SSHOptions{AuthorizedKey: public}).URL, filepath.Join(t.TempDir(), "id")}
+	if err := os.WriteFile(i.keyFile, private, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// piped runs the program, which must exit with a code, and returns its output.
+func (i *installing) piped(code int, args ...string) string {
+	i.Helper()
+	var out bytes.Buffer
+	begun := time.Now()
+	if got := run(i.Context(), launcher, args, &out, &out); got != code {
+		i.Fatalf("piped %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, out.String())
+	}
+	i.Logf("%.1fs piped %s", time.Since(begun).Seconds(), strings.Join(args, " "))
+	return out.String()
+}
+
+// install installs a variant.
+func (i *installing) install(code int, args ...string) string {
+	i.Helper()
+	return i.piped(code, slices.Concat([]string{"install", "--apply", "--repo", i.repo, "--image", "registry.example/piped:v1"}, args)...)
+}
+
+// contains fails unless a text has each of some parts.
+func (i *installing) contains(text string, parts ...string) {
+	i.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			i.Errorf("%q is missing in\n%s", part, text)
+		}
+	}
+}
+
+// everything returns the names of all objects of the cluster but those that come and go by
+// themselves.
+func (i *installing) everything() map[string]bool {
+	i.Helper()
+	config := i.cluster.RESTConfig(i.T)
+	config.WarningHandler = rest.NoWarnings{} // of kinds that are deprecated
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		i.Fatal(err)
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		i.Fatal(err)
+	}
+	lists, err := kinds.ServerPreferredResources()
+	if err != nil {
+		i.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			i.Fatal(err)
+		}
+		for _, kind := range list.APIResources {
+			if !slices.Contains(kind.Verbs, "list") || kind.Kind == "Event" {
+				continue
+			}
+			objects, err := client.Resource(version.WithResource(kind.Name)).List(i.Context(), metav1.ListOptions{})
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				i.Fatal(err)
+			}
+			for _, o := range objects.Items {
+				found[kind.Kind+" "+o.Namespace+"/"+o.Name] = true
+			}
+		}
+	}
+	return found
+}
+
+// volume makes a volume for the claim of the agent: the cluster provisions none.
+func (i *installing) volume() {
+	i.Helper()
+	volumes := i.client.CoreV1().PersistentVolumes()
+	_, err := volumes.Create(i.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "piped"}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/none"}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		i.Fatal(err)
+	}
+}
+
+// TestInstallation goes through the variants: each is installed over the one before, checked, and
+// the last is removed with nothing left.
+func TestInstallation(t *testing.T) {
+	i := newInstalling(t)
+	i.contains(i.piped(1, "install", "check"), "no agent is installed in namespace piped", "--repo is missing")
+	inDemo := []string{"--namespaces", "demo"}
+	before := slices.Concat([]string{"install", "check", "--repo", i.repo}, inDemo)
+	i.contains(i.piped(1, before...), "there is no namespace demo", "kubectl create namespace demo", "no default storage class", "1 problem")
+	if _, err := i.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := i.client.CoreV1().ConfigMaps("demo").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "piped", Labels: map[string]string{"app": "web"}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.volume()
+	i.contains(i.piped(0, append(before, "--ssh-key-file", i.keyFile)...), "you may make the ", "branch main of ", "clock and this machine's agree", "ok       git")
+	existing := i.everything()
+
+	out := i.install(0, inDemo...)
+	i.contains(out, "The key of the repository's host is SHA256:", "created Deployment piped/piped", "created Role demo/piped", "The agent answers.")
+	public := regexp.MustCompile(`(?m)^ssh-ed25519 \S+`).FindString(out)
+	if public == "" {
+		t.Fatalf("no public key in\n%s", out)
+	}
+	i.contains(i.piped(1, "install", "check"), "problem  git", "add this deploy key to the repository, if it is not there: "+public,
+		"ok       rights   ServiceAccount piped/piped has the ", " in demo", "PersistentVolumeClaim piped/piped is bound", "ok       agent    1 of 1 replicas answer")
+	i.contains(i.install(0, inDemo...), public) // it is kept
+
+	i.install(0, append(inDemo, "--ssh-key-file", i.keyFile)...)
+	i.contains(i.piped(0, "install", "check"), "ok       git      branch main of ")
+
+	i.contains(i.install(0), "deleted Role demo/piped, which this variant does not have", "deleted RoleBinding demo/piped", "created ClusterRole piped-agent")
+	i.contains(i.piped(0, "install", "check"), "that it needs in the whole cluster")
+	i.rightsAreMissed()
+
+	replicated := []string{"--postgres", "postgres://piped@127.0.0.1:1/piped?sslmode=disable"}
+	out = i.install(0, replicated...)
+	i.contains(out, "created PodDisruptionBudget piped/piped", "created Secret piped/piped-store", "left PersistentVolumeClaim piped/piped")
+	i.contains(i.piped(0, "install", "check"), "ok       storage  the agent uses its database", "ok       agent    3 of 3 replicas answer")
+	i.deploymentIs(3)
+
+	i.contains(i.install(0), "deleted PodDisruptionBudget piped/piped", "left Secret piped/piped-store") // and back
+	i.deploymentIs(1)
+
+	i.contains(i.install(1, "--image", "registry.example/piped:does-not-exist"), "the agent does not answer: ", "ImagePullBackOff")
+	i.contains(i.piped(1, "install", "check"), "problem  agent", "ImagePullBackOff", "describe pods")
+
+	kept := i.everything()
+	i.contains(i.piped(0, "uninstall"), "would delete Deployment piped/piped", "would delete ClusterRole piped-agent", "stays: PersistentVolumeClaim piped/piped: it has the agent's data", "stays: Namespace piped: it contains", "Nothing was changed")
+	if after := i.everything(); !maps.Equal(kept, after) {
+		t.Errorf("listing changed %q", difference(kept, after))
+	}
+	i.contains(i.piped(0, "uninstall", "--yes"), "deleted Deployment piped/piped", "stays: PersistentVolumeClaim piped/piped")
+	i.contains(i.piped(0, "uninstall", "--yes", "--data"), "deleted PersistentVolumeClaim piped/piped", "deleted Namespace piped")
+	if left := difference(i.everything(), existing); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if gone := difference(existing, i.everything()); len(gone) > 0 {
+		t.Errorf("removed what it did not make: %q", gone)
+	}
+	i.contains(i.piped(0, "uninstall"), "There is no installation in namespace piped.")
+}
+
+// difference returns what is in a and not in b.
+func difference(a, b map[string]bool) (out []string) {
+	for name := range a {
+		if !b[name] {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// deploymentIs fails unless the Deployment has as many replicas, and the volume that belongs to them.
+func (i *installing) deploymentIs(replicas int32) {
+	i.Helper()
+	d, err := i.client.AppsV1().Deployments("piped").Get(i.Context(), "piped", metav1.GetOptions{})
+	if err != nil {
+		i.Fatal(err)
+	}
+	for _, v := range d.Spec.Template.Spec.Volumes {
+		if v.Name == "data" && (v.PersistentVolumeClaim != nil) != (replicas == 1) {
+			i.Errorf("%d replicas have the volume %+v", replicas, v)
+		}
+	}
+	if *d.Spec.Replicas != replicas || (d.Spec.Template.Spec.Containers[0].LivenessProbe.HTTPGet != nil) != (replicas == 1) {
+		i.Errorf("%d replicas, want %d, with %+v", *d.Spec.Replicas, replicas, d.Spec.Template.Spec.Containers[0].LivenessProbe)
+	}
+}
+
+// rightsAreMissed: the check names what the account lacks, and the command that gives it.
+func (i *installing) rightsAreMissed() {
+	i.Helper()
+	roles := i.client.RbacV1().ClusterRoles()
+	if err := roles.Delete(i.Context(), "piped-routes", metav1.DeleteOptions{}); err != nil {
+		i.Fatal(err)
+	}
+	check := func() int {
+		return run(context.WithoutCancel(i.Context()), launcher, []string{"install", "check"}, &bytes.Buffer{}, &bytes.Buffer{})
+	}
+	for end := time.Now().Add(20 * time.Second); check() == 0 && time.Now().Before(end); { // until the roles are aggregated again
+	}
+	i.contains(i.piped(1, "install", "check"), "may not get httproutes.gateway.networking.k8s.io", "--only permissions --apply")
+	i.contains(i.install(0, "--only", "permissions"), "created ClusterRole piped-routes")
+	for end := time.Now().Add(20 * time.Second); check() != 0 && time.Now().Before(end); {
+	}
+	i.piped(0, "install", "check")
+}
