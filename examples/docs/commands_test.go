@@ -99,7 +99,7 @@ func parseLine(line string) (commands [][]string) {
 }
 
 // standard are programs of the machine, whose commands are theirs to check.
-var standard = []string{"age", "age-keygen", "argocd", "flux", "cat", "cd", "chmod", "cp", "cut", "echo", "export", "git", "grep", "journalctl", "jq", "kill", "ls", "mkdir", "mv", "openssl", "rm",
+var standard = []string{"age", "age-keygen", "argocd", "flux", "cat", "cd", "chmod", "cp", "cut", "echo", "export", "git", "grep", "helm", "journalctl", "jq", "kill", "ls", "mkdir", "mv", "openssl", "rm",
 	"sed", "sleep", "sops", "source", "ssh-keyscan", "systemctl", "test", "until", "do", "done", "wait"}
 
 func checkCommand(words []string) error {
