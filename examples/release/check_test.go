@@ -24,7 +24,13 @@ func newCheckout(t *testing.T, subjects ...string) checkout {
 	for _, name := range []string{agent, client} {
 		c.write(t, "piped/cmd/"+name+"/main.go", "package main\n\nvar version, commit string\n\nfunc main() { println(version, commit) }\n")
 	}
-	c.write(t, "go.mod", "module example.com/small\n\ngo 1.26\n")
+	for _, name := range []string{"go.mod", "go.sum"} { // they name what the image takes from modules
+		text, err := os.ReadFile(filepath.Join(moduleRoot, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.write(t, name, string(text))
+	}
 	c.git(t, "init", "--quiet")
 	c.git(t, "add", ".")
 	for _, subject := range subjects {
