@@ -63,6 +63,9 @@ func TestReadme(t *testing.T) {
 	if page := pageOf(t, link, "http://"+web+"/applications"); !regexp.MustCompile(`>\s*` + readmeDir + `\s*<`).MatchString(page) {
 		t.Errorf("the page does not show the application:\n%s", page)
 	}
+	if printed, code := sh.run(t, "kill %1; wait"); code != 0 { // it releases the cluster for the agent of the next test
+		t.Errorf("the agent ends with %d:\n%s", code, printed)
+	}
 	t.Logf("from a repository to an application that is live: %.1fs in %d commands, after the build", took.Seconds(), len(commands))
 }
 
