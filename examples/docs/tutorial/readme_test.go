@@ -53,6 +53,9 @@ func TestReadme(t *testing.T) {
 		t.Logf("%6.2fs  $ %s\n%s", time.Since(one).Seconds(), command, printed)
 	}
 	took := time.Since(began)
+	if took > time.Minute {
+		t.Errorf("it took %s, want at most a minute", took)
+	}
 	if !strings.Contains(printed, "Deployment") || !strings.Contains(printed, "Pod") {
 		t.Errorf("the client does not show what runs:\n%s", printed)
 	}
