@@ -19,18 +19,18 @@ type Info struct {
 	Go      string // the version of Go
 }
 
-// Read describes the running program. Version and commit are what the linker set,
+// Read describes the running program. Version, commit and date are what the linker set,
 // "" if it set nothing.
-func Read(version, commit string) Info {
+func Read(version, commit, date string) Info {
 	recorded, ok := debug.ReadBuildInfo()
 	if !ok {
 		recorded = &debug.BuildInfo{}
 	}
-	return describe(version, commit, recorded)
+	return describe(version, commit, date, recorded)
 }
 
 // describe completes what the linker set with what the Go tool recorded.
-func describe(version, commit string, recorded *debug.BuildInfo) Info {
+func describe(version, commit, date string, recorded *debug.BuildInfo) Info {
 	settings := map[string]string{}
 	for _, s := range recorded.Settings {
 		settings[s.Key] = s.Value
@@ -38,7 +38,7 @@ func describe(version, commit string, recorded *debug.BuildInfo) Info {
 	return Info{
 		Version: cmp.Or(known(version), recorded.Main.Version, Unknown),
 		Commit:  cmp.Or(known(commit), settings["vcs.revision"], Unknown),
-		Date:    cmp.Or(settings["vcs.time"], Unknown),
+		Date:    cmp.Or(known(date), settings["vcs.time"], Unknown),
 		Go:      cmp.Or(recorded.GoVersion, Unknown),
 	}
 }

@@ -30,16 +30,16 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return Program{}.Run(ctx, args, stdin, stdout, stderr)
 }
 
-// Program contains the version and commit set by the linker; "" uses the values
+// Program contains the version, commit and date set by the linker; "" uses the values
 // recorded by the Go tool.
-type Program struct{ Version, Commit string }
+type Program struct{ Version, Commit, Date string }
 
 // Run executes the command line args (without the program's name) and returns its exit
 // code: ExitSuccess, ExitError or one of the others. Errors are written to stderr with
 // a hint where possible. Flags take precedence over PIPECTL_* environment variables,
 // and these over the configuration file. Every command ends soon after ctx.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot(build.Read(p.Version, p.Commit))
+	root := newRoot(build.Read(p.Version, p.Commit, p.Date))
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

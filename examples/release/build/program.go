@@ -3,6 +3,7 @@ package build
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Target is what a program runs on.
@@ -15,13 +16,14 @@ func (t Target) String() string { return t.OS + "/" + t.Arch }
 const shortCommit = 12
 
 // Program compiles the package pkg, such as ./piped/cmd/piped, into file. The result
-// does not depend on the directory or on variables of the caller.
+// does not depend on the directory or on variables of the caller, nor on the kind of
+// checkout and its tags, which the Go tool would record: the linker sets what it needs.
 func (s Source) Program(ctx context.Context, pkg string, t Target, file string) error {
-	flags := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s", s.Version, s.Commit[:shortCommit])
+	flags := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s -X main.date=%s", s.Version, s.Commit[:shortCommit], s.Time.Format(time.RFC3339))
 	env := []string{
 		"GOOS=" + t.OS, "GOARCH=" + t.Arch, "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOEXPERIMENT=",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off",
 	}
-	_, err := s.Go(ctx, env, "build", "-ldflags", flags, "-o", file, pkg)
+	_, err := s.Go(ctx, env, "build", "-buildvcs=false", "-ldflags", flags, "-o", file, pkg)
 	return err
 }

@@ -55,9 +55,12 @@ func checkout(t *testing.T) string {
 }
 
 // makeSmall builds the small program from a new work tree, and the image from that.
-func makeSmall(t *testing.T) *Image {
+func makeSmall(t *testing.T) *Image { return makeOf(t, checkout(t)) }
+
+// makeOf builds the small program of a work tree, and the image from that.
+func makeOf(t *testing.T, dir string) *Image {
 	t.Helper()
-	source, err := build.ReadSource(t.Context(), checkout(t), "v1.2.0")
+	source, err := build.ReadSource(t.Context(), dir, "v1.2.0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,12 +80,29 @@ func makeSmall(t *testing.T) *Image {
 	return made
 }
 
+// otherTree makes another work tree of a repository, with a tag that the first one had not.
+func otherTree(t *testing.T, first string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "other")
+	for _, args := range [][]string{{"tag", "v1.1.0"}, {"worktree", "add", "--quiet", "--detach", dir}} {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = first
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	return dir
+}
+
 // Two work trees with the same commit result in the same bytes.
 func TestImageIsReproducible(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "")
-	first, second := t.TempDir(), t.TempDir()
+	first, second, tree := t.TempDir(), t.TempDir(), checkout(t)
 	for _, dir := range []string{first, second} {
-		made := makeSmall(t)
+		made := makeOf(t, tree)
+		if dir == first {
+			tree = otherTree(t, tree)
+		}
 		if err := made.WriteLayout(filepath.Join(dir, "layout")); err != nil {
 			t.Fatal(err)
 		}

@@ -18,11 +18,11 @@ import (
 	"github.com/c785c783/piped/piped/build"
 )
 
-// Set by the linker; see the Makefile.
-var version, commit string
+// Set by the linker; see the Makefile, and examples/release/build.
+var version, commit, date string
 
 // built describes this program.
-func built() build.Info { return build.Read(version, commit) }
+func built() build.Info { return build.Read(version, commit, date) }
 
 // versionLine formats the version in one line.
 func versionLine() string {
