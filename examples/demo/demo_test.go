@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { clustertest.Main(m) }
 // it prints.
 func play(t *testing.T, ctx context.Context, cluster *clustertest.Cluster) (code int, printed string) {
 	t.Helper()
-	t.Setenv("TMPDIR", os.TempDir()) // the demo changes it
+	t.Setenv("TMPDIR", t.TempDir()) // the demo changes it, and keeps what explains a failure
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestOwnClusterThatCannotBeUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Setenv("TMPDIR", os.TempDir())
+		t.Setenv("TMPDIR", t.TempDir())
 		var stderr bytes.Buffer
 		if code := run(t.Context(), []string{"-bin", programs.Dir(t), "-kubeconfig", "/nowhere/kubeconfig", "-tags", c.tags}, out, &stderr); code == 0 || !strings.Contains(stderr.String(), c.want) {
 			t.Errorf("tags %s: exit code %d, %s", c.tags, code, &stderr)
