@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestImportKeepsFiles: nothing is written if one of the files exists, unless that is forced.
@@ -70,5 +72,45 @@ func TestImportUsage(t *testing.T) {
 		if code := run(t.Context(), launcher, append([]string{"import"}, c.args...), &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.problem) {
 			t.Errorf("%q: exit code %d, %q", c.args, code, stderr.String())
 		}
+	}
+}
+
+// TestImportOfTheDocumentation imports the Application that docs/migrate.md shows, and gets the
+// configuration that it shows next to it.
+func TestImportOfTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/migrate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(begin string) string {
+		_, rest, found := strings.Cut(string(text), "```yaml\n"+begin)
+		block, _, ended := strings.Cut(rest, "```")
+		if !found || !ended {
+			t.Fatalf("there is no block that begins with %q", begin)
+		}
+		return begin + block
+	}
+	repo := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(repo, "shop/web"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	application := filepath.Join(repo, "application.yml")
+	for name, text := range map[string]string{
+		application: block("apiVersion: argoproj.io/v1alpha1"), filepath.Join(repo, "shop/web/web.yaml"): "{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	args := []string{"import", "--repo-dir", repo, "--provider", "https://10.0.0.1:6443=production", application}
+	if code := run(t.Context(), launcher, args, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
+	}
+	const name = "shop/web/app.pipecd.yaml"
+	want := map[string]string{name: block("# " + name + "\n")}
+	got := map[string]string{name: files(t, repo)[name]}
+	if diff := cmp.Diff(values(t, want), values(t, got)); diff != "" {
+		t.Errorf("(-documented +imported):\n%s", diff)
 	}
 }
