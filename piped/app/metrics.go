@@ -18,6 +18,7 @@ import (
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/metric"
 	"github.com/c785c783/piped/piped/notify"
+	"github.com/c785c783/piped/piped/pullpreview"
 	"github.com/c785c783/piped/piped/retention"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/web"
@@ -48,13 +49,14 @@ type counted struct {
 	stages        kubernetes.Metrics
 	notifications notify.Metrics
 	retention     retention.Metrics
+	previews      pullpreview.Metrics
 }
 
 func newCounted(r prometheus.Registerer) counted {
 	return counted{
 		drift: drift.NewMetrics(r), store: store.NewMetrics(r), git: git.NewMetrics(r), requests: cluster.NewRequestMetrics(r),
 		calls: control.NewMetrics(r), webhooks: web.NewMetrics(r), queries: provider.NewQueryMetrics(r), ended: figures.NewEndedMetrics(r),
-		stages: kubernetes.NewMetrics(r), notifications: notify.NewMetrics(r), retention: retention.NewMetrics(r),
+		stages: kubernetes.NewMetrics(r), notifications: notify.NewMetrics(r), retention: retention.NewMetrics(r), previews: pullpreview.NewMetrics(r),
 	}
 }
 
@@ -70,7 +72,7 @@ func newMetrics(log *slog.Logger) *metrics {
 // The caller closes the returned collector.
 func (m *metrics) collect(st *store.Store, l *live, now func() time.Time) *figures.Stored {
 	stored := figures.NewStored(st, now)
-	m.registry.MustRegister(stored, liveMetrics{l})
+	m.registry.MustRegister(stored, liveMetrics{l}, pullpreview.Active(st))
 	return stored
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/c785c783/piped/piped/figures"
 	"github.com/c785c783/piped/piped/notify"
+	"github.com/c785c783/piped/piped/pullpreview"
 )
 
 // Metric describes a metric that GET /metrics serves.
@@ -22,7 +23,7 @@ type Metric struct {
 func Metrics() []Metric {
 	r := &described{}
 	newCounted(r)
-	for _, read := range []prometheus.Collector{&figures.Stored{}, liveMetrics{}, notify.Backlog{}} {
+	for _, read := range []prometheus.Collector{&figures.Stored{}, liveMetrics{}, notify.Backlog{}, pullpreview.Active(nil)} {
 		r.MustRegister(read)
 	}
 	slices.SortFunc(r.metrics, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })

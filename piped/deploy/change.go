@@ -28,6 +28,9 @@ const (
 	TopicReplay      Topic = "replay"  // dead letters were made pending again; ID is their receiver
 	// TopicOwnership reports partitions that a replica has released.
 	TopicOwnership Topic = "ownership"
+	// TopicPullPreview reports the preview of a pull request that was written, decided on or
+	// deleted. ID is its key.
+	TopicPullPreview Topic = "pull_preview"
 )
 
 // Topics lists every topic.
@@ -35,7 +38,7 @@ func Topics() []Topic {
 	return []Topic{
 		TopicApplication, TopicDeployment, TopicCommand, TopicStageLog, TopicRollout, TopicEvent, TopicAPIKey,
 		TopicRegistered, TopicRegistration, TopicDrift, TopicEvaluated, TopicPropagation, TopicChain, TopicSession, TopicReplay,
-		TopicOwnership,
+		TopicOwnership, TopicPullPreview,
 	}
 }
 

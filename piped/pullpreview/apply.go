@@ -19,41 +19,35 @@ const commander = "pull request"
 const healAfter = time.Minute
 
 // pullRequest reconciles the preview of an open pull request.
-func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr githost.OpenRequest, apps []deploy.Application, active *used) error {
-	pl, err := p.plan(ctx, r, pr)
+func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, active *used) error {
+	pl, err := p.plan(ctx, r, pr.OpenRequest)
 	if err != nil {
 		return err
 	}
 	if pl.problem != nil { // what runs stays until the pull request can be merged again
-		if len(alive(apps)) == 0 {
+		if len(alive(pr.apps)) == 0 {
 			return nil
 		}
-		return p.report(ctx, r, pr, preview{problem: pl.problem})
+		return p.publish(ctx, r, pr, preview{problem: pl.problem})
 	}
-	want := pl.labelled(pr)
-	if expired := p.expired(want, apps, pr.Commit); expired != "" {
-		want = nil
-		if len(alive(apps)) > 0 {
-			return p.remove(ctx, r, pr.Number, apps, expired)
-		}
-	}
+	want := pl.labelled(pr.OpenRequest)
 	if len(want) == 0 {
-		if len(alive(apps)) == 0 {
-			return nil
-		}
-		return p.remove(ctx, r, pr.Number, apps, "the pull request touches no application that is to be previewed, or has lost its label")
+		return p.end(ctx, r, pr.Number, pr.apps, pr.known, "the pull request touches no application that is to be previewed, or has lost its label")
 	}
-	if full := p.full(want, apps, active); full != "" {
-		return p.report(ctx, r, pr, preview{waits: full})
+	if why := p.ended(want, pr); why != "" {
+		return p.endUntilNext(ctx, r, pr, want, why)
+	}
+	if full := p.full(want, pr.apps, active); full != "" {
+		return p.publish(ctx, r, pr, preview{waits: full, apps: waiting(want)})
 	}
 	var errs []error
-	for _, app := range alive(apps) {
+	for _, app := range alive(pr.apps) {
 		if !slices.ContainsFunc(want, func(w wanted) bool { return w.app.ID == app.ID }) {
 			errs = append(errs, p.removeApplication(ctx, app))
 		}
 	}
 	for i := range want {
-		err := p.ensure(ctx, r, pr, pl.commit, &want[i], find(apps, want[i].app.ID))
+		err := p.ensure(ctx, r, pr.OpenRequest, pl.commit, &want[i], find(pr.apps, want[i].app.ID))
 		switch {
 		case deploy.IsKind(err, deploy.Invalid):
 			want[i].problem = err
@@ -65,9 +59,66 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr githost.Op
 	}
 	state, err := p.state(ctx, want)
 	if err == nil {
-		err = p.report(ctx, r, pr, state)
+		state.expires, _ = p.expiry(want, pr)
+		err = p.publish(ctx, r, pr, state)
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// publish stores what a preview is like, and reports it to the Git host.
+func (p *Previewer) publish(ctx context.Context, r Repository, pr *request, state preview) error {
+	return errors.Join(p.record(ctx, r, pr, state.record()), p.report(ctx, r, pr.OpenRequest, state))
+}
+
+// waiting returns the states of applications that wait for a limit.
+func waiting(want []wanted) (out []appState) {
+	for _, w := range want {
+		out = append(out, appState{app: w.app, phase: building, host: w.host})
+	}
+	return out
+}
+
+// end removes the preview of a pull request for good, if there is one, and what is stored of it.
+func (p *Previewer) end(ctx context.Context, r Repository, number int, apps []deploy.Application, known deploy.PullPreview, why string) error {
+	switch {
+	case len(alive(apps)) > 0:
+		known.ExpiresAt = time.Time{} // it may come back with the same commit
+		return p.remove(ctx, r, number, apps, known, why)
+	case known.Head == "":
+		return nil
+	case known.Phase != deploy.PreviewRemoved: // it was waiting, or the agent ended after the removal
+		if err := p.reportRemoved(ctx, r, number, headOf(apps, known), why); err != nil {
+			return err
+		}
+	}
+	p.forget(r, number)
+	return p.Store.DropPullPreview(ctx, r.ID, number)
+}
+
+// endUntilNext removes a preview until the next commit, and stores why.
+func (p *Previewer) endUntilNext(ctx context.Context, r Repository, pr *request, want []wanted, why string) error {
+	if len(alive(pr.apps)) > 0 {
+		return p.remove(ctx, r, pr.Number, pr.apps, pr.known, why)
+	}
+	if pr.known.Phase != deploy.PreviewRemoved {
+		if err := p.reportRemoved(ctx, r, pr.Number, pr.Commit, why); err != nil {
+			return err
+		}
+	}
+	next := deploy.PullPreview{Phase: deploy.PreviewRemoved, Reason: why}
+	next.ExpiresAt, _ = p.expiry(want, pr)
+	for _, w := range want {
+		next.Applications = append(next.Applications, deploy.PullPreviewApplication{
+			ID: w.app.ID, Name: w.app.Name, Git: w.app.Git, Labels: w.app.Labels, Phase: deploy.PreviewRemoved,
+		})
+	}
+	return p.record(ctx, r, pr, next)
+}
+
+// forget drops what is cached about a pull request.
+func (p *Previewer) forget(r Repository, number int) {
+	delete(p.plans, pullRequest{r.ID, number})
+	delete(p.reported, pullRequest{r.ID, number})
 }
 
 func find(apps []deploy.Application, id string) *deploy.Application {
@@ -77,21 +128,6 @@ func find(apps []deploy.Application, id string) *deploy.Application {
 		}
 	}
 	return nil
-}
-
-// expired returns why the preview of a commit is not to exist any more, "" if it is.
-func (p *Previewer) expired(want []wanted, apps []deploy.Application, head string) string {
-	for _, w := range want {
-		app := find(apps, w.app.ID)
-		if w.preview.TTL <= 0 || app == nil || app.LastTriggered == nil {
-			continue
-		}
-		last := app.LastTriggered
-		if last.Trigger.Commit.Merged == head && p.Now().Sub(last.StartedAt) >= w.preview.TTL {
-			return fmt.Sprintf("it was deployed more than %s ago; a new commit brings it back", w.preview.TTL)
-		}
-	}
-	return ""
 }
 
 // full returns which limit a new preview waits for, "" if there is room. It counts the preview.
@@ -215,7 +251,7 @@ func (p *Previewer) deploy(ctx context.Context, r Repository, pr githost.OpenReq
 // remove removes the whole preview of a pull request: first what is being deployed, then the
 // namespace with all that is in it, then the reports, then the applications. It does as much as
 // is possible now; the next pass continues.
-func (p *Previewer) remove(ctx context.Context, r Repository, number int, apps []deploy.Application, why string) error {
+func (p *Previewer) remove(ctx context.Context, r Repository, number int, apps []deploy.Application, known deploy.PullPreview, why string) error {
 	p.busy = true
 	idle := true
 	for _, app := range alive(apps) {
@@ -233,16 +269,21 @@ func (p *Previewer) remove(ctx context.Context, r Repository, number int, apps [
 			return err
 		}
 	}
-	if err := p.reportRemoved(ctx, r, number, apps, why); err != nil {
+	if err := p.reportRemoved(ctx, r, number, headOf(apps, known), why); err != nil {
 		return err
+	}
+	if known.Head != "" {
+		known.Phase, known.Reason, known.Since = deploy.PreviewRemoved, why, p.now()
+		if err := p.Store.PutPullPreview(ctx, known); err != nil {
+			return err
+		}
 	}
 	for _, app := range alive(apps) {
 		if err := p.removeApplication(ctx, app); err != nil {
 			return err
 		}
 	}
-	delete(p.plans, pullRequest{r.ID, number})
-	delete(p.reported, pullRequest{r.ID, number})
+	p.forget(r, number)
 	p.Logger.Info("preview removed", "repo", r.ID, "pullRequest", number, "reason", why)
 	return nil
 }

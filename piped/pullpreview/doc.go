@@ -5,6 +5,7 @@
 //	wanted.go     what a pull request should have, from its merge
 //	apply.go      creates, updates, heals and removes preview applications
 //	state.go      what a preview is like now
+//	record.go     what is stored of it, and when its time is over
 //	report.go     comment, commit status and environment on the Git host
 //
 // A preview application is an application like any other: it is planned, deployed, watched and

@@ -61,6 +61,7 @@ type Config struct {
 	Kinds        config.Kinds
 	Repositories Repositories
 	Namespaces   Namespaces
+	Metrics      Metrics // default: none
 	// Page returns the address of the page of a deployment, "" if it is unknown.
 	Page   func(deploymentID string) string
 	Agent  string // marks the comments of this agent
@@ -97,6 +98,9 @@ type pullRequest struct {
 
 // New returns a stopped Previewer.
 func New(c Config) *Previewer {
+	if c.Metrics == nil {
+		c.Metrics = noMetrics{}
+	}
 	return &Previewer{
 		Config: c, wake: make(chan struct{}, 1), listed: map[string][]githost.OpenRequest{}, plans: map[pullRequest]plan{},
 		reported: map[pullRequest]report{}, failures: map[string]string{}, known: map[string]bool{},
@@ -113,7 +117,7 @@ func (p *Previewer) Wake() {
 
 // Run reconciles previews until ctx ends.
 func (p *Previewer) Run(ctx context.Context) error {
-	feed := p.Store.Watch(deploy.TopicDeployment, deploy.TopicApplication, deploy.TopicCommand)
+	feed := p.Store.Watch(deploy.TopicDeployment, deploy.TopicApplication, deploy.TopicCommand, deploy.TopicEvent, deploy.TopicPullPreview)
 	defer feed.Close()
 	list, again := time.NewTimer(0), time.NewTimer(time.Hour)
 	defer list.Stop()
@@ -183,21 +187,45 @@ func (p *Previewer) repository(ctx context.Context, r Repository, fresh bool) er
 	if agent, err := p.Store.Agent(ctx); err != nil || agent.Disabled {
 		return err
 	}
+	known, err := p.recorded(ctx, r.ID)
+	if err != nil {
+		return err
+	}
 	open := map[int]githost.OpenRequest{}
 	for _, pr := range p.listed[r.ID] {
 		open[pr.Number] = pr
 	}
 	var errs []error
-	for _, number := range slices.Sorted(maps.Keys(apps)) { // first, because this makes room for others
-		if _, ok := open[number]; !ok && len(alive(apps[number])) > 0 {
-			errs = append(errs, wrap(number, p.remove(ctx, r, number, apps[number], "the pull request is closed")))
+	for _, number := range sortedKeys(apps, known) { // first, because this makes room for others
+		if _, ok := open[number]; !ok {
+			errs = append(errs, wrap(number, p.end(ctx, r, number, apps[number], known[number], "the pull request is closed")))
 		}
 	}
 	active := usage(apps)
 	for _, number := range slices.Sorted(maps.Keys(open)) {
-		errs = append(errs, wrap(number, p.pullRequest(ctx, r, open[number], apps[number], active)))
+		errs = append(errs, wrap(number, p.pullRequest(ctx, r, &request{open[number], apps[number], known[number]}, active)))
 	}
 	return errors.Join(errs...)
+}
+
+// recorded returns what is stored of the previews of a repository, by pull request.
+func (p *Previewer) recorded(ctx context.Context, repoID string) (map[int]deploy.PullPreview, error) {
+	list, err := p.Store.PullPreviews(ctx, repoID, 0)
+	out := map[int]deploy.PullPreview{}
+	for _, one := range list {
+		out[one.Number] = one
+	}
+	return out, err
+}
+
+// sortedKeys returns the pull requests that have an application or a record, sorted.
+func sortedKeys(apps map[int][]deploy.Application, known map[int]deploy.PullPreview) []int {
+	numbers := slices.Collect(maps.Keys(apps))
+	for number := range known {
+		numbers = append(numbers, number)
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
 }
 
 func wrap(number int, err error) error {

@@ -63,15 +63,15 @@ var (
 )
 
 // reportRemoved reports that a preview is gone. A comment is only edited.
-func (p *Previewer) reportRemoved(ctx context.Context, r Repository, number int, apps []deploy.Application, why string) error {
+func (p *Previewer) reportRemoved(ctx context.Context, r Repository, number int, head, why string) error {
 	var errs []error
 	if r.Reports.Comments {
 		body := fmt.Sprintf("%s\n### Preview: removed\n\nNothing of it is left in the cluster: %s.\n", p.marker(), why)
 		errs = append(errs, r.Host.EditComment(ctx, r.Remote, number, p.marker(), body))
 	}
 	if r.Reports.CommitStatus {
-		if commit := headOf(apps); commit != "" {
-			errs = append(errs, r.Host.SetStatus(ctx, r.Remote, commit, githost.Status{
+		if head != "" {
+			errs = append(errs, r.Host.SetStatus(ctx, r.Remote, head, githost.Status{
 				Context: r.Reports.ContextPrefix + "/preview", State: githost.StateSuccess, Description: "removed: " + why,
 			}))
 		}
@@ -82,8 +82,11 @@ func (p *Previewer) reportRemoved(ctx context.Context, r Repository, number int,
 	return errors.Join(errs...)
 }
 
-// headOf returns the head of the pull request that was deployed last, "" if none was.
-func headOf(apps []deploy.Application) string {
+// headOf returns the head of the pull request that was reported last, "" if none was.
+func headOf(apps []deploy.Application, known deploy.PullPreview) string {
+	if known.Head != "" {
+		return known.Head
+	}
 	var last *deploy.DeploymentRef
 	for _, app := range apps {
 		if t := app.LastTriggered; t != nil && (last == nil || t.StartedAt.After(last.StartedAt)) {
@@ -120,7 +123,7 @@ func (s preview) summary() string {
 	now := s.phase()
 	for _, a := range s.apps {
 		if a.phase == now && now != ready {
-			return fmt.Sprintf("%s: %s: %s", now, a.name, a.text)
+			return fmt.Sprintf("%s: %s: %s", now, a.app.Name, a.text)
 		}
 	}
 	return "ready: every rollout is complete"
@@ -141,7 +144,7 @@ func (p *Previewer) comment(pr githost.OpenRequest, s preview) string {
 		b.WriteString("\n| application | state | |\n|---|---|---|\n")
 	}
 	for _, a := range s.apps {
-		name := "`" + a.name + "`"
+		name := "`" + a.app.Name + "`"
 		if page := p.Page(a.id); a.id != "" && page != "" {
 			name = "[" + name + "](" + page + ")"
 		}
@@ -153,7 +156,7 @@ func (p *Previewer) comment(pr githost.OpenRequest, s preview) string {
 	}
 	for _, a := range s.apps {
 		if len(a.log) > 0 {
-			fmt.Fprintf(&b, "\n<details><summary>Last lines of <code>%s</code></summary>\n\n%s\n</details>\n", a.name, fenced(a.log))
+			fmt.Fprintf(&b, "\n<details><summary>Last lines of <code>%s</code></summary>\n\n%s\n</details>\n", a.app.Name, fenced(a.log))
 		}
 	}
 	return cut(b.String())

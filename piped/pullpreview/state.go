@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -11,8 +12,9 @@ import (
 // preview is what the preview of a pull request is like.
 type preview struct {
 	apps    []appState
-	waits   string // the limit that it waits for; then there are no apps
-	problem error  // why it cannot be updated
+	waits   string    // the limit that it waits for
+	problem error     // why it cannot be updated
+	expires time.Time // zero for never
 }
 
 // phase is the phase of a preview, or of one of its applications.
@@ -26,7 +28,7 @@ const (
 
 // appState is what the preview of one application is like.
 type appState struct {
-	name  string
+	app   deploy.Application
 	phase phase
 	text  string   // what it waits for, or why it has failed
 	log   []string // the last lines of the failed stage
@@ -40,7 +42,7 @@ func (s preview) phase() phase {
 	switch {
 	case s.problem != nil:
 		return failed
-	case len(s.apps) == 0:
+	case len(s.apps) == 0 || s.waits != "":
 		return building
 	}
 	out := ready
@@ -63,7 +65,7 @@ func (p *Previewer) state(ctx context.Context, want []wanted) (preview, error) {
 		if err != nil {
 			return out, err
 		}
-		state.name, state.host = w.app.Name, w.host
+		state.app, state.host = w.app, w.host
 		out.apps = append(out.apps, state)
 	}
 	return out, nil

@@ -100,6 +100,7 @@ UNION ALL SELECT 'drift', application_id, application_id FROM drift_reports WHER
 UNION ALL SELECT DISTINCT 'evaluated', evaluated_commit, '' FROM applications WHERE evaluated_commit <> '' AND deleted = FALSE
 UNION ALL SELECT 'propagation', cluster || '/' || workload, application_id FROM propagations
 UNION ALL SELECT 'replay', name, '' FROM receivers
+UNION ALL SELECT 'pull_preview', repo_id || '#' || CAST(number AS TEXT), '' FROM pull_previews
 UNION ALL SELECT 'event', event_key, application_id FROM outbox WHERE delivered_at = 0`, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms)
 	if err != nil {
 		return err

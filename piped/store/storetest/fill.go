@@ -27,6 +27,8 @@ func Fill(t testing.TB, s *store.Store) {
 	e.route(t, "thread", "chat")
 	must(t, s.PutReceiverNote(t.Context(), "chat", "thread", "ts-1 \U0001F600 <b>&amp;</b>\u2028"))
 	e.announce(t, "not routed")
+	must(t, s.PutPullPreview(t.Context(), deploy.PullPreview{RepoID: "apps", Number: 12, Head: "c1", Phase: deploy.PreviewReady, Since: e.clock.now()}))
+	must(t, s.ExtendPullPreview(t.Context(), "apps", 12, "c1", e.clock.now()))
 	must(t, s.WatchCluster(t.Context(), store.WatchedCluster{Cluster: "local", Namespaces: "*", Since: e.clock.now()}, []deploy.WorkloadRevision{
 		{Cluster: "local", Workload: "apps/Deployment/shop/web", UID: "u1", Revision: 3, Images: "web:v3 proxy:v1"},
 	}))

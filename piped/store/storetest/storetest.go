@@ -113,6 +113,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Removal", testRemoval},
 		{"PlainRemoval", testPlainRemoval},
 		{"Adoptions", testAdoptions},
+		{"PullPreviews", testPullPreviews},
 		{"Agent", testAgent},
 		{"Ownership", testOwnership},
 		{"Fencing", testFencing},
