@@ -304,7 +304,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.api, err = control.New(control.Config{
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure, InsecureHTTP: cfg.Web.Insecure,
 		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile, Policy: access.NewPolicy(access.RolesOf(cfg.Access)), SessionIdle: u.idleTimeout,
-		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: a.live.platforms, Live: a.live.platforms, Objects: a.live.platforms, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, Configurations: configurations{live: a.live, commits: plans, kinds: o.kinds()}, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
+		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: a.live.platforms, Live: a.live.platforms, Objects: a.live.platforms, PodLines: podLines{a.live.platforms, a.live.platforms}, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, Configurations: configurations{live: a.live, commits: plans, kinds: o.kinds()}, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
 		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Metrics: a.metrics.calls,
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/githost/githosttest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
@@ -194,6 +195,24 @@ func (c *client) previewApplications() (names []string) {
 	return names
 }
 
+// pullPreview returns the preview of pull request 7 as the API has it, nil if there is none.
+func (c *client) pullPreview() *controlv1.Preview {
+	c.t.Helper()
+	resp, err := c.control.ListPreviews(c.ctx, &controlv1.ListPreviewsRequest{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	switch list := resp.GetPreviews(); len(list) {
+	case 0:
+		return nil
+	case 1:
+		return list[0]
+	default:
+		c.t.Fatalf("there are several previews: %v", list)
+		return nil
+	}
+}
+
 // TestPullRequestIsPreviewed: a pull request with the label gets its applications in a namespace of
 // its own. The comment says that it is ready when the last pod of the slower application is, and no
 // moment before; a push updates it, a commit that cannot start makes it failed, and another one
@@ -246,6 +265,10 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 		t.Error("the slower application was not waited for")
 	}
 	body := e.says("ready")
+	if p := agent.pullPreview(); p.GetPhase() != controlv1.PreviewPhase_PREVIEW_PHASE_READY || p.GetHeadCommit() != e.head || p.GetReadyAtMs() == 0 ||
+		len(p.GetApplications()) != 2 || p.GetApplications()[1].GetUrl() != "https://web-pr-7.preview.example.com" {
+		t.Errorf("the API has the preview %v", p)
+	}
 	mustContain(t, body, "web-pr-7", "api-pr-7", "<https://web-pr-7.preview.example.com>", "<https://api-pr-7.preview.example.com>")
 	eventually(t, "the status is success", func() bool { return e.lastState() == "success" })
 	ingress, err := e.cluster.NetworkingV1().Ingresses(e.preview).Get(t.Context(), "web", metav1.GetOptions{})
@@ -270,6 +293,14 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 	e.set("open", "preview")
 	body = e.says("failed")
 	mustContain(t, body, "**failed**", "does-not-exist", "Last lines of <code>web-pr-7</code>")
+	p := agent.pullPreview()
+	if p.GetPhase() != controlv1.PreviewPhase_PREVIEW_PHASE_FAILED || !strings.Contains(p.GetReason(), "web-pr-7: ") || p.GetReadyAtMs() != 0 {
+		t.Errorf("the API has the preview %v", p)
+	}
+	logs, err := agent.control.GetPreviewLogs(agent.ctx, &controlv1.GetPreviewLogsRequest{RepositoryId: "apps", PullRequest: 7})
+	if text := fmt.Sprint(logs); err != nil || !strings.Contains(text, "does-not-exist") || !strings.Contains(text, "pod:") {
+		t.Errorf("the API has the logs %s, %v", text, err)
+	}
 	if strings.Contains(body, "https://web-pr-7") {
 		t.Errorf("a failed preview is linked: %s", body)
 	}
@@ -285,7 +316,7 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 	e.set("closed", "preview")
 	agent = runAgent(t, e.settings)
 	mustContain(t, e.says("removed"), "the pull request is closed")
-	eventually(t, "nothing is left", func() bool { return !e.exists() && len(agent.previewApplications()) == 0 })
+	eventually(t, "nothing is left", func() bool { return !e.exists() && len(agent.previewApplications()) == 0 && agent.pullPreview() == nil })
 	eventually(t, "the environment is inactive", func() bool {
 		ended := 0
 		for _, d := range e.github.Deployments() {
@@ -306,5 +337,5 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 	e.says("ready")
 	e.set("open")
 	e.says("removed")
-	eventually(t, "nothing is left without the label", func() bool { return !e.exists() && len(agent.previewApplications()) == 0 })
+	eventually(t, "nothing is left without the label", func() bool { return !e.exists() && len(agent.previewApplications()) == 0 && agent.pullPreview() == nil })
 }

@@ -100,6 +100,7 @@ var auditedFields = map[string]bool{
 	"repo_remote_url": true, "head_branch": true, "base_branch": true,
 	"cascade": true, "dry_run": true, "accept": true, "override_sync_windows": true, "force_rollback": true, "force_no_rollback": true,
 	"api_key.id": true, "event_id": true, "receiver": true,
+	"repository_id": true, "pull_request": true, "head_commit": true,
 }
 
 // Limits of a record: of a value in bytes, and of a list in values.
@@ -151,6 +152,8 @@ func auditedField(path string, f protoreflect.FieldDescriptor, v protoreflect.Va
 		out = append(out, slog.String(name, enumName(f.Enum(), v.Enum())))
 	case f.Kind() == protoreflect.BoolKind:
 		out = append(out, slog.Bool(name, v.Bool()))
+	case f.Kind() == protoreflect.Int32Kind:
+		out = append(out, slog.Int64(name, v.Int()))
 	case f.Kind() == protoreflect.StringKind:
 		out = append(out, slog.String(name, short(v.String())))
 	}

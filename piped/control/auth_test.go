@@ -102,7 +102,7 @@ func readOnly() map[string]bool {
 		"grpc.service.apiservice.APIService": "GetApplication ListApplications GetDeployment ListDeployments GetCommand GetPiped Encrypt ListStageLogs",
 		"piped.control.v1.ControlService": `ListCandidates ListAdoptions GetPlan GetDeploymentChain WatchDeployments FollowStageLogs
 			GetLiveState GetDriftReport ListDriftReports WatchDrift ListRollouts GetDeliveryFigures GetDeploymentTrace GetAnalysisSeries GetStageLog SearchStageLog ListEvents GetStatus Resolve ListAudit
-			SearchApplications GetApplicationSummary GetApplicationConfig WatchApplications WatchLiveState GetLiveObject ListObjectEvents FollowPodLogs ` + strings.Join(anyRole(), " "),
+			SearchApplications GetApplicationSummary GetApplicationConfig WatchApplications WatchLiveState GetLiveObject ListObjectEvents FollowPodLogs ListPreviews GetPreview GetPreviewLogs ` + strings.Join(anyRole(), " "),
 		"grpc.reflection.v1.ServerReflection":      "ServerReflectionInfo",
 		"grpc.reflection.v1alpha.ServerReflection": "ServerReflectionInfo",
 	} {

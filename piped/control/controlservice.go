@@ -23,6 +23,7 @@ type controlService struct {
 	remover        Remover
 	live           Live
 	objects        Objects
+	pods           PodLines
 	drift          Drift
 	figures        Figures
 	configurations Configurations

@@ -119,6 +119,7 @@ func startedWith(t *testing.T, apps []deploy.Application, only deploy.Selector) 
 		}
 		stored := agent.Application(app.Name, app.Labels)
 		agent.Deployment("d-"+app.Name, stored, "")
+		previewOf(t, agent, stored)
 		if _, err := agent.Store.CreateCommand(t.Context(), deploy.Command{ID: "c-" + app.Name, Type: deploy.CommandSync, ApplicationID: stored.ID, Commander: "ana"}); err != nil {
 			t.Fatal(err)
 		}

@@ -146,6 +146,15 @@ func viewOf(ctx context.Context) deploy.Scope {
 	return c.view
 }
 
+// scopeOf returns the applications in which the caller has a permission: none without a caller.
+func scopeOf(ctx context.Context, permission deploy.Permission) deploy.Scope {
+	c, _ := ctx.Value(callerKey{}).(admittedCaller)
+	if c.policy == nil {
+		return deploy.Scope{}
+	}
+	return c.policy.Scope(c.Caller, permission)
+}
+
 // administers reports whether the caller may administer the agent.
 func administers(ctx context.Context) bool {
 	c, _ := ctx.Value(callerKey{}).(admittedCaller)

@@ -68,6 +68,8 @@ type Config struct {
 	Objects Objects
 	Drift   Drift
 	Figures Figures
+	// PodLines: nil: GetPreviewLogs returns no logs of pods
+	PodLines PodLines
 	// Configurations: nil: the calls return none
 	Configurations Configurations
 	// PipedID and ProjectID identify the agent and project in messages.
@@ -135,7 +137,7 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 		store: visible{s.cfg.Store}, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
 	})
 	controlv1.RegisterControlServiceServer(all, &controlService{
-		store: visible{s.cfg.Store}, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, objects: s.cfg.Objects, drift: s.cfg.Drift, figures: s.cfg.Figures, configurations: s.cfg.Configurations,
+		store: visible{s.cfg.Store}, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, objects: s.cfg.Objects, drift: s.cfg.Drift, figures: s.cfg.Figures, configurations: s.cfg.Configurations, pods: s.cfg.PodLines,
 		hub: s.hub, drifts: s.drifts, previews: s.previews, catalog: s.catalog, entries: s.entries, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID, policy: s.guard.roles.policy,
 	})
 	grpc_health_v1.RegisterHealthServer(server, s.health)

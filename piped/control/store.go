@@ -20,6 +20,7 @@ type Store interface {
 	registeredEvents
 	removals
 	planPreviews
+	pullPreviews
 	adoptions
 	driftReports
 	catalogStore

@@ -109,7 +109,7 @@ func validate(req any) error {
 	case *controlv1.SkipStageRequest:
 		return required("SkipStageRequest.DeploymentId", r.DeploymentId)
 	}
-	return first(validateAccess(req), validateObjects(req), validateAPI(req))
+	return first(validPreview(req), validateAccess(req), validateObjects(req), validateAPI(req))
 }
 
 // first returns the first non-nil error.

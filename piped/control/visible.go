@@ -441,6 +441,20 @@ func (v visible) PlanPreviews(ctx context.Context, q store.PlanPreviewQuery) ([]
 	return list, cursor, nil
 }
 
+// PullPreviews returns all previews; the handlers convert only what the caller may view, because a
+// preview that waits has applications that do not exist.
+func (v visible) PullPreviews(ctx context.Context, repoID string, number int) ([]deploy.PullPreview, error) {
+	return v.all.PullPreviews(ctx, repoID, number)
+}
+
+func (v visible) DismissPullPreview(ctx context.Context, repoID string, number int, head, by string) error {
+	return v.all.DismissPullPreview(ctx, repoID, number, head, by)
+}
+
+func (v visible) ExtendPullPreview(ctx context.Context, repoID string, number int, head string, until time.Time) error {
+	return v.all.ExtendPullPreview(ctx, repoID, number, head, until)
+}
+
 func (v visible) Adoptions(ctx context.Context) ([]deploy.Adoption, error) {
 	list, err := v.all.Adoptions(ctx)
 	if err != nil {

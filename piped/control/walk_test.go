@@ -61,6 +61,7 @@ var walkTable = map[string][]string{
 	"ListAdoptions":     {hidden, hidden, hidden, hidden, hidden},
 	"ListStageLogs":     {hidden, allowed, allowed, allowed, allowed}, "FollowStageLogs": {hidden, allowed, allowed, allowed, allowed},
 	"GetStageLog": {hidden, allowed, allowed, allowed, allowed}, "SearchStageLog": {hidden, allowed, allowed, allowed, allowed},
+	"ListPreviews": {hidden, allowed, allowed, allowed, allowed}, "GetPreview": {hidden, allowed, allowed, allowed, allowed}, "GetPreviewLogs": {hidden, allowed, allowed, allowed, allowed},
 	"ListAudit": {hidden, allowed, allowed, allowed, allowed},
 	// Change.
 	"SyncApplication": {denied, denied, allowed, denied, allowed}, "RetryDeployment": {denied, denied, allowed, denied, allowed},
@@ -71,6 +72,7 @@ var walkTable = map[string][]string{
 	"RenameApplicationConfigFile": {denied, denied, allowed, denied, allowed}, "UpdateApplicationDeployTargets": {denied, denied, allowed, denied, allowed},
 	"ApproveStage": {denied, denied, denied, allowed, allowed}, "RejectStage": {denied, denied, denied, allowed, allowed},
 	"DeleteApplication": {denied, denied, denied, denied, allowed},
+	"DeletePreview":     {denied, denied, denied, denied, allowed}, "ExtendPreview": {denied, denied, allowed, denied, allowed},
 	// The agent, to which a role in some applications gives no right but to encrypt.
 	"GetPiped": {allowed, allowed, allowed, allowed, allowed}, "Encrypt": {denied, denied, allowed, denied, allowed},
 	"ListEvents": {denied, denied, denied, denied, allowed}, "GetStatus": {denied, denied, denied, denied, allowed},
@@ -163,6 +165,7 @@ func walk(ctx context.Context, t *testing.T, agent *controltest.Agent, conn *grp
 	if err := agent.Store.AppendAudit(t.Context(), deploy.AuditRecord{Subject: walkedSubject, ApplicationID: app.ID}); err != nil {
 		t.Fatal(err)
 	}
+	previewOf(t, agent, app)
 	req := dynamicpb.NewMessage(method.Input())
 	fill(req, app, "d-"+name, command.ID)
 	path := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
@@ -192,6 +195,18 @@ func walk(ctx context.Context, t *testing.T, agent *controltest.Agent, conn *grp
 	}
 }
 
+// previewOf stores a preview of an application alone, of a repository with its name.
+func previewOf(t *testing.T, agent *controltest.Agent, app deploy.Application) {
+	t.Helper()
+	err := agent.Store.PutPullPreview(t.Context(), deploy.PullPreview{
+		RepoID: app.Name, Number: 7, Head: "h", Phase: deploy.PreviewReady, ExpiresAt: agent.Now().Add(time.Hour),
+		Applications: []deploy.PullPreviewApplication{{ID: app.ID, Name: app.Name, Git: app.Git, Labels: app.Labels, Phase: deploy.PreviewReady, Log: []string{"from " + app.ID}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // walkedSubject is the subject of requests that have one.
 const walkedSubject = "n"
 
@@ -216,6 +231,12 @@ func fill(m protoreflect.Message, app deploy.Application, deploymentID, commandI
 		delete(values, "deployment_id")
 	case "ListApplicationsRequest": // of any name
 		delete(values, "name")
+	case "ListPreviewsRequest", "GetPreviewRequest", "GetPreviewLogsRequest", "DeletePreviewRequest", "ExtendPreviewRequest":
+		values["repository_id"] = app.Name
+		m.Set(m.Descriptor().Fields().ByName("pull_request"), protoreflect.ValueOfInt32(7))
+		if until := m.Descriptor().Fields().ByName("until_ms"); until != nil {
+			m.Set(until, protoreflect.ValueOfInt64(controltest.Epoch.Add(48*time.Hour).UnixMilli()))
+		}
 	case "SearchApplicationsRequest":
 		values["text"] = app.Name
 	case "GetStageLogRequest", "SearchStageLogRequest":

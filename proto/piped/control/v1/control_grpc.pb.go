@@ -55,6 +55,11 @@ const (
 	ControlService_ListPlanPreviews_FullMethodName      = "/piped.control.v1.ControlService/ListPlanPreviews"
 	ControlService_GetPlanPreview_FullMethodName        = "/piped.control.v1.ControlService/GetPlanPreview"
 	ControlService_WatchPlanPreviews_FullMethodName     = "/piped.control.v1.ControlService/WatchPlanPreviews"
+	ControlService_ListPreviews_FullMethodName          = "/piped.control.v1.ControlService/ListPreviews"
+	ControlService_GetPreview_FullMethodName            = "/piped.control.v1.ControlService/GetPreview"
+	ControlService_GetPreviewLogs_FullMethodName        = "/piped.control.v1.ControlService/GetPreviewLogs"
+	ControlService_DeletePreview_FullMethodName         = "/piped.control.v1.ControlService/DeletePreview"
+	ControlService_ExtendPreview_FullMethodName         = "/piped.control.v1.ControlService/ExtendPreview"
 	ControlService_CreateAPIKey_FullMethodName          = "/piped.control.v1.ControlService/CreateAPIKey"
 	ControlService_ListAPIKeys_FullMethodName           = "/piped.control.v1.ControlService/ListAPIKeys"
 	ControlService_DisableAPIKey_FullMethodName         = "/piped.control.v1.ControlService/DisableAPIKey"
@@ -287,6 +292,25 @@ type ControlServiceClient interface {
 	// ListPlanPreviews.
 	// UNAVAILABLE and UNAUTHENTICATED: as WatchDeployments.
 	WatchPlanPreviews(ctx context.Context, in *WatchPlanPreviewsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPlanPreviewsResponse], error)
+	// Lists the previews of open pull requests. Needs `view`. Only those with an application
+	// that the caller may view.
+	ListPreviews(ctx context.Context, in *ListPreviewsRequest, opts ...grpc.CallOption) (*ListPreviewsResponse, error)
+	// Returns the preview of a pull request. Needs `view`. Rights as for ListPreviews.
+	// NOT_FOUND: the pull request has no preview.
+	GetPreview(ctx context.Context, in *GetPreviewRequest, opts ...grpc.CallOption) (*GetPreviewResponse, error)
+	// Returns the last lines of the pods of a preview, and of what failed. Needs `view-logs`.
+	// Only of the applications in which the caller has it.
+	// NOT_FOUND: the pull request has no preview, or not of that application.
+	GetPreviewLogs(ctx context.Context, in *GetPreviewLogsRequest, opts ...grpc.CallOption) (*GetPreviewLogsResponse, error)
+	// Removes the preview of a pull request until its next commit. Needs `delete` in all of
+	// its applications.
+	// NOT_FOUND: the pull request has no preview. ABORTED: it has another head.
+	DeletePreview(ctx context.Context, in *DeletePreviewRequest, opts ...grpc.CallOption) (*DeletePreviewResponse, error)
+	// Extends the time after which the preview of a pull request is removed, or brings it
+	// back after that. Needs `sync` in all of its applications.
+	// NOT_FOUND: the pull request has no preview. ABORTED: it has another head.
+	// FAILED_PRECONDITION: it has no such time, or a user removed it.
+	ExtendPreview(ctx context.Context, in *ExtendPreviewRequest, opts ...grpc.CallOption) (*ExtendPreviewResponse, error)
 	// Creates an API key. Needs `keys`.
 	// ALREADY_EXISTS: an enabled key has that name.
 	CreateAPIKey(ctx context.Context, in *CreateAPIKeyRequest, opts ...grpc.CallOption) (*CreateAPIKeyResponse, error)
@@ -785,6 +809,56 @@ func (c *controlServiceClient) WatchPlanPreviews(ctx context.Context, in *WatchP
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ControlService_WatchPlanPreviewsClient = grpc.ServerStreamingClient[WatchPlanPreviewsResponse]
 
+func (c *controlServiceClient) ListPreviews(ctx context.Context, in *ListPreviewsRequest, opts ...grpc.CallOption) (*ListPreviewsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPreviewsResponse)
+	err := c.cc.Invoke(ctx, ControlService_ListPreviews_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) GetPreview(ctx context.Context, in *GetPreviewRequest, opts ...grpc.CallOption) (*GetPreviewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPreviewResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetPreview_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) GetPreviewLogs(ctx context.Context, in *GetPreviewLogsRequest, opts ...grpc.CallOption) (*GetPreviewLogsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPreviewLogsResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetPreviewLogs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) DeletePreview(ctx context.Context, in *DeletePreviewRequest, opts ...grpc.CallOption) (*DeletePreviewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeletePreviewResponse)
+	err := c.cc.Invoke(ctx, ControlService_DeletePreview_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) ExtendPreview(ctx context.Context, in *ExtendPreviewRequest, opts ...grpc.CallOption) (*ExtendPreviewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExtendPreviewResponse)
+	err := c.cc.Invoke(ctx, ControlService_ExtendPreview_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *controlServiceClient) CreateAPIKey(ctx context.Context, in *CreateAPIKeyRequest, opts ...grpc.CallOption) (*CreateAPIKeyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateAPIKeyResponse)
@@ -1204,6 +1278,25 @@ type ControlServiceServer interface {
 	// ListPlanPreviews.
 	// UNAVAILABLE and UNAUTHENTICATED: as WatchDeployments.
 	WatchPlanPreviews(*WatchPlanPreviewsRequest, grpc.ServerStreamingServer[WatchPlanPreviewsResponse]) error
+	// Lists the previews of open pull requests. Needs `view`. Only those with an application
+	// that the caller may view.
+	ListPreviews(context.Context, *ListPreviewsRequest) (*ListPreviewsResponse, error)
+	// Returns the preview of a pull request. Needs `view`. Rights as for ListPreviews.
+	// NOT_FOUND: the pull request has no preview.
+	GetPreview(context.Context, *GetPreviewRequest) (*GetPreviewResponse, error)
+	// Returns the last lines of the pods of a preview, and of what failed. Needs `view-logs`.
+	// Only of the applications in which the caller has it.
+	// NOT_FOUND: the pull request has no preview, or not of that application.
+	GetPreviewLogs(context.Context, *GetPreviewLogsRequest) (*GetPreviewLogsResponse, error)
+	// Removes the preview of a pull request until its next commit. Needs `delete` in all of
+	// its applications.
+	// NOT_FOUND: the pull request has no preview. ABORTED: it has another head.
+	DeletePreview(context.Context, *DeletePreviewRequest) (*DeletePreviewResponse, error)
+	// Extends the time after which the preview of a pull request is removed, or brings it
+	// back after that. Needs `sync` in all of its applications.
+	// NOT_FOUND: the pull request has no preview. ABORTED: it has another head.
+	// FAILED_PRECONDITION: it has no such time, or a user removed it.
+	ExtendPreview(context.Context, *ExtendPreviewRequest) (*ExtendPreviewResponse, error)
 	// Creates an API key. Needs `keys`.
 	// ALREADY_EXISTS: an enabled key has that name.
 	CreateAPIKey(context.Context, *CreateAPIKeyRequest) (*CreateAPIKeyResponse, error)
@@ -1395,6 +1488,21 @@ func (UnimplementedControlServiceServer) GetPlanPreview(context.Context, *GetPla
 }
 func (UnimplementedControlServiceServer) WatchPlanPreviews(*WatchPlanPreviewsRequest, grpc.ServerStreamingServer[WatchPlanPreviewsResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchPlanPreviews not implemented")
+}
+func (UnimplementedControlServiceServer) ListPreviews(context.Context, *ListPreviewsRequest) (*ListPreviewsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPreviews not implemented")
+}
+func (UnimplementedControlServiceServer) GetPreview(context.Context, *GetPreviewRequest) (*GetPreviewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPreview not implemented")
+}
+func (UnimplementedControlServiceServer) GetPreviewLogs(context.Context, *GetPreviewLogsRequest) (*GetPreviewLogsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPreviewLogs not implemented")
+}
+func (UnimplementedControlServiceServer) DeletePreview(context.Context, *DeletePreviewRequest) (*DeletePreviewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeletePreview not implemented")
+}
+func (UnimplementedControlServiceServer) ExtendPreview(context.Context, *ExtendPreviewRequest) (*ExtendPreviewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExtendPreview not implemented")
 }
 func (UnimplementedControlServiceServer) CreateAPIKey(context.Context, *CreateAPIKeyRequest) (*CreateAPIKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateAPIKey not implemented")
@@ -2083,6 +2191,96 @@ func _ControlService_WatchPlanPreviews_Handler(srv interface{}, stream grpc.Serv
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ControlService_WatchPlanPreviewsServer = grpc.ServerStreamingServer[WatchPlanPreviewsResponse]
 
+func _ControlService_ListPreviews_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPreviewsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ListPreviews(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ListPreviews_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ListPreviews(ctx, req.(*ListPreviewsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_GetPreview_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPreviewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetPreview(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetPreview_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetPreview(ctx, req.(*GetPreviewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_GetPreviewLogs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPreviewLogsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetPreviewLogs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetPreviewLogs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetPreviewLogs(ctx, req.(*GetPreviewLogsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_DeletePreview_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeletePreviewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).DeletePreview(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_DeletePreview_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).DeletePreview(ctx, req.(*DeletePreviewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_ExtendPreview_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExtendPreviewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ExtendPreview(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ExtendPreview_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ExtendPreview(ctx, req.(*ExtendPreviewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ControlService_CreateAPIKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateAPIKeyRequest)
 	if err := dec(in); err != nil {
@@ -2562,6 +2760,26 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetPlanPreview",
 			Handler:    _ControlService_GetPlanPreview_Handler,
+		},
+		{
+			MethodName: "ListPreviews",
+			Handler:    _ControlService_ListPreviews_Handler,
+		},
+		{
+			MethodName: "GetPreview",
+			Handler:    _ControlService_GetPreview_Handler,
+		},
+		{
+			MethodName: "GetPreviewLogs",
+			Handler:    _ControlService_GetPreviewLogs_Handler,
+		},
+		{
+			MethodName: "DeletePreview",
+			Handler:    _ControlService_DeletePreview_Handler,
+		},
+		{
+			MethodName: "ExtendPreview",
+			Handler:    _ControlService_ExtendPreview_Handler,
 		},
 		{
 			MethodName: "CreateAPIKey",
