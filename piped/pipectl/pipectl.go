@@ -80,6 +80,7 @@ func newRoot(b build.Info) *cobra.Command {
 		newDeployment(t),
 		newEvent(t),
 		newPlanPreview(t),
+		newPreview(t),
 		newEncrypt(t),
 		newPiped(t),
 		newAPIKey(t),

@@ -307,6 +307,35 @@ func TestTables(t *testing.T) {
 				Status: modelv1.CommandStatus_COMMAND_FAILED, RequestedAtMs: ago(2 * time.Hour), Error: "web/app.yaml conflicts",
 			}}},
 		},
+		"preview-list": {
+			[]string{"preview", "list", "--repository=apps", "--state=ready,failed"}, "ListPreviews",
+			&controlv1.ListPreviewsResponse{Previews: []*controlv1.Preview{{
+				RepositoryId: "apps", PullRequest: 12, HeadBranch: "feature", HeadCommit: "0123456789abcdef", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, SinceMs: ago(5 * time.Minute),
+				Applications: []*controlv1.PreviewOfApplication{{ApplicationName: "web-pr-12", Url: "https://web-pr-12.example.com"}, {ApplicationName: "api-pr-12", Url: "https://api-pr-12.example.com"}},
+			}, {
+				RepositoryId: "apps", PullRequest: 13, HeadBranch: "old", HeadCommit: "0123456789abcdef", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_FAILED, SinceMs: ago(2 * time.Hour),
+				Reason: "web-pr-13: its pods crash",
+			}}},
+		},
+		"preview-get": {
+			[]string{"preview", "get", "--repository=apps", "--pull-request=12"}, "GetPreview",
+			&controlv1.GetPreviewResponse{Preview: &controlv1.Preview{
+				RepositoryId: "apps", PullRequest: 12, HeadBranch: "feature", HeadCommit: "0123456789abcdef", BaseBranch: "main", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_BUILDING,
+				Reason: "api-pr-12: its rollouts are not complete", SinceMs: ago(time.Minute), CreatedAtMs: ago(2 * time.Hour), ReadyAtMs: ago(time.Hour), ExpiresAtMs: 1790000000000,
+				Applications: []*controlv1.PreviewOfApplication{
+					{ApplicationName: "web-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, DeploymentId: "d1"},
+					{ApplicationName: "api-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_BUILDING, DeploymentId: "d2", Reason: "its rollouts are not complete"},
+				},
+			}},
+		},
+		"preview-logs": {
+			[]string{"preview", "logs", "--repository=apps", "--pull-request=12", "--tail=2"}, "GetPreviewLogs",
+			&controlv1.GetPreviewLogsResponse{LogsLeftOut: 1, Logs: []*controlv1.PreviewLog{
+				{ApplicationName: "web-pr-12", Lines: []string{"cannot pull \x1b[31mimage"}},
+				{ApplicationName: "web-pr-12", Pod: "web-6c9f", Container: "main", Previous: true, Lines: []string{"panic: nil", "exit status 2"}},
+				{ApplicationName: "api-pr-12", Error: "the cluster does not answer"},
+			}},
+		},
 		"apikey-list": {
 			[]string{"apikey", "list", "--include-disabled"}, "ListAPIKeys",
 			&controlv1.ListAPIKeysResponse{ApiKeys: []*modelv1.APIKey{

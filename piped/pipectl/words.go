@@ -59,11 +59,11 @@ func word(value fmt.Stringer, prefix string) string {
 func colored(status string) cell {
 	c := yellow
 	switch status {
-	case "SUCCESS", "SYNCED", "COMPLETE", "HEALTHY", "NO_ROLLOUT", "ONLINE", "ENDED":
+	case "SUCCESS", "SYNCED", "COMPLETE", "HEALTHY", "NO_ROLLOUT", "ONLINE", "ENDED", "READY":
 		c = green
 	case "FAILURE", "FAILED", "TIMED_OUT", "DEGRADED", "MISSING", "INVALID_CONFIG", "GONE", "OFFLINE":
 		c = red
-	case "CANCELLED", "SKIPPED", "EXITED", "NOT_STARTED_YET", "SUPERSEDED", "OUTDATED", "UNKNOWN", "DISABLED":
+	case "CANCELLED", "SKIPPED", "EXITED", "NOT_STARTED_YET", "SUPERSEDED", "OUTDATED", "UNKNOWN", "DISABLED", "REMOVED":
 		c = faint
 	}
 	return cell{text: status, color: c}
