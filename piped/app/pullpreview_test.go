@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
@@ -338,4 +340,66 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 	e.set("open")
 	e.says("removed")
 	eventually(t, "nothing is left without the label", func() bool { return !e.exists() && len(agent.previewApplications()) == 0 && agent.pullPreview() == nil })
+}
+
+// relabel sets the behavior of the pods of the preview.
+func (e *previewEnv) relabel(behavior string) {
+	e.t.Helper()
+	pods, err := e.cluster.CoreV1().Pods(e.preview).List(e.t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) == 0 {
+		e.t.Fatal(pods, err)
+	}
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, behaviorLabel, behavior)
+	for _, pod := range pods.Items {
+		if _, err := e.cluster.CoreV1().Pods(e.preview).Patch(e.t.Context(), pod.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+}
+
+// TestPreviewThatCrashesLater: a ready preview whose pods crash becomes failed, with the reason and
+// the last lines of a pod, and ready again when they have recovered. What somebody changes in it is
+// restored.
+func TestPreviewThatCrashesLater(t *testing.T) {
+	t.Parallel()
+	e := newPreviewEnv(t)
+	agent := runAgent(t, e.settings)
+	agent.mustEnd(appID("web"), e.repo.Push(t, "begin", previewedApp("web", e.namespace, "v1", "0s")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	e.push(previewedApp("web", e.namespace, "v2", "0s"))
+	e.set("open", "preview")
+	e.says("ready")
+
+	e.relabel("crash-loop")
+	body := e.says("failed")
+	mustContain(t, body, "does not work any more", "pods are available", "Last lines of <code>web-pr-7</code>", "pod web-")
+	if strings.Contains(body, "https://web-pr-7") {
+		t.Errorf("a preview that crashes is linked: %s", body)
+	}
+	eventually(t, "the status is failure", func() bool { return e.lastState() == "failure" })
+	if p := agent.pullPreview(); p.GetPhase() != controlv1.PreviewPhase_PREVIEW_PHASE_FAILED || p.GetReadyAtMs() == 0 {
+		t.Errorf("the API has the preview %v", p)
+	}
+	e.relabel("ready")
+	e.says("ready")
+	eventually(t, "the status is success", func() bool { return e.lastState() == "success" })
+
+	deployments := e.cluster.AppsV1().Deployments(e.preview)
+	foreign := []byte(`{"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"web","image":"registry.example/web:foreign"}]}}}}`)
+	if _, err := deployments.Patch(t.Context(), "web", types.StrategicMergePatchType, foreign, metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the drift is healed", func() bool {
+		d, err := deployments.Get(t.Context(), "web", metav1.GetOptions{})
+		return err == nil && *d.Spec.Replicas == 2 && d.Spec.Template.Spec.Containers[0].Image == "registry.example/web:v2"
+	})
+	preview := agent.pullPreview().GetApplications()[0].GetApplicationId()
+	eventually(t, "the deployment that heals has ended", func() bool {
+		all := agent.deployments(preview)
+		return len(all) == 2 && !slices.ContainsFunc(all, func(d *modelv1.Deployment) bool { return d.GetStatus() != modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS })
+	})
+	if err := deployments.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the deleted object is back", func() bool { return e.ready("web:v2") == 2 })
+	e.says("ready")
 }

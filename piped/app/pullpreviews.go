@@ -24,7 +24,7 @@ func (a *App) addPullPreviews(cfg *config.Piped, o Options, st *store.Store) (wa
 	}
 	live := a.live
 	p := pullpreview.New(pullpreview.Config{
-		Store: st, Settings: *cfg.Previews, Kinds: o.kinds(), Metrics: a.metrics.previews, Repositories: hostedRepositories{mergeable{live}},
+		Store: st, Settings: *cfg.Previews, Kinds: o.kinds(), Metrics: a.metrics.previews, PodLines: podLines{live.platforms, live.platforms}.crashLines, Repositories: hostedRepositories{mergeable{live}},
 		Namespaces: previewNamespaces{live.clusters, live.tenants, cfg.PipedID},
 		Page: func(deploymentID string) string {
 			if page := live.page(); page != "" {

@@ -57,7 +57,7 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 			p.busy = true
 		}
 	}
-	state, err := p.state(ctx, want)
+	state, err := p.state(ctx, pr, want)
 	if err == nil {
 		state.expires, _ = p.expiry(want, pr)
 		err = p.publish(ctx, r, pr, state)

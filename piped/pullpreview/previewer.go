@@ -62,6 +62,9 @@ type Config struct {
 	Repositories Repositories
 	Namespaces   Namespaces
 	Metrics      Metrics // default: none
+	// PodLines returns the last lines that the pods of an application have written, without
+	// secrets. Optional.
+	PodLines func(ctx context.Context, app deploy.Application, lines int) ([]string, error)
 	// Page returns the address of the page of a deployment, "" if it is unknown.
 	Page   func(deploymentID string) string
 	Agent  string // marks the comments of this agent
@@ -85,9 +88,10 @@ type Previewer struct {
 	listed   map[string][]githost.OpenRequest // by repository ID, as the host listed them last
 	plans    map[pullRequest]plan
 	reported map[pullRequest]report
-	failures map[string]string // by repository ID: the last logged error
-	known    map[string]bool   // IDs of preview applications that exist, or did since the start
-	busy     bool              // something is being removed
+	failures map[string]string             // by repository ID: the last logged error
+	known    map[string]bool               // IDs of preview applications that exist, or did since the start
+	busy     bool                          // something is being removed
+	degraded map[string]deploy.Degradation // by application, as of this pass
 }
 
 // pullRequest identifies a pull request.
@@ -201,11 +205,24 @@ func (p *Previewer) repository(ctx context.Context, r Repository, fresh bool) er
 			errs = append(errs, wrap(number, p.end(ctx, r, number, apps[number], known[number], "the pull request is closed")))
 		}
 	}
+	if p.degraded, err = p.degradations(ctx); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
 	active := usage(apps)
 	for _, number := range slices.Sorted(maps.Keys(open)) {
 		errs = append(errs, wrap(number, p.pullRequest(ctx, r, &request{open[number], apps[number], known[number]}, active)))
 	}
 	return errors.Join(errs...)
+}
+
+// degradations returns the applications that do not work, by ID.
+func (p *Previewer) degradations(ctx context.Context) (map[string]deploy.Degradation, error) {
+	list, err := p.Store.Degradations(ctx)
+	out := map[string]deploy.Degradation{}
+	for _, d := range list {
+		out[d.ApplicationID] = d
+	}
+	return out, err
 }
 
 // recorded returns what is stored of the previews of a repository, by pull request.

@@ -57,11 +57,11 @@ func (s preview) phase() phase {
 	return out
 }
 
-// state reads the state of the wanted preview applications.
-func (p *Previewer) state(ctx context.Context, want []wanted) (preview, error) {
+// state reads the state of the wanted preview applications of a pull request.
+func (p *Previewer) state(ctx context.Context, pr *request, want []wanted) (preview, error) {
 	var out preview
 	for _, w := range want {
-		state, err := p.appState(ctx, w)
+		state, err := p.appState(ctx, pr, w)
 		if err != nil {
 			return out, err
 		}
@@ -71,7 +71,7 @@ func (p *Previewer) state(ctx context.Context, want []wanted) (preview, error) {
 	return out, nil
 }
 
-func (p *Previewer) appState(ctx context.Context, w wanted) (appState, error) {
+func (p *Previewer) appState(ctx context.Context, pr *request, w wanted) (appState, error) {
 	switch {
 	case w.problem != nil:
 		return appState{phase: failed, text: w.problem.Error()}, nil
@@ -96,6 +96,10 @@ func (p *Previewer) appState(ctx context.Context, w wanted) (appState, error) {
 	switch d.Status {
 	case deploy.Success:
 		out.phase, out.text = ready, ""
+		if why := p.broken(app.ID, d); why != "" {
+			out.phase, out.text = failed, why
+			out.log, err = p.crashLines(ctx, pr, app, out)
+		}
 	case deploy.Failure, deploy.Cancelled:
 		out.phase = failed
 		out.log, err = p.lastLines(ctx, d)
@@ -105,6 +109,38 @@ func (p *Previewer) appState(ctx context.Context, w wanted) (appState, error) {
 		out.phase = building
 	}
 	return out, err
+}
+
+// healthLag is how long after a deployment an earlier report of its health may not be replaced yet.
+const healthLag = time.Minute
+
+// broken returns why an application does not work any more after its deployment has succeeded, ""
+// if it does.
+func (p *Previewer) broken(appID string, d deploy.Deployment) string {
+	report, ok := p.degraded[appID]
+	if !ok || !report.Since.After(d.CompletedAt) && p.Now().Sub(d.CompletedAt) < healthLag {
+		return ""
+	}
+	return "it does not work any more: " + report.Reason
+}
+
+// crashLines returns the last lines of the pods of an application that does not work any more. They
+// are read once for each reason, so that the comment does not change with every line. That they
+// cannot be read is shown in their place.
+func (p *Previewer) crashLines(ctx context.Context, pr *request, app deploy.Application, now appState) ([]string, error) {
+	for _, known := range pr.known.Applications {
+		if known.ID == app.ID && known.DeploymentID == now.id && known.Phase == deploy.PreviewFailed && known.Reason == now.text && len(known.Log) > 0 {
+			return known.Log, nil
+		}
+	}
+	if p.PodLines == nil {
+		return nil, nil
+	}
+	lines, err := p.PodLines(ctx, app, maxLines)
+	if err != nil && ctx.Err() == nil {
+		return []string{"the logs of its pods cannot be read: " + err.Error()}, nil
+	}
+	return lines, err
 }
 
 // maxLines is how many lines of the log of a failed stage are shown.
