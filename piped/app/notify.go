@@ -124,6 +124,7 @@ func (n *notifications) routes(receiver string) []notify.Route {
 			Events: namesOf[deploy.EventType](r.Events), IgnoreEvents: namesOf[deploy.EventType](r.IgnoreEvents),
 			Groups: namesOf[deploy.EventGroup](r.Groups), IgnoreGroups: namesOf[deploy.EventGroup](r.IgnoreGroups),
 			Apps: r.Apps, IgnoreApps: r.IgnoreApps, Labels: r.Labels, IgnoreLabels: r.IgnoreLabels,
+			Previews: r.Previews == config.PreviewsAlso, OnlyPreviews: r.Previews == config.PreviewsOnly,
 		})
 	}
 	return out

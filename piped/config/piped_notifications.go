@@ -52,6 +52,25 @@ type NotificationRoute struct {
 	// IgnoreLabels are labels of which the application must have none.
 	// Default: none.
 	IgnoreLabels map[string]string `yaml:"ignoreLabels"`
+	// Previews is whether events of previews of pull requests are sent: `none`, `also`, or `only`.
+	// Default: `none`. Not in PipeCD.
+	Previews RoutePreviews `yaml:"previews"`
+}
+
+// RoutePreviews is what a route does with events of previews of pull requests; "" is
+// PreviewsNone.
+type RoutePreviews string
+
+// The values of RoutePreviews.
+const (
+	PreviewsNone RoutePreviews = "none"
+	PreviewsAlso RoutePreviews = "also"
+	PreviewsOnly RoutePreviews = "only"
+)
+
+// Values returns every value.
+func (RoutePreviews) Values() []string {
+	return []string{string(PreviewsNone), string(PreviewsAlso), string(PreviewsOnly)}
 }
 
 // NotificationEvent is the name of an event that can be notified.

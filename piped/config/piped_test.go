@@ -118,7 +118,7 @@ func TestPipedEveryField(t *testing.T) {
 			Routes: []NotificationRoute{{
 				Name: "prod", Receiver: "hook", Events: []NotificationEvent{"DEPLOYMENT_FAILED"}, IgnoreEvents: []NotificationEvent{"PIPED_STARTED"},
 				Groups: []NotificationGroup{"DEPLOYMENT"}, IgnoreGroups: []NotificationGroup{"STAGE"}, Apps: []string{"web"}, IgnoreApps: []string{"api"},
-				Labels: map[string]string{"env": "prod"}, IgnoreLabels: map[string]string{"team": "a"},
+				Labels: map[string]string{"env": "prod"}, IgnoreLabels: map[string]string{"team": "a"}, Previews: PreviewsAlso,
 			}},
 			Receivers: []NotificationReceiver{
 				{Name: "hook", Slack: &SlackReceiver{HookURL: secret, MentionedAccounts: []string{"U1", "U2"}, MentionedGroups: []string{"S1", "S2"}}},

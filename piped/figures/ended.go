@@ -12,7 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// EndedMetrics counts the deployments that end while the agent runs, and their stages.
+// EndedMetrics counts the deployments that end while the agent runs, and their stages, without
+// those of previews of pull requests.
 // They are read from the transition log when the deployment ends, so that each is counted
 // once.
 type EndedMetrics struct {
@@ -25,7 +26,7 @@ type EndedMetrics struct {
 // NewEndedMetrics returns EndedMetrics that are registered with Prometheus.
 func NewEndedMetrics(r prometheus.Registerer) *EndedMetrics {
 	m := &EndedMetrics{
-		ended: metric.Counters(r, "deployments", "ended_total", "Deployments that have ended, by status: `SUCCESS`, `FAILURE` or `CANCELLED`.", "status"),
+		ended: metric.Counters(r, "deployments", "ended_total", "Deployments that have ended, without previews of pull requests, by status: `SUCCESS`, `FAILURE` or `CANCELLED`.", "status"),
 		phases: metric.Histograms(r, "deployment", "phase_duration_seconds",
 			"Time that a deployment that has ended was in a status: `PENDING` (until it was planned), `PLANNED` (until it got a slot), `RUNNING` and `ROLLING_BACK`.",
 			metric.WorkBuckets(), "status"),
@@ -84,7 +85,7 @@ func (c *EndedCounter) Run(ctx context.Context) error {
 // count records a deployment that has ended.
 func (c *EndedCounter) count(ctx context.Context, id string) error {
 	d, err := c.store.Deployment(ctx, id)
-	if err != nil {
+	if err != nil || d.Git.PullRequest != 0 {
 		return err
 	}
 	log, err := c.store.Transitions(ctx, id)

@@ -42,6 +42,17 @@ func (n Notice) ApplicationName() string {
 	return n.Details.Application
 }
 
+// IsPreview reports whether the event concerns the preview of a pull request.
+func (n Notice) IsPreview() bool {
+	switch {
+	case n.Deployment != nil:
+		return n.Deployment.Git.PullRequest != 0
+	case n.Application != nil:
+		return n.Application.IsPreview()
+	}
+	return false
+}
+
 // Labels returns the application's labels. For an event of a deployment they are the labels
 // from the time when the deployment was created.
 func (n Notice) Labels() map[string]string {

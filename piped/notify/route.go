@@ -11,6 +11,9 @@ import (
 // and labels do not exclude events without an application or labels, such as PIPED_STARTED.
 // These are PipeCD's rules.
 //
+// Events of previews of pull requests match only if the route asks for them: production routes
+// do not report every push to a pull request.
+//
 // Events that PipeCD does not have match only if the route names them or their group:
 // a configuration written for PipeCD selects no new events.
 type Route struct {
@@ -18,6 +21,8 @@ type Route struct {
 	Groups, IgnoreGroups []deploy.EventGroup
 	Apps, IgnoreApps     []string
 	Labels, IgnoreLabels map[string]string
+	// Previews are the events of previews: as well, or with OnlyPreviews no others.
+	Previews, OnlyPreviews bool
 }
 
 // Matches reports whether the route selects n.
@@ -27,7 +32,14 @@ func (r Route) Matches(n Notice) bool {
 		(len(r.Events) == 0 || slices.Contains(r.Events, kind)) &&
 		(len(r.Groups) == 0 || slices.Contains(r.Groups, group)) &&
 		(!kind.IsExtension() || len(r.Events)+len(r.Groups) > 0) &&
-		r.matchesApplication(n)
+		r.matchesPreview(n) && r.matchesApplication(n)
+}
+
+func (r Route) matchesPreview(n Notice) bool {
+	if n.IsPreview() {
+		return r.Previews || r.OnlyPreviews
+	}
+	return !r.OnlyPreviews
 }
 
 func (r Route) ignores(n Notice) bool {

@@ -20,12 +20,24 @@ func about(kind deploy.EventType, labels map[string]string) Notice {
 func TestRoutes(t *testing.T) {
 	prod := map[string]string{"env": "prod", "team": "a"}
 	failed, started := about(deploy.EventFailed, prod), about(deploy.EventPipedStarted, nil)
+	preview := about(deploy.EventFailed, prod)
+	preview.Application.Git.PullRequest = 7
+	ofDeployment := preview
+	ofDeployment.Application, ofDeployment.Deployment = nil, &deploy.Deployment{Git: deploy.GitPath{PullRequest: 7}}
 	for name, c := range map[string]struct {
 		route Route
 		n     Notice
 		want  bool
 	}{
 		"a route without conditions":           {Route{}, failed, true},
+		"a preview":                            {Route{}, preview, false},
+		"a deployment of a preview":            {Route{Groups: []deploy.EventGroup{deploy.GroupDeployment}}, ofDeployment, false},
+		"a preview by a name":                  {Route{Apps: []string{"web"}}, preview, false},
+		"a preview as well":                    {Route{Previews: true}, preview, true},
+		"others with previews as well":         {Route{Previews: true}, failed, true},
+		"only previews":                        {Route{OnlyPreviews: true}, ofDeployment, true},
+		"others with only previews":            {Route{OnlyPreviews: true}, failed, false},
+		"the agent with only previews":         {Route{OnlyPreviews: true}, started, false},
 		"by name":                              {Route{Events: []deploy.EventType{deploy.EventFailed}}, failed, true},
 		"by another name":                      {Route{Events: []deploy.EventType{deploy.EventSucceeded}}, failed, false},
 		"by group":                             {Route{Groups: []deploy.EventGroup{deploy.GroupDeployment}}, failed, true},

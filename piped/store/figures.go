@@ -47,7 +47,8 @@ func scanDelivered(row scanner) (a deliveredApplication, err error) {
 }
 
 // Outcomes returns the input of the delivery figures: the deployments that ended in a
-// time range, the first ended first.
+// time range, the first ended first. Previews of pull requests are among them only if the query
+// names them.
 func (s *Store) Outcomes(ctx context.Context, q deploy.FiguresQuery) ([]deploy.DeploymentOutcome, error) {
 	apps, err := s.deliveredApplications(ctx, q)
 	if err != nil {
@@ -100,5 +101,20 @@ func (s *Store) deliveredApplications(ctx context.Context, q deploy.FiguresQuery
 	for i := range list {
 		apps[list[i].id] = &list[i]
 	}
-	return apps, err
+	if err != nil || len(q.ApplicationIDs) > 0 {
+		return apps, err
+	}
+	return apps, s.withoutPreviews(ctx, apps)
+}
+
+// withoutPreviews deletes the previews of pull requests from a map by ID: a failed push to a pull
+// request is no failed delivery. The condition finds all of them, and few others.
+func (s *Store) withoutPreviews(ctx context.Context, apps map[string]*deliveredApplication) error {
+	found, err := all(ctx, s, scanApplication, selectApplication+` WHERE spec LIKE '%"pullRequest":%'`)
+	for _, app := range found {
+		if app.IsPreview() {
+			delete(apps, app.ID)
+		}
+	}
+	return err
 }

@@ -46,6 +46,18 @@ func testOutcomes(t *testing.T, e *env) {
 	later := end("6", web, deploy.OnOutOfSync, false, deploy.Success)
 	open := committed(end("7", api, deploy.OnCommit, false, deploy.Failure))
 	e.create(t, "8", api) // has not ended
+	preview := api
+	preview.Git.PullRequest, preview.Name, preview.Labels = 7, "api-pr-7", map[string]string{"team": "core", "name": "api", "pullRequest": "x"}
+	preview.ID = deploy.ApplicationID(preview.Git)
+	if _, err := e.store.PutApplication(t.Context(), preview); err != nil {
+		t.Fatal(err)
+	}
+	previewed := committed(end("9", preview, deploy.OnCommit, false, deploy.Failure))
+	labelled := web
+	labelled.Labels = map[string]string{"pullRequest": "7", "team": "core", "name": "web"} // no preview
+	if _, err := e.store.PutApplication(t.Context(), labelled); err != nil {
+		t.Fatal(err)
+	}
 	first.RestoredAt, second.RestoredAt = restored.CompletedAt, restored.CompletedAt
 
 	all := []deploy.DeploymentOutcome{first, second, other, none, restored, later, open}
@@ -58,6 +70,7 @@ func testOutcomes(t *testing.T, e *env) {
 		"to, without that moment":        {deploy.FiguresQuery{To: other.CompletedAt}, all[:2]},
 		"restored after the range":       {deploy.FiguresQuery{From: second.CompletedAt, To: other.CompletedAt}, all[1:2]},
 		"of an application":              {deploy.FiguresQuery{ApplicationIDs: []string{api.ID}}, []deploy.DeploymentOutcome{other, open}},
+		"of a preview":                   {deploy.FiguresQuery{ApplicationIDs: []string{preview.ID}}, []deploy.DeploymentOutcome{previewed}},
 		"of several":                     {deploy.FiguresQuery{ApplicationIDs: []string{api.ID, "nobody", web.ID}}, all},
 		"by labels":                      {deploy.FiguresQuery{Labels: map[string]string{"team": "core", "name": "api"}}, []deploy.DeploymentOutcome{other, open}},
 		"by an unused label":             {deploy.FiguresQuery{Labels: map[string]string{"team": "none"}}, nil},
