@@ -213,7 +213,7 @@ func previewTrace(b *controlv1.PlanPreviewBrief) string {
 
 // eventTabs are the lists of the view of events.
 func eventTabs(current string) []tab {
-	list := []tab{{label: "Events", path: "/events"}, {label: "Plan previews", path: "/plan-previews"}}
+	list := []tab{{label: "Events", path: "/events"}, {label: "Plan previews", path: "/plan-previews"}, {label: "Previews", path: "/previews"}}
 	for i := range list {
 		list[i].current = list[i].label == current
 	}

@@ -45,6 +45,8 @@ func routes() []route {
 		{pattern: "GET /plan-previews/{id}", serve: showPlanPreview},
 		{pattern: "GET /plan-previews/{id}/live", live: livePlanPreviews},
 		{pattern: "GET /plan-previews/{id}/diff", serve: showPreviewDiff},
+		{pattern: "GET /previews", serve: showPullPreviews},
+		{pattern: "GET /previews/live", live: livePullPreviews},
 		{pattern: "GET /trace", serve: showTrace},
 		{pattern: "GET /trace/live", live: liveTrace},
 		{pattern: "GET /chains/{id}", serve: showChain},

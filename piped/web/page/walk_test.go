@@ -80,7 +80,8 @@ var walkTable = map[string][]string{
 	"GET /plan-previews/{id}":      {signIn, denied, denied, shown, denied, shown},
 	"GET /plan-previews/{id}/live": {signIn, without, without, shown, without, shown},
 	"GET /plan-previews/{id}/diff": {signIn, denied, denied, shown, denied, shown},
-	"GET /search":                  {signIn, without, shown, shown, shown, shown},
+	"GET /previews":                {signIn, without, shown, shown, shown, shown}, "GET /previews/live": {signIn, without, shown, shown, shown, shown},
+	"GET /search": {signIn, without, shown, shown, shown, shown},
 	// A trace and a chain belong to the applications of their deployments.
 	"GET /trace":            {signIn, missing, shown, shown, shown, shown},
 	"GET /trace/live":       {signIn, missing, shown, shown, shown, shown},
@@ -282,6 +283,7 @@ func newWorld(t *testing.T) *world {
 		w.tokens[role] = w.agent.SignInWithKey(w.agent.LimitedKey(role, &deploy.Selector{Labels: map[string]string{"team": "payments"}}))
 	}
 	w.preview(w.keySubject("deployer"))
+	w.pullPreview()
 	w.page = page.New(page.Config{Conn: w.agent.Server.Conn(), Now: w.agent.Now, Token: func(r *http.Request) string { return w.tokens[r.Header.Get("Walker")] }})
 	w.server = httptest.NewServer(w.page)
 	t.Cleanup(w.server.Close)
@@ -308,6 +310,17 @@ func (w *world) preview(commander string) {
 	err = w.agent.Store.AnswerPlanPreview(w.t.Context(), deploy.PlanPreview{
 		CommandID: "c-preview", At: w.agent.Now(), Results: []deploy.ApplicationPreview{{ApplicationID: w.app.ID, Name: w.app.Name, Labels: w.app.Labels}},
 	}, deploy.CommandSucceeded)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// pullPreview stores the preview of a pull request of the application.
+func (w *world) pullPreview() {
+	err := w.agent.Store.PutPullPreview(w.t.Context(), deploy.PullPreview{
+		RepoID: "apps", Number: 7, Head: "aa", Branch: "feature", Base: "main", Phase: deploy.PreviewReady, Since: w.agent.Now(),
+		Applications: []deploy.PullPreviewApplication{{ID: w.app.ID, Name: w.app.Name, Git: w.app.Git, Labels: w.app.Labels, Phase: deploy.PreviewReady, Host: "walked.example.com"}},
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}

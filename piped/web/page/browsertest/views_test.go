@@ -100,6 +100,7 @@ func views() []view {
 		{"events-none", at("/events?name=no-such-event"), []string{"Nothing matches"}},
 		{"plan-previews", at("/plan-previews"), []string{"Plan previews", "State"}},
 		{"plan-preview", func(t *testing.T, e *env) string { return "/plan-previews/" + e.awaitPreview(t, path.Base(t.Name())) }, []string{"would change 1 of 1 application", "web", "registry.example/web:v7"}},
+		{"previews", at("/previews"), []string{"No pull request has a preview", "State"}},
 		{"search", at("/search?q=ledger"), []string{"ledger"}},
 		{"dialog", func(t *testing.T, e *env) string {
 			return "/actions/approve?stage=gate&deployment=" + e.last(t, "ledger").Id
