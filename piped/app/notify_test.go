@@ -133,7 +133,7 @@ func TestNothingIsLeftUndelivered(t *testing.T) {
 
 	all, again := h.received()
 	want := []string{
-		"DEPLOYMENT_TRIGGERED", "DEPLOYMENT_PLANNED", "DEPLOYMENT_STARTED", "STAGE_STARTED", "ROLLOUT_ENDED", "STAGE_SUCCEEDED", "DEPLOYMENT_SUCCEEDED",
+		"DEPLOYMENT_TRIGGERED", "DEPLOYMENT_PLANNED", "DEPLOYMENT_STARTED", "STAGE_STARTED", "ROLLOUT_STARTED", "ROLLOUT_ENDED", "STAGE_SUCCEEDED", "DEPLOYMENT_SUCCEEDED",
 	}
 	for _, d := range []*modelv1.Deployment{first, second} {
 		if diff := cmp.Diff(want, eventsOf(all, d.GetId())); diff != "" {

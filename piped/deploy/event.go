@@ -27,8 +27,11 @@ const (
 	EventWaitApproval EventType = "DEPLOYMENT_WAIT_APPROVAL"
 	EventApproved     EventType = "DEPLOYMENT_APPROVED"
 
-	EventRolloutEnded EventType = "ROLLOUT_ENDED"
-	EventScalingEnded EventType = "SCALING_ENDED"
+	// The start and the end of a rollout, whoever began it, and the end of a scaling. Not in
+	// PipeCD.
+	EventRolloutStarted EventType = "ROLLOUT_STARTED"
+	EventRolloutEnded   EventType = "ROLLOUT_ENDED"
+	EventScalingEnded   EventType = "SCALING_ENDED"
 
 	// EventSelfHealStopped reports that drift recurred too often and self-healing
 	// stopped. Not in PipeCD, which heals without limit.
@@ -144,10 +147,13 @@ type EventPayload struct {
 	Approver  string `json:"approver,omitempty"`  // of EventApproved
 	Commander string `json:"commander,omitempty"` // of EventCancelled by a user
 
-	Cluster  string       `json:"cluster,omitempty"` // Cluster, Workload and Phase: of EventRolloutEnded
-	Workload *ObjectRef   `json:"workload,omitempty"`
-	Phase    RolloutPhase `json:"phase,omitempty"`
-	Rollout  *RolloutEnd  `json:"rollout,omitempty"` // of EventRolloutEnded and EventScalingEnded
+	// Of the events of rollouts and scalings. Interrupts is the ID of the workload's rollout
+	// that had not ended when that of an EventRolloutStarted began.
+	Cluster    string       `json:"cluster,omitempty"`
+	Workload   *ObjectRef   `json:"workload,omitempty"`
+	Phase      RolloutPhase `json:"phase,omitempty"`
+	Rollout    *RolloutEnd  `json:"rollout,omitempty"`
+	Interrupts string       `json:"interrupts,omitempty"`
 
 	Piped *PipedIdentity `json:"piped,omitempty"` // of EventPipedStarted and EventPipedStopped
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// RolloutEnd is a completed rollout or scaling in the form of its event. Times are Unix
-// milliseconds. MarkedAt is when the end was stored.
+// RolloutEnd is a rollout or scaling in the form of its events. Times are Unix milliseconds.
+// MarkedAt is when the end was stored. At the start of a rollout, CompletedAt and MarkedAt are 0.
 type RolloutEnd struct {
 	ID              string       `json:"id"`
 	Kind            RolloutKind  `json:"kind"`
@@ -22,6 +22,8 @@ type RolloutEnd struct {
 	Revision        int64        `json:"revision,omitempty"`
 	RevisionName    string       `json:"revisionName,omitempty"`
 	Images          []string     `json:"images,omitempty"`
+	ImagesBefore    []string     `json:"imagesBefore,omitempty"`
+	FoundLate       bool         `json:"foundLate,omitempty"`
 	Phase           RolloutPhase `json:"phase"`
 	Reason          string       `json:"reason,omitempty"`
 	ChangedBy       string       `json:"changedBy,omitempty"`
@@ -34,16 +36,46 @@ type RolloutEnd struct {
 	ToReplicas   int32 `json:"toReplicas"`
 }
 
+// Begun reports whether the workload rolls or rolled out to the record's template: it is not
+// known before the first evaluation after the apply. A record whose template was not applied,
+// or was live before, never begins.
+func (r Rollout) Begun() bool {
+	switch r.Phase {
+	case RolloutProgressing, RolloutHeld:
+		return true
+	case RolloutIntent, RolloutApplied, RolloutNoRollout:
+		return false
+	}
+	return r.External() || !r.AppliedAt.IsZero()
+}
+
+// Started returns the event data of a rollout that begins.
+func (r Rollout) Started() RolloutEnd {
+	e := r.Ended()
+	e.Phase, e.Reason, e.SupersededBy, e.CompletedAt, e.MarkedAt = RolloutProgressing, "", "", 0, 0
+	e.RolloutParts = RolloutParts{}
+	return e
+}
+
 // Ended returns the event data of a completed rollout.
 func (r Rollout) Ended() RolloutEnd {
 	return RolloutEnd{
 		ID: r.ID, Kind: r.Kind, ApplicationID: r.ApplicationID, ApplicationName: r.ApplicationName,
 		DeploymentID: r.DeploymentID, StageID: r.StageID, Commit: r.Commit, Cluster: r.Cluster, Workload: r.Workload, UID: r.UID,
 		Revision: r.Revision, RevisionName: r.TargetName, Images: strings.Fields(r.Images),
+		ImagesBefore: strings.Fields(r.ImagesBefore), FoundLate: r.FoundLate,
 		Phase: r.Phase, Reason: r.Reason, ChangedBy: r.ChangedBy, SupersededBy: r.SupersededBy,
 		StartedAt: r.StartedAt.UnixMilli(), CompletedAt: r.CompletedAt.UnixMilli(), MarkedAt: r.UpdatedAt.UnixMilli(),
 		RolloutParts: r.Parts, FromReplicas: r.ReplicasBefore, ToReplicas: r.ReplicasAfter,
 	}
+}
+
+// Took returns how long the rollout took, 0 if it has not ended.
+func (e RolloutEnd) Took() time.Duration {
+	if e.CompletedAt == 0 {
+		return 0
+	}
+	return time.Duration(e.CompletedAt-e.StartedAt) * time.Millisecond
 }
 
 // Millis returns the duration in milliseconds, nil when it was not measured.

@@ -76,14 +76,29 @@ func (n Notice) Commit() *deploy.Commit {
 	return nil
 }
 
+// ofNoApplication reports whether the event concerns no application.
+func (n Notice) ofNoApplication() bool {
+	return n.Event.ApplicationID == "" && n.ApplicationName() == ""
+}
+
+// Subject returns the name of the application, or the workload when there is none.
+func (n Notice) Subject() string {
+	if name := n.ApplicationName(); name != "" || n.Details.Workload == nil {
+		return name
+	}
+	return n.Details.Workload.String()
+}
+
 // Order returns the default order key: the deployment, else the application, else the
-// agent. Notices with the same key are delivered in order.
+// workload, else the agent. Notices with the same key are delivered in order.
 func (n Notice) Order() string {
 	switch {
 	case n.Event.DeploymentID != "":
 		return "deployment/" + n.Event.DeploymentID
 	case n.Event.ApplicationID != "":
 		return "application/" + n.Event.ApplicationID
+	case n.Details.Workload != nil:
+		return "workload/" + n.Details.Cluster + "/" + n.Details.Workload.Key()
 	}
 	return "piped"
 }

@@ -14,6 +14,9 @@ import (
 // Events of previews of pull requests match only if the route asks for them: production routes
 // do not report every push to a pull request.
 //
+// Rollouts and scalings of workloads without an application, which PipeCD does not have, match
+// only routes without Apps and Labels: whoever names applications wants nothing of others.
+//
 // Events that PipeCD does not have match only if the route names them or their group:
 // a configuration written for PipeCD selects no new events.
 type Route struct {
@@ -28,7 +31,7 @@ type Route struct {
 // Matches reports whether the route selects n.
 func (r Route) Matches(n Notice) bool {
 	kind, group := n.Event.Type, n.Event.Type.Group()
-	return group != "" && !r.ignores(n) &&
+	return group != "" && !r.ignores(n) && n.Details.Phase != deploy.RolloutNoRollout && // it has not begun
 		(len(r.Events) == 0 || slices.Contains(r.Events, kind)) &&
 		(len(r.Groups) == 0 || slices.Contains(r.Groups, group)) &&
 		(!kind.IsExtension() || len(r.Events)+len(r.Groups) > 0) &&
@@ -59,6 +62,9 @@ func (r Route) ignores(n Notice) bool {
 }
 
 func (r Route) matchesApplication(n Notice) bool {
+	if n.Event.Type.Group() == deploy.GroupRollout && n.ofNoApplication() {
+		return len(r.Apps)+len(r.Labels) == 0
+	}
 	if app := n.ApplicationName(); app != "" && len(r.Apps) > 0 && !slices.Contains(r.Apps, app) {
 		return false
 	}

@@ -99,10 +99,79 @@ func TestGroupsFollowTheNumbers(t *testing.T) {
 		deploy.GroupStage: {
 			deploy.EventStageStarted, deploy.EventStageSkipped, deploy.EventStageSucceeded, deploy.EventStageFailed, deploy.EventStageCancelled,
 		},
-		deploy.GroupRollout: {deploy.EventRolloutEnded, deploy.EventScalingEnded},
-		"own":               {deploy.EventReleased, deploy.EventHeld, deploy.EventSelfHealStopped, deploy.EventDegraded, deploy.EventRolloutEnded, deploy.EventScalingEnded},
+		deploy.GroupRollout: {deploy.EventRolloutEnded, deploy.EventScalingEnded, deploy.EventRolloutStarted},
+		"own": {
+			deploy.EventReleased, deploy.EventHeld, deploy.EventSelfHealStopped, deploy.EventDegraded,
+			deploy.EventRolloutEnded, deploy.EventScalingEnded, deploy.EventRolloutStarted,
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestRoutesOfForeignWorkloads: a route that names applications or labels gets no rollouts of
+// workloads without an application. Without a rollout there is no end of one.
+func TestRoutesOfForeignWorkloads(t *testing.T) {
+	prod, rollouts := map[string]string{"env": "prod"}, []deploy.EventGroup{deploy.GroupRollout}
+	foreign := func(kind deploy.EventType) Notice {
+		return Notice{Event: deploy.Event{Type: kind}, Details: deploy.EventPayload{Workload: &deploy.ObjectRef{Kind: "Deployment", Namespace: "shop", Name: "web"}}}
+	}
+	for name, c := range map[string]struct {
+		route Route
+		want  bool
+	}{
+		"not asked for":                {Route{}, false},
+		"by group":                     {Route{Groups: rollouts}, true},
+		"of applications":              {Route{Groups: rollouts, Apps: []string{"web"}}, false},
+		"of labels":                    {Route{Groups: rollouts, Labels: prod}, false},
+		"not of an application":        {Route{Groups: rollouts, IgnoreApps: []string{"web"}}, true},
+		"not of a label":               {Route{Groups: rollouts, IgnoreLabels: prod}, true},
+		"of applications, all of them": {Route{Groups: append(rollouts, deploy.GroupPiped), Apps: []string{"web"}}, false},
+	} {
+		for _, kind := range []deploy.EventType{deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventScalingEnded} {
+			if got := c.route.Matches(foreign(kind)); got != c.want {
+				t.Errorf("%s %s: %v, want %v", kind, name, got, c.want)
+			}
+		}
+	}
+	for _, n := range []Notice{foreign(deploy.EventRolloutEnded), about(deploy.EventRolloutEnded, prod)} {
+		n.Details.Phase = deploy.RolloutNoRollout
+		if (Route{Groups: rollouts}).Matches(n) {
+			t.Errorf("the end of what was no rollout is sent: %+v", n)
+		}
+		n.Details.Phase = deploy.RolloutSuperseded
+		if !(Route{Groups: rollouts}).Matches(n) {
+			t.Errorf("the end of a rollout is not sent: %+v", n)
+		}
+	}
+	ofApplication := foreign(deploy.EventRolloutEnded)
+	ofApplication.Details.Application = "web" // which is not stored any longer
+	if !(Route{Groups: rollouts, Apps: []string{"web"}}).Matches(ofApplication) {
+		t.Error("the rollout of an application that was removed is not sent")
+	}
+}
+
+// TestOrderOfForeignWorkloads: each workload without an application has a queue of its own.
+func TestOrderOfForeignWorkloads(t *testing.T) {
+	notice := func(cluster, kind, namespace, name string) Notice {
+		ref := deploy.ObjectRef{Group: "apps", Version: "v1", Kind: kind, Namespace: namespace, Name: name}
+		return Notice{Event: deploy.Event{Type: deploy.EventRolloutStarted}, Details: deploy.EventPayload{Cluster: cluster, Workload: &ref}}
+	}
+	web := notice("c", "Deployment", "shop", "web")
+	orders := map[string]bool{about(deploy.EventPipedStarted, nil).Order(): true}
+	for _, n := range []Notice{web, notice("d", "Deployment", "shop", "web"), notice("c", "StatefulSet", "shop", "web"), notice("c", "Deployment", "test", "web"), notice("c", "Deployment", "shop", "api")} {
+		if orders[n.Order()] {
+			t.Errorf("%+v is in the queue of another workload: %s", n.Details, n.Order())
+		}
+		orders[n.Order()] = true
+	}
+	ended := notice("c", "Deployment", "shop", "web")
+	if ended.Event.Type = deploy.EventRolloutEnded; ended.Order() != web.Order() {
+		t.Errorf("start and end of one workload are in the queues %s and %s", web.Order(), ended.Order())
+	}
+	web.Event.ApplicationID = "a"
+	if got := web.Order(); got != "application/a" {
+		t.Errorf("the queue of an application's workload is %s", got)
 	}
 }

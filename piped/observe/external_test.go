@@ -235,14 +235,17 @@ func (l *env) checkRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ends := 0
+	starts, ends := 0, 0
 	for _, e := range events {
-		if e.Type == deploy.EventRolloutEnded {
+		switch e.Type {
+		case deploy.EventRolloutStarted:
+			starts++
+		case deploy.EventRolloutEnded:
 			ends++
 		}
 	}
-	if want := 8 + 3; ends != want {
-		t.Errorf("%d ends announced, want %d", ends, want)
+	if want := 8 + 3; starts != want || ends != want {
+		t.Errorf("%d starts and %d ends announced, want %d", starts, ends, want)
 	}
 }
 

@@ -129,7 +129,7 @@ func (l *env) checkScalings(t *testing.T, want int) {
 	for _, e := range events {
 		counts[e.Type]++
 	}
-	if diff := cmp.Diff(map[deploy.EventType]int{deploy.EventTriggered: 1, deploy.EventRolloutEnded: 1, deploy.EventScalingEnded: want}, counts); diff != "" {
+	if diff := cmp.Diff(map[deploy.EventType]int{deploy.EventTriggered: 1, deploy.EventRolloutStarted: 1, deploy.EventRolloutEnded: 1, deploy.EventScalingEnded: want}, counts); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if records := l.scalings(t); len(records) != want {

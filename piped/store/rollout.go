@@ -71,8 +71,9 @@ func scanRolloutAnd(row scanner, also ...any) (r deploy.Rollout, err error) {
 }
 
 // SaveRollout stores a rollout record and returns it with its next version. A record with
-// version 0 is new; otherwise it replaces the version that was read. A terminal phase ends the
-// rollout and publishes an event once. The end is CompletedAt if that is set and not in the
+// version 0 is new; otherwise it replaces the version that was read. The first phase in which
+// the rollout has begun publishes an event once, and so does a terminal phase, which ends the
+// rollout. The end is CompletedAt if that is set and not in the
 // future, otherwise now. The last keptPerWorkload external records of each workload and kind
 // are retained. Conflict if a new record exists already, or if the record was written
 // concurrently or has ended; then nothing is written.
@@ -87,8 +88,17 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 				return err
 			}
 		}
+		begins, err := t.begins(ctx, r)
+		if err != nil {
+			return err
+		}
 		if err := t.saveRollout(ctx, r); err != nil {
 			return err
+		}
+		if begins {
+			if err := t.announceStart(ctx, r); err != nil {
+				return err
+			}
 		}
 		t.changed(deploy.TopicRollout, r.ID, r.ApplicationID)
 		if r.External() && r.Version == 0 {
@@ -184,27 +194,6 @@ func (t *tx) dropOldRollouts(ctx context.Context, r deploy.Rollout) error {
 		SELECT id FROM rollouts WHERE cluster = ? AND workload = ? AND kind = ? AND deployment_id IS NULL ORDER BY created_at DESC, id DESC LIMIT ?)`,
 		r.Cluster, r.Workload.Key(), string(r.Kind), r.Cluster, r.Workload.Key(), string(r.Kind), keptPerWorkload)
 	return err
-}
-
-// announceEnd publishes the end of r. Scalings have a separate event type, so that receivers
-// of rollout events do not get the changes of autoscalers.
-func (t *tx) announceEnd(r deploy.Rollout) error {
-	if !r.Phase.Terminal() {
-		return nil
-	}
-	end := r.Ended()
-	payload := deploy.EventPayload{
-		Application: r.ApplicationName, Reason: r.Reason, Cluster: r.Cluster, Workload: &r.Workload, Phase: r.Phase, Rollout: &end,
-	}
-	kind := deploy.EventRolloutEnded
-	if r.Kind == deploy.RolloutKindScaling {
-		kind = deploy.EventScalingEnded
-	}
-	t.events = append(t.events, deploy.Event{
-		Key: r.ID, Type: kind, ApplicationID: r.ApplicationID, DeploymentID: r.DeploymentID,
-		StageID: r.StageID, Payload: payload.JSON(), At: r.UpdatedAt,
-	})
-	return nil
 }
 
 // RolloutQuery selects rollout records; zero fields do not restrict.

@@ -63,11 +63,46 @@ func details(n *notify.Notice) {
 		p.Commander = "ann"
 	case deploy.EventFailed, deploy.EventRollingBack, deploy.EventSelfHealStopped, deploy.EventHeld, deploy.EventReleased:
 		p.Reason = "because of <that> & more"
-	case deploy.EventRolloutEnded, deploy.EventScalingEnded:
-		p.Cluster, p.Phase, p.Reason = "prod", deploy.RolloutComplete, "all pods are available"
-		p.Workload = &deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	case deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventScalingEnded:
+		rolloutDetails(n)
 	}
 	if n.Event.Type.Group() == deploy.GroupStage || n.Event.Type == deploy.EventWaitApproval {
 		n.Stage, n.Event.StageID = &n.Deployment.Stages[0], n.Deployment.Stages[0].ID
 	}
+}
+
+// rolloutDetails sets the payload fields of the events of rollouts and scalings. The start is
+// an interruption.
+func rolloutDetails(n *notify.Notice) {
+	p := &n.Details
+	p.Cluster, p.Phase, p.Reason = "prod", deploy.RolloutComplete, "all pods are available"
+	p.Workload = &deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	r := deploy.Rollout{
+		ID: "rollout-2", Kind: deploy.RolloutKindRollout, ApplicationID: n.Event.ApplicationID, ApplicationName: p.Application, DeploymentID: n.Event.DeploymentID,
+		Cluster: p.Cluster, Workload: *p.Workload, Revision: 2, Phase: p.Phase, Reason: p.Reason, Images: "web:<v2> log:1", ImagesBefore: "web:v1 log:1",
+		ReplicasBefore: 2, ReplicasAfter: 3, StartedAt: At.Add(-42 * time.Second), CompletedAt: At, UpdatedAt: At,
+	}
+	switch n.Event.Type {
+	case deploy.EventRolloutStarted:
+		p.Phase, p.Reason, p.Interrupts = deploy.RolloutProgressing, "a deployment changed the pod template; it interrupts a rollout that had not ended", "rollout-1"
+		p.Rollout = new(r.Started())
+		return
+	case deploy.EventScalingEnded:
+		r.Kind, r.ChangedBy = deploy.RolloutKindScaling, "kubectl"
+	}
+	p.Rollout = new(r.Ended())
+}
+
+// Foreign returns a notice of a rollout or scaling of a workload that belongs to no
+// application.
+func Foreign(kind deploy.EventType) notify.Notice {
+	n := Notice(kind)
+	n.Application, n.Deployment, n.Stage, n.Mentions = nil, nil, nil, nil
+	n.Event.ApplicationID, n.Event.DeploymentID, n.Event.StageID = "", "", ""
+	n.Details.Application, n.Details.Commit = "", nil
+	n.Details.Workload = &deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "DaemonSet", Namespace: "kube-system", Name: "agent"}
+	r := n.Details.Rollout
+	r.ApplicationID, r.ApplicationName, r.DeploymentID, r.Workload = "", "", "", *n.Details.Workload
+	r.ChangedBy, r.FoundLate = "kubectl-set", true
+	return n
 }

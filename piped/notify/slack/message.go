@@ -26,8 +26,8 @@ const (
 // maxText limits the text of a message, in characters.
 const maxText = 3000
 
-// titles are the titles by event type; %q is the application, or the stage for events of
-// stages.
+// titles are the titles by event type; %q is the application, the stage for events of stages,
+// or the workload for rollouts without an application.
 var titles = map[deploy.EventType]string{
 	deploy.EventTriggered:     "Triggered a new deployment for %q",
 	deploy.EventPlanned:       "Deployment for %q was planned",
@@ -53,6 +53,7 @@ var titles = map[deploy.EventType]string{
 	deploy.EventReleased:        "%q is no longer held at a commit",
 	deploy.EventHealthy:         "%q is healthy",
 	deploy.EventDegraded:        "%q is degraded",
+	deploy.EventRolloutStarted:  "A rollout of %q has started",
 	deploy.EventRolloutEnded:    "A rollout of %q has ended",
 	deploy.EventScalingEnded:    "A scaling of %q has ended",
 	deploy.EventPipedStarted:    "A piped has been started",
@@ -86,7 +87,7 @@ func (s *Sender) compose(n notify.Notice) (text string, a slack.Attachment) {
 }
 
 func title(n notify.Notice) string {
-	format, subject := titles[n.Event.Type], n.ApplicationName()
+	format, subject := titles[n.Event.Type], n.Subject()
 	if format == "" {
 		return string(n.Event.Type)
 	}
@@ -133,6 +134,8 @@ func body(n notify.Notice) string {
 	case deploy.EventTriggered, deploy.EventStarted, deploy.EventSucceeded,
 		deploy.EventStageStarted, deploy.EventPipedStarted, deploy.EventPipedStopped:
 		return ""
+	case deploy.EventRolloutStarted:
+		return strings.TrimSuffix(fmt.Sprintf("%s on %s. %s", workload(p), p.Cluster, p.Reason), " ")
 	case deploy.EventRolloutEnded, deploy.EventScalingEnded:
 		return strings.TrimSuffix(fmt.Sprintf("%s on %s: %s. %s", workload(p), p.Cluster, p.Phase, p.Reason), " ")
 	}
@@ -214,6 +217,7 @@ func (s *Sender) fields(n notify.Notice, users, teams string) []slack.Attachment
 	if c := n.Commit(); c != nil {
 		out = append(out, short("Commit", link(c.Short(), c.URL)))
 	}
+	out = append(out, ofRollout(n)...)
 	out = append(out, short("Mention To Users", users), short("Mention To Groups", teams))
 	if n.Deployment != nil {
 		out = append(out, short("Started At", date(n.Deployment.CreatedAt)))

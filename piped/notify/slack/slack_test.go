@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/notify"
 	"github.com/c785c783/piped/piped/notify/notifytest"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
@@ -44,12 +45,18 @@ func newStore(t *testing.T) *store.Store {
 func TestMessages(t *testing.T) {
 	s := New(Config{HookURL: "https://hook", Accounts: []string{"U0", "U1"}, Groups: []string{"S0"}, ProjectID: "shop-project"})
 	var got strings.Builder
-	for _, kind := range deploy.EventTypes() {
-		text, a := s.compose(notifytest.Notice(kind))
-		fmt.Fprintf(&got, "%s\n  %s %s\n  above: %s\n  title: %s (%s)\n  text:  %s\n", kind, a.Color, a.Ts, text, a.Title, a.TitleLink, a.Text)
+	write := func(name string, n notify.Notice) {
+		text, a := s.compose(n)
+		fmt.Fprintf(&got, "%s\n  %s %s\n  above: %s\n  title: %s (%s)\n  text:  %s\n", name, a.Color, a.Ts, text, a.Title, a.TitleLink, a.Text)
 		for _, f := range a.Fields {
 			fmt.Fprintf(&got, "  field: %s = %s\n", f.Title, f.Value)
 		}
+	}
+	for _, kind := range deploy.EventTypes() {
+		write(string(kind), notifytest.Notice(kind))
+	}
+	for _, kind := range []deploy.EventType{deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventScalingEnded} {
+		write(string(kind)+" without an application", notifytest.Foreign(kind))
 	}
 	file := filepath.Join("testdata", "messages.golden")
 	if *update {

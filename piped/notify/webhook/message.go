@@ -40,14 +40,6 @@ type metadata struct {
 	Rollout *rollout `json:"rollout,omitempty"`
 }
 
-type rollout struct {
-	Cluster   string `json:"cluster,omitempty"`
-	Kind      string `json:"kind,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
-	Phase     string `json:"phase,omitempty"`
-}
-
 // message returns the body for n.
 func (s *Sender) message(n notify.Notice) message {
 	var m metadata
@@ -60,7 +52,10 @@ func (s *Sender) message(n notify.Notice) message {
 	case deploy.GroupStage:
 		m.Deployment, m.Stage = s.deployment(n), s.stage(n)
 	case deploy.GroupRollout:
-		m.Application, m.Rollout, m.Reason = s.application(n), rolloutOf(n.Details), n.Details.Reason
+		m.Rollout, m.Reason = rolloutOf(n.Details), n.Details.Reason
+		if n.Event.ApplicationID != "" || n.ApplicationName() != "" {
+			m.Application = s.application(n)
+		}
 		if n.Event.DeploymentID != "" {
 			m.Deployment = s.deployment(n)
 		}
@@ -111,15 +106,6 @@ func (s *Sender) ofApplication(n notify.Notice, m *metadata) {
 	if n.Event.DeploymentID != "" {
 		m.Deployment = s.deployment(n)
 	}
-}
-
-// rolloutOf returns the workload of a rollout and its phase.
-func rolloutOf(p deploy.EventPayload) *rollout {
-	r := &rollout{Cluster: p.Cluster, Phase: string(p.Phase)}
-	if w := p.Workload; w != nil {
-		r.Kind, r.Namespace, r.Name = w.Kind, w.Namespace, w.Name
-	}
-	return r
 }
 
 // seconds returns t in Unix seconds, 0 for the zero time.

@@ -56,9 +56,16 @@ func postAt(t *testing.T, now time.Time, secret string, n notify.Notice, answer 
 
 // TestMessages compares the body of each event with its golden file.
 func TestMessages(t *testing.T) {
+	notices := map[string]notify.Notice{}
 	for _, kind := range deploy.EventTypes() {
-		t.Run(string(kind), func(t *testing.T) {
-			_, body, err := post(t, "", notifytest.Notice(kind), nil)
+		notices[string(kind)] = notifytest.Notice(kind)
+	}
+	for _, kind := range []deploy.EventType{deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventScalingEnded} {
+		notices[string(kind)+"_foreign"] = notifytest.Foreign(kind)
+	}
+	for name, n := range notices {
+		t.Run(name, func(t *testing.T) {
+			_, body, err := post(t, "", n, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +74,7 @@ func TestMessages(t *testing.T) {
 				t.Fatal(err)
 			}
 			got.WriteString("\n")
-			file := filepath.Join("testdata", strings.ToLower(string(kind))+".golden.json")
+			file := filepath.Join("testdata", strings.ToLower(name)+".golden.json")
 			if *update {
 				if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
 					t.Fatal(err)

@@ -297,7 +297,7 @@ func testRollouts(t *testing.T, e *env) {
 	ref := deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	intent := deploy.Rollout{
 		ID: deploy.RolloutID("d1", "sync", "c", ref), ApplicationID: a.ID, DeploymentID: "d1", StageID: "sync", Cluster: "c", Workload: ref,
-		UID: "u", Phase: deploy.RolloutIntent, IntentDigest: "id", Rewritten: true, LiveBefore: "lb", TemplateDigest: "td", Images: "web:2 log:1", Generation: 3, TargetUID: "tu",
+		UID: "u", Phase: deploy.RolloutIntent, IntentDigest: "id", Rewritten: true, LiveBefore: "lb", TemplateDigest: "td", Images: "web:2 log:1", ImagesBefore: "web:1", Generation: 3, TargetUID: "tu",
 		TargetName: "tn", Revision: 7, DesiredAtStart: 2, AppliedAt: e.clock.now(), LastProgress: e.clock.now(), Progress: "1 of 2",
 		ReplicasBefore: 4, ProvenBefore: true, TemplateBase: "tb", FollowedDigest: "fd", FollowedAt: e.clock.now(), ServerAppliedAt: e.clock.now(), ResumedAt: e.clock.now(), FollowedBy: "fm", Followed: 2, TemplateAnnotations: "ta", Served: true, PausedInGit: true, SeenReady: 3, SeenAvailable: 2, SeenOld: 1, SeenStopping: 1,
 		FailingSince: e.clock.now(), TroubleSince: e.clock.now(), Commit: "c0ffee", SupersededBy: "kubectl", ReplicasAfter: 5,
@@ -342,12 +342,12 @@ func testRollouts(t *testing.T, e *env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(events); n != 2 || events[1].Type != deploy.EventRolloutEnded || events[1].Key != intent.ID {
+	if n := len(events); n != 3 || events[2].Type != deploy.EventRolloutEnded || events[2].Key != intent.ID {
 		t.Errorf("events: %+v", events)
 	}
 	end := v3
 	end.Phase = deploy.RolloutComplete
-	if diff := cmp.Diff(new(end.Ended()), events[1].Details().Rollout); diff != "" {
+	if diff := cmp.Diff(new(end.Ended()), events[2].Details().Rollout); diff != "" {
 		t.Errorf("the end in the event (-want +got):\n%s", diff)
 	}
 	intent.ID, intent.DeploymentID = "other", "nobody"

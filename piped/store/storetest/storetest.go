@@ -166,6 +166,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"ExternalRollouts", testExternalRollouts},
 		{"ListRollouts", testListRollouts},
 		{"Scalings", testScalings},
+		{"RolloutEvents", testRolloutEvents},
 		{"Outcomes", testOutcomes},
 		{"Health", testHealth},
 		{"InventoryKinds", testInventoryKinds},
