@@ -37,8 +37,8 @@ func (s *controlService) ListRollouts(ctx context.Context, req *controlv1.ListRo
 	rollouts, cursor, err := pageOf(limit, func(limit int) ([]deploy.Rollout, string, error) {
 		return s.store.ListRollouts(ctx, store.RolloutList{
 			ApplicationIDs: nonEmpty(req.ApplicationIds), Labels: req.Labels, DeploymentIDs: nonEmpty([]string{req.DeploymentId}), Kind: kind, Phases: phases,
-			Namespaces: nonEmpty(req.Namespaces),
-			From:       timeOf(req.FromMs), To: timeOf(req.ToMs), Limit: limit, Cursor: req.Cursor,
+			Namespaces: nonEmpty(req.Namespaces), Workloads: nonEmpty(req.Workloads),
+			From: timeOf(req.FromMs), To: timeOf(req.ToMs), Limit: limit, Cursor: req.Cursor,
 		})
 	}, rollout)
 	if err != nil {
@@ -55,7 +55,20 @@ func validListRollouts(r *controlv1.ListRolloutsRequest) error {
 		bounded("ListRolloutsRequest.Outcomes", "items", len(r.Outcomes)),
 		bounded("ListRolloutsRequest.Labels", "pairs", len(r.Labels)),
 		bounded("ListRolloutsRequest.Namespaces", "items", len(r.Namespaces)),
-		validNamespaces("ListRolloutsRequest.Namespaces", r.Namespaces))
+		validNamespaces("ListRolloutsRequest.Namespaces", r.Namespaces),
+		bounded("ListRolloutsRequest.Workloads", "items", len(r.Workloads)),
+		validWorkloads("ListRolloutsRequest.Workloads", r.Workloads))
+}
+
+// validWorkloads returns an error if a name cannot be that of a workload. The empty name is
+// ignored.
+func validWorkloads(field string, names []string) error {
+	for _, name := range names {
+		if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return broken(field, fmt.Sprintf("%.70q is not the name of a workload: use lower case letters, digits, dots and dashes, such as web", name))
+		}
+	}
+	return nil
 }
 
 // validNamespaces returns an error if a name cannot be that of a namespace. The empty name is
@@ -119,6 +132,7 @@ func rollout(r deploy.Rollout) *modelv1.Rollout {
 		ScheduleMs: r.Parts.Schedule.Millis(), PullMs: r.Parts.Pull.Millis(), ReadyMs: r.Parts.Ready.Millis(),
 		FromReplicas: r.ReplicasBefore, ToReplicas: r.ReplicasAfter,
 		RevisionName: text(r.TargetName), SupersededBy: text(r.SupersededBy),
+		ImagesBefore: strings.Fields(text(r.ImagesBefore)), FoundLate: r.FoundLate,
 	}
 	if r.Kind == deploy.RolloutKindScaling {
 		m.Kind = modelv1.RolloutKind_ROLLOUT_KIND_SCALING

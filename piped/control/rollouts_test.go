@@ -29,13 +29,13 @@ func rollouts(t *testing.T, agent *controltest.Agent) {
 	for _, r := range []deploy.Rollout{
 		{
 			ID: "r1", ApplicationID: web.ID, DeploymentID: "d1", StageID: "sync", Cluster: "dev", Workload: workload("web"), UID: "u1",
-			Phase: deploy.RolloutComplete, Reason: "web: 3 of 3", Revision: 7, Images: "web:2 log:1", ReplicasBefore: 2, ReplicasAfter: 3,
+			Phase: deploy.RolloutComplete, Reason: "web: 3 of 3", Revision: 7, Images: "web:2 log:1", ImagesBefore: "web:1", ReplicasBefore: 2, ReplicasAfter: 3,
 			TargetName: "web-7d9f", SupersededBy: "kubectl", Parts: deploy.RolloutParts{Schedule: deploy.Took{Measured: true}, Ready: deploy.Took{Measured: true, Time: 2 * time.Second}},
 		},
 		{ID: "r2", ApplicationID: api.ID, DeploymentID: "d2", StageID: "sync", Cluster: "dev", Workload: workload("api"), Phase: deploy.RolloutHeld},
 		{
 			ID: "r3", ApplicationID: web.ID, Cluster: "dev", Workload: workload("web"), UID: "u1", Phase: deploy.RolloutProgressing,
-			ChangedBy: "kubectl\xff", Revision: 8, AppliedAt: controltest.Epoch.Add(5500 * time.Millisecond),
+			ChangedBy: "kubectl\xff", FoundLate: true, Revision: 8, AppliedAt: controltest.Epoch.Add(5500 * time.Millisecond),
 		},
 	} {
 		agent.Tick(time.Second)
@@ -77,6 +77,7 @@ func TestListRollouts(t *testing.T) {
 		"from a time":          {&controlv1.ListRolloutsRequest{FromMs: began(6)}, "r2"},
 		"to a time":            {&controlv1.ListRolloutsRequest{ToMs: began(6)}, "r3 r1"},
 		"in a namespace":       {&controlv1.ListRolloutsRequest{Namespaces: []string{"shop"}}, "r2 r3 r1"},
+		"of a workload":        {&controlv1.ListRolloutsRequest{Workloads: []string{"web"}}, "r3 r1"},
 		"in none there is":     {&controlv1.ListRolloutsRequest{Namespaces: []string{"other"}}, ""},
 		"a page":               {&controlv1.ListRolloutsRequest{Limit: 2}, "r2 r3"},
 	} {
@@ -95,7 +96,7 @@ func TestListRollouts(t *testing.T) {
 	want := []*modelv1.Rollout{{
 		Id: "r1", Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT, ApplicationId: "app-web", ApplicationName: "web", DeploymentId: "d1", StageId: "sync",
 		Workload: &modelv1.ObjectRef{Cluster: "dev", Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web", Uid: "u1"},
-		Revision: 7, Commit: "0123456789abcdef0123456789abcdef01234567", Images: []string{"web:2", "log:1"},
+		Revision: 7, Commit: "0123456789abcdef0123456789abcdef01234567", Images: []string{"web:2", "log:1"}, ImagesBefore: []string{"web:1"},
 		Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE, Reason: "web: 3 of 3", FromReplicas: 2, ToReplicas: 3,
 		RevisionName: "web-7d9f", SupersededBy: "kubectl", ScheduleMs: new(int64(0)), ReadyMs: new(int64(2000)),
 		StartedAtMs: began(5), CompletedAtMs: began(5), MarkedAtMs: began(5),
@@ -106,7 +107,7 @@ func TestListRollouts(t *testing.T) {
 	want = []*modelv1.Rollout{{
 		Id: "r3", Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT, ApplicationId: "app-web", ApplicationName: "web",
 		Workload: &modelv1.ObjectRef{Cluster: "dev", Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web", Uid: "u1"},
-		Revision: 8, Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING, CausedBy: "kubectl\uFFFD", StartedAtMs: began(5) + 500,
+		Revision: 8, Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING, CausedBy: "kubectl\uFFFD", FoundLate: true, StartedAtMs: began(5) + 500,
 	}}
 	if diff := cmp.Diff(want, page.Rollouts[1:], protocmp.Transform()); diff != "" {
 		t.Errorf("an external rollout (-want +got):\n%s", diff)

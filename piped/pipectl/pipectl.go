@@ -94,6 +94,7 @@ func newRoot(b build.Info) *cobra.Command {
 		newAudit(t),
 		newDeadLetter(t),
 		newFigures(t),
+		newRollout(t),
 		newTrace(t),
 		newStatus(t),
 		newMigrate(t),

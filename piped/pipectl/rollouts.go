@@ -18,6 +18,14 @@ const (
 	rolloutOutcomePrefix = "ROLLOUT_OUTCOME_"
 )
 
+func newRollout(t *tool) *cobra.Command {
+	cmd := &cobra.Command{Use: "rollout", Short: "See rollouts and scalings of workloads."}
+	list := newApplicationRollouts(t)
+	list.Use = "list"
+	cmd.AddCommand(list)
+	return asGroup(cmd)
+}
+
 func newApplicationRollouts(t *tool) *cobra.Command {
 	req := &controlv1.ListRolloutsRequest{}
 	var labels, outcomes []string
@@ -26,7 +34,8 @@ func newApplicationRollouts(t *tool) *cobra.Command {
 		Use:   "rollouts",
 		Short: "Show rollouts and scalings of workloads, also those that others caused, newest first.",
 		Long: `Show rollouts and scalings of workloads, also those that others than the agent
-caused, the last that started first.
+caused, the last that started first. Where a provider has rollouts.watch: all, these
+include workloads of no application, which have a dash as APPLICATION.
 
 SCHEDULE, PULL and READY are how long the slowest new pod took from its creation until a
 node was found, until its last container had started, and until it was ready, in whole
@@ -68,6 +77,7 @@ line for each as it comes; docs/concepts/rollouts.md lists their columns.`,
 	flags.StringVar(&req.DeploymentId, "deployment-id", "", "Only rollouts that this deployment caused.")
 	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
 	flags.StringSliceVar(&req.Namespaces, "namespace", nil, "Only rollouts of workloads in these namespaces.")
+	flags.StringSliceVar(&req.Workloads, "workload", nil, "Only rollouts of workloads with these names.")
 	flags.StringVar(&kind, "kind", "", fmt.Sprintf("Only rollouts of this kind. (%s)", strings.Join(unprefixed(modelv1.RolloutKind_name, rolloutKindPrefix), "|")))
 	flags.StringSliceVar(&outcomes, "outcome", nil, fmt.Sprintf("Only rollouts with these outcomes. (%s)", strings.Join(unprefixed(modelv1.RolloutOutcome_name, rolloutOutcomePrefix), "|")))
 	flags.StringVar(&since, "since", "", "Only rollouts that started at or after this time: how long ago (such as 12h, 30d or 4w), or a time such as 2026-01-31 or 2026-01-31T12:00:00Z.")
@@ -138,7 +148,7 @@ func number(name, what string, values map[string]int32, names map[int32]string, 
 }
 
 func (p *printer) rollouts(resp *controlv1.ListRolloutsResponse) error {
-	t := newTable(fixed("STARTED"), fixed("KIND"), flexible("APPLICATION"), fixed("WORKLOAD"), fixed("OUTCOME"), fixed("TOOK"), fixed("SCHEDULE"), fixed("PULL"),
+	t := newTable(fixed("STARTED"), fixed("KIND"), flexible("APPLICATION"), fixed("WORKLOAD"), fixed("CLUSTER"), fixed("OUTCOME"), fixed("TOOK"), fixed("SCHEDULE"), fixed("PULL"),
 		fixed("READY"), fixed("REPLICAS"), fixed("COMMIT"), flexible("CAUSED BY"), flexible("REASON"))
 	for _, r := range resp.GetRollouts() {
 		by := r.GetCausedBy()
@@ -150,7 +160,7 @@ func (p *printer) rollouts(resp *controlv1.ListRolloutsResponse) error {
 			took = fmt.Sprintf("%.1fs", float64(r.GetCompletedAtMs()-r.GetStartedAtMs())/1000)
 		}
 		t.add(p.age(r.GetStartedAtMs()), strings.ToLower(unprefix(r.GetKind(), rolloutKindPrefix)), r.GetApplicationName(),
-			r.GetWorkload().GetKind()+" "+objectName(r.GetWorkload()), colored(word(r.GetOutcome(), rolloutOutcomePrefix)), took,
+			r.GetWorkload().GetKind()+" "+objectName(r.GetWorkload()), r.GetWorkload().GetCluster(), colored(word(r.GetOutcome(), rolloutOutcomePrefix)), took,
 			wholeSeconds(r.ScheduleMs), wholeSeconds(r.PullMs), wholeSeconds(r.ReadyMs), fmt.Sprintf("%d→%d", r.GetFromReplicas(), r.GetToReplicas()),
 			shortHash(r.GetCommit()), by, r.GetReason())
 	}

@@ -94,6 +94,10 @@ func exampleRollouts(ago func(time.Duration) int64) *controlv1.ListRolloutsRespo
 			Id: "r3", Kind: modelv1.RolloutKind_ROLLOUT_KIND_SCALING, ApplicationName: "web", Workload: object("StatefulSet"),
 			Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING, CausedBy: "kube-controller-manager", StartedAtMs: ago(5 * time.Minute), FromReplicas: 2, ToReplicas: 5,
 		},
+		{
+			Id: "r4", Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT, Workload: object("DaemonSet"), Images: []string{"agent:2"}, ImagesBefore: []string{"agent:1"},
+			Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING, CausedBy: "helm", FoundLate: true, StartedAtMs: ago(2 * time.Minute), FromReplicas: 3, ToReplicas: 3,
+		},
 	}}
 }
 
@@ -227,6 +231,7 @@ func TestTables(t *testing.T) {
 			[]string{"application", "rollouts", "--app-id=app-1", "--kind=rollout", "--outcome=COMPLETE,ROLLOUT_OUTCOME_FAILED"}, "ListRollouts",
 			exampleRollouts(ago),
 		},
+		"rollout-list":               {[]string{"rollout", "list", "--namespace=shop", "--workload=web"}, "ListRollouts", exampleRollouts(ago)},
 		"application-rollouts-csv":   {[]string{"application", "rollouts", "--since=2026-01-01", "--output=csv"}, "ListRollouts", exampleRollouts(at)},
 		"application-rollouts-jsonl": {[]string{"application", "rollouts", "--since=30d", "--until=1h", "--output=jsonl"}, "ListRollouts", exampleRollouts(at)},
 		"application-rollouts-yaml":  {[]string{"application", "rollouts", "--kind=scaling", "--output=yaml"}, "ListRollouts", exampleRollouts(at)},

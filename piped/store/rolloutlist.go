@@ -16,6 +16,7 @@ type RolloutList struct {
 	Scope          *deploy.Scope     // must contain the application; nil: no restriction
 	DeploymentIDs  []string
 	Namespaces     []string // of the workload, valid names; one must match
+	Workloads      []string // names of the workload, valid ones; one must match
 	Kind           deploy.RolloutKind
 	Phases         []deploy.RolloutPhase
 	From, To       time.Time // started at From or later, and before To
@@ -49,7 +50,8 @@ func (q RolloutList) filter() (f filter) {
 	in(&f, "deployment_id", q.DeploymentIDs)
 	kind("kind", string(q.Kind))
 	in(&f, "phase", q.Phases)
-	f.namespaces(q.Namespaces)
+	f.workload("%/%/", q.Namespaces, "/%")
+	f.workload("%/%/%/", q.Workloads, "")
 	if !q.From.IsZero() {
 		f.add("started_at >= ?", toMilli(q.From))
 	}
@@ -59,16 +61,17 @@ func (q RolloutList) filter() (f filter) {
 	return f
 }
 
-// namespaces adds the condition that a workload is in one of some namespaces. The pattern follows
-// deploy.ObjectRef.Key: no part of a key contains a slash, and no valid name a wildcard. It uses
-// no index, as rows are read in the order of the page and a page ends early.
-func (f *filter) namespaces(names []string) {
+// workload adds the condition that a part of the key of a workload, between prefix and suffix, is
+// one of some names. The pattern follows deploy.ObjectRef.Key: no part of a key contains a slash,
+// and no valid name a wildcard. It uses no index, as rows are read in the order of the page and a
+// page ends early.
+func (f *filter) workload(prefix string, names []string, suffix string) {
 	if len(names) == 0 {
 		return
 	}
 	args := make([]any, len(names))
 	for i, name := range names {
-		args[i] = "%/%/" + name + "/%"
+		args[i] = prefix + name + suffix
 	}
 	f.add("("+strings.TrimSuffix(strings.Repeat("workload LIKE ? OR ", len(names)), " OR ")+")", args...)
 }

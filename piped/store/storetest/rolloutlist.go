@@ -79,6 +79,8 @@ func testListRollouts(t *testing.T, e *env) {
 		"in one of several":        {store.RolloutList{Namespaces: []string{"web", "Deployment", "ops"}}, "z"},
 		"in a part of a name":      {store.RolloutList{Namespaces: []string{"sho"}}, ""},
 		"in the name of an object": {store.RolloutList{Namespaces: []string{"web"}}, ""},
+		"of a workload":            {store.RolloutList{Workloads: []string{"web", "z"}}, "x 1 z"},
+		"of a part of its name":    {store.RolloutList{Workloads: []string{"we", "eb", "shop", "Deployment"}}, ""},
 		"in one, of an app":        {store.RolloutList{Namespaces: []string{"shop"}, ApplicationIDs: []string{"gone"}}, "y"},
 		"by phase":                 {store.RolloutList{Phases: []deploy.RolloutPhase{deploy.RolloutApplied, deploy.RolloutProgressing}}, "x 1"},
 		"from, that moment too":    {store.RolloutList{From: second.StartedAt}, "2 y"},

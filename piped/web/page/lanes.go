@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -11,18 +12,18 @@ import (
 
 // Sizes of lanes, in pixels, and limits.
 const (
-	lanesShown = 40 // applications that are drawn
+	lanesShown = 40 // applications and workloads without one that are drawn
 	laneTracks = 4  // bars that can stand below one another in a lane
 	trackSize  = 14
 	lanePad    = 9
 	barShare   = 0.012 // of the axis: the least room of a bar
 )
 
-// lanes are rollouts on a time axis, with a lane per application.
+// lanes are rollouts on a time axis, with a lane per application, and per workload without one.
 type lanes struct {
 	ticks []tick
 	lanes []lane
-	more  int // applications that are not drawn
+	more  int // lanes that are not drawn
 }
 
 // tick divides the axis. It names the part of the axis that begins there.
@@ -34,6 +35,7 @@ type tick struct {
 
 type lane struct {
 	name, path string
+	title      string // describes the workload; "" for an application
 	summary    string
 	height     int
 	bars       []bar
@@ -55,7 +57,7 @@ func newLanes(rows []*modelv1.Rollout, s *scope, now time.Time) lanes {
 	by := map[string][]*modelv1.Rollout{}
 	var order []string // the last active first
 	for _, r := range rows {
-		key := cmp.Or(r.ApplicationId, r.GetWorkload().GetNamespace()+"/"+r.GetWorkload().GetName())
+		key := laneOfRollout(r)
 		if by[key] == nil {
 			order = append(order, key)
 		}
@@ -68,8 +70,17 @@ func newLanes(rows []*modelv1.Rollout, s *scope, now time.Time) lanes {
 	for _, key := range order {
 		out.lanes = append(out.lanes, newLane(by[key], s, now))
 	}
-	slices.SortStableFunc(out.lanes, func(a, b lane) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.path, b.path)) })
+	slices.SortStableFunc(out.lanes, func(a, b lane) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.path, b.path), cmp.Compare(a.title, b.title))
+	})
 	return out
+}
+
+// laneOfRollout identifies the lane of a rollout: its application, or its workload in its
+// cluster if it has none.
+func laneOfRollout(r *modelv1.Rollout) string {
+	w := r.GetWorkload()
+	return cmp.Or(r.ApplicationId, strings.Join([]string{"", w.GetCluster(), w.GetKind(), w.GetNamespace(), w.GetName()}, "/"))
 }
 
 func newLane(rows []*modelv1.Rollout, s *scope, now time.Time) lane {
@@ -77,6 +88,8 @@ func newLane(rows []*modelv1.Rollout, s *scope, now time.Time) lane {
 	l := lane{name: cmp.Or(first.ApplicationName, first.GetWorkload().GetName())}
 	if first.ApplicationId != "" {
 		l.path = applicationPath(first.ApplicationId, first.ApplicationName)
+	} else {
+		l.title = placeOf(first.Workload)
 	}
 	failed := 0
 	var ends [laneTracks]float64 // by track: share of the axis up to which it is taken

@@ -91,11 +91,33 @@ func rolloutChange(r *modelv1.Rollout) string {
 	if r.Kind == modelv1.RolloutKind_ROLLOUT_KIND_SCALING {
 		return fmt.Sprintf("%d → %s", r.FromReplicas, plural(r.ToReplicas, "replica", "replicas"))
 	}
-	names := make([]string, len(r.Images))
-	for i, image := range r.Images {
+	return imageNames(r.Images)
+}
+
+// imageNames returns images without the paths of their registries.
+func imageNames(images []string) string {
+	names := make([]string, len(images))
+	for i, image := range images {
 		names[i] = image[strings.LastIndexByte(image, '/')+1:]
 	}
 	return strings.Join(names, ", ")
+}
+
+// rolloutChanged is rolloutChange with the images before, if they are known and others.
+func rolloutChanged(r *modelv1.Rollout) string {
+	after, before := rolloutChange(r), imageNames(r.ImagesBefore)
+	if r.Kind == modelv1.RolloutKind_ROLLOUT_KIND_SCALING || before == "" || before == after {
+		return after
+	}
+	return before + " → " + after
+}
+
+// placeOf describes a workload with its cluster.
+func placeOf(o *modelv1.ObjectRef) string {
+	if o.GetCluster() == "" {
+		return objectName(o)
+	}
+	return objectName(o) + " on " + o.GetCluster()
 }
 
 // rolloutBy says who caused a rollout that no deployment caused.

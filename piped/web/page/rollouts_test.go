@@ -143,7 +143,7 @@ func TestManyRollouts(t *testing.T) {
 		return resp, nil
 	}
 	body := bodyOf(t, f.get("/rollouts?page=2"))
-	for _, want := range []string{"The newest 1,000 rollouts in the last 7 days", "Only the newest 1000 rollouts of this range were read.", "page 2 of 10", "10 more applications in the table below", `href="/rollouts?page=3"`} {
+	for _, want := range []string{"The newest 1,000 rollouts in the last 7 days", "Only the newest 1000 rollouts of this range were read.", "page 2 of 10", "10 more lanes in the table below", `href="/rollouts?page=3"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the view lacks %q", want)
 		}
@@ -296,5 +296,41 @@ func TestPartsOfRollouts(t *testing.T) {
 	}
 	if segmentsOf(&modelv1.Rollout{StartedAtMs: 5}) != nil {
 		t.Error("a rollout without times is drawn")
+	}
+}
+
+// foreignRollout returns a rollout of a workload without an application.
+func foreignRollout(id, cluster, kind, namespace, name string) *modelv1.Rollout {
+	r := rolled(id, name, 3, 20, modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE)
+	r.ApplicationId, r.ApplicationName, r.DeploymentId, r.Commit, r.CausedBy = "", "", "", "", "helm"
+	r.Workload = &modelv1.ObjectRef{Cluster: cluster, Kind: kind, Namespace: namespace, Name: name}
+	return r
+}
+
+// TestRolloutsWithoutAnApplication: each workload without an application has a lane of its own,
+// which says where it is, and its row says what changed and whether it was found late.
+func TestRolloutsWithoutAnApplication(t *testing.T) {
+	late := foreignRollout("f1", "prod", "Deployment", "shop", "web")
+	late.FoundLate, late.ImagesBefore = true, []string{"registry.example/team/web:v1"}
+	rows := []*modelv1.Rollout{
+		late, foreignRollout("f2", "prod", "Deployment", "shop", "web"), foreignRollout("f3", "test", "Deployment", "shop", "web"),
+		foreignRollout("f4", "prod", "StatefulSet", "shop", "web"), foreignRollout("f5", "prod", "Deployment", "web", "web"),
+	}
+	body := golden(t, "rollouts-foreign", rolling(t, rows...).get("/rollouts"))
+	var lanes []string
+	for _, m := range regexp.MustCompile(`<span title="([^"]*)">web</span> *<span class="count">(\d+)</span>`).FindAllStringSubmatch(body, -1) {
+		lanes = append(lanes, m[1]+": "+m[2])
+	}
+	want := []string{"Deployment web in shop on prod: 2", "Deployment web in shop on test: 1", "Deployment web in web on prod: 1", "StatefulSet web in shop on prod: 1"}
+	if diff := cmp.Diff(want, lanes); diff != "" {
+		t.Error("the lanes (-want +got):\n" + diff)
+	}
+	for _, text := range []string{"web:v1 → web:v2", "found late", "by helm", `<span class="muted">StatefulSet web in shop on prod</span>`} {
+		if !strings.Contains(body, text) {
+			t.Errorf("the view lacks %q", text)
+		}
+	}
+	if n := strings.Count(body, "found late"); n != 1 {
+		t.Errorf("%d rollouts are said to be found late, want 1", n)
 	}
 }

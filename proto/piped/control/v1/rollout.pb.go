@@ -45,7 +45,9 @@ type ListRolloutsRequest struct {
 	// Cursor of the response before; empty for the first page.
 	Cursor string `protobuf:"bytes,9,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Namespaces of the workload; one must match.
-	Namespaces    []string `protobuf:"bytes,10,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	Namespaces []string `protobuf:"bytes,10,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// Names of the workload; one must match.
+	Workloads     []string `protobuf:"bytes,11,rep,name=workloads,proto3" json:"workloads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -150,6 +152,13 @@ func (x *ListRolloutsRequest) GetNamespaces() []string {
 	return nil
 }
 
+func (x *ListRolloutsRequest) GetWorkloads() []string {
+	if x != nil {
+		return x.Workloads
+	}
+	return nil
+}
+
 // Response of ListRollouts.
 type ListRolloutsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -209,7 +218,7 @@ var File_piped_control_v1_rollout_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_rollout_proto_rawDesc = "" +
 	"\n" +
-	"\x1epiped/control/v1/rollout.proto\x12\x10piped.control.v1\x1a\x1cpiped/model/v1/rollout.proto\"\xd2\x03\n" +
+	"\x1epiped/control/v1/rollout.proto\x12\x10piped.control.v1\x1a\x1cpiped/model/v1/rollout.proto\"\xf0\x03\n" +
 	"\x13ListRolloutsRequest\x12'\n" +
 	"\x0fapplication_ids\x18\x01 \x03(\tR\x0eapplicationIds\x12I\n" +
 	"\x06labels\x18\x02 \x03(\v21.piped.control.v1.ListRolloutsRequest.LabelsEntryR\x06labels\x12#\n" +
@@ -223,7 +232,8 @@ const file_piped_control_v1_rollout_proto_rawDesc = "" +
 	"\n" +
 	"namespaces\x18\n" +
 	" \x03(\tR\n" +
-	"namespaces\x1a9\n" +
+	"namespaces\x12\x1c\n" +
+	"\tworkloads\x18\v \x03(\tR\tworkloads\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"c\n" +

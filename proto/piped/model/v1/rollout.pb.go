@@ -159,9 +159,9 @@ type Rollout struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Rollout or scaling.
 	Kind RolloutKind `protobuf:"varint,2,opt,name=kind,proto3,enum=piped.model.v1.RolloutKind" json:"kind,omitempty"`
-	// The application.
+	// The application; empty of a workload that belongs to none.
 	ApplicationId string `protobuf:"bytes,3,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
-	// Name of the application at that time.
+	// Name of the application at that time; empty without one.
 	ApplicationName string `protobuf:"bytes,4,opt,name=application_name,json=applicationName,proto3" json:"application_name,omitempty"`
 	// Deployment that caused it; empty when someone else did.
 	DeploymentId string `protobuf:"bytes,5,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
@@ -213,7 +213,12 @@ type Rollout struct {
 	RevisionName string `protobuf:"bytes,22,opt,name=revision_name,json=revisionName,proto3" json:"revision_name,omitempty"`
 	// Field manager whose template took its place; empty when it was not superseded
 	// by one, or nobody knows.
-	SupersededBy  string `protobuf:"bytes,23,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
+	SupersededBy string `protobuf:"bytes,23,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
+	// Images of the template that was replaced, in order of its containers; empty when
+	// they are not known.
+	ImagesBefore []string `protobuf:"bytes,24,rep,name=images_before,json=imagesBefore,proto3" json:"images_before,omitempty"`
+	// Whether it began while the agent was not watching, and was found later.
+	FoundLate     bool `protobuf:"varint,25,opt,name=found_late,json=foundLate,proto3" json:"found_late,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -409,11 +414,25 @@ func (x *Rollout) GetSupersededBy() string {
 	return ""
 }
 
+func (x *Rollout) GetImagesBefore() []string {
+	if x != nil {
+		return x.ImagesBefore
+	}
+	return nil
+}
+
+func (x *Rollout) GetFoundLate() bool {
+	if x != nil {
+		return x.FoundLate
+	}
+	return false
+}
+
 var File_piped_model_v1_rollout_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_rollout_proto_rawDesc = "" +
 	"\n" +
-	"\x1cpiped/model/v1/rollout.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/object.proto\"\xd9\x06\n" +
+	"\x1cpiped/model/v1/rollout.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/object.proto\"\x9d\a\n" +
 	"\aRollout\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12/\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1b.piped.model.v1.RolloutKindR\x04kind\x12%\n" +
@@ -441,7 +460,10 @@ const file_piped_model_v1_rollout_proto_rawDesc = "" +
 	"toReplicas\x12\x1b\n" +
 	"\tcaused_by\x18\x15 \x01(\tR\bcausedBy\x12#\n" +
 	"\rrevision_name\x18\x16 \x01(\tR\frevisionName\x12#\n" +
-	"\rsuperseded_by\x18\x17 \x01(\tR\fsupersededByB\x0e\n" +
+	"\rsuperseded_by\x18\x17 \x01(\tR\fsupersededBy\x12#\n" +
+	"\rimages_before\x18\x18 \x03(\tR\fimagesBefore\x12\x1d\n" +
+	"\n" +
+	"found_late\x18\x19 \x01(\bR\tfoundLateB\x0e\n" +
 	"\f_schedule_msB\n" +
 	"\n" +
 	"\b_pull_msB\v\n" +
