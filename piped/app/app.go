@@ -70,6 +70,9 @@ type Options struct {
 	// agents of other stores; default 15 s. With a negative value there are no Leases.
 	LeaseEvery time.Duration
 
+	// ReadOnly has the agent write to no cluster, not even Leases: it can only observe.
+	ReadOnly bool
+
 	// RemoveAfter is the delay of the first run of retention; default 5 min.
 	RemoveAfter time.Duration
 
@@ -124,9 +127,11 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	a.live = newLive(cfg.DataDir, clusterConfig{
-		store: st, lease: leaseSpec{cfg.PipedID, storeID, o.LeaseEvery}, permit: st.Owned, requests: a.metrics.requests,
-	}, a.metrics.git, o)
+	access := clusterConfig{store: st, lease: leaseSpec{cfg.PipedID, storeID, o.LeaseEvery}, permit: st.Owned, requests: a.metrics.requests}
+	if o.ReadOnly {
+		access.lease.every, access.permit = -1, refuseWrites
+	}
+	a.live = newLive(cfg.DataDir, access, a.metrics.git, o)
 	a.disk = &writable{dir: cfg.DataDir, store: st.CheckWrite, every: probeEvery, log: o.Logger.With("component", "store")}
 	a.parts.add("writable", a.disk.Run)
 	if err := a.addObservability(cfg, o, st); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // leaseSpec identifies an agent among those with its piped ID.
@@ -64,4 +65,9 @@ func (c *clusters) managed(provider string) error {
 		return conn.refused()
 	}
 	return nil
+}
+
+// refuseWrites is the permission of an agent that only observes.
+func refuseWrites(context.Context) error {
+	return deploy.Errorf(deploy.Denied, "this agent only observes, and writes to no cluster: run one that deploys with piped run")
 }

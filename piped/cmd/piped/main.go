@@ -78,7 +78,7 @@ func run(ctx context.Context, launcher sandbox.Launcher, args []string, stdout, 
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.AddCommand(runCommand(launcher, stdout, stderr), configCommand(stdout), initCommand(stdout, stderr), importCommand(stdout, stderr), checkCommand(launcher, stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
-		restoreCommand(stderr), versionCommand(stdout), manCommand(), installCommand(stdout, stderr), uninstallCommand(stdout))
+		restoreCommand(stderr), versionCommand(stdout), manCommand(), installCommand(stdout, stderr), uninstallCommand(stdout), observeCommand(launcher, stdout, stderr))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -40,6 +40,8 @@ func TestCommandLine(t *testing.T) {
 		{"neither --config nor --repo", []string{"run"}, 1, `^$`, []string{"piped: at least one of the flags in the group [config repo] is required"}},
 		{"both --config and --repo", []string{"run", "--config", good, "--repo", "."}, 1, `^$`, []string{"piped: if any flags in the group [config repo] are set none of the others can be"}},
 		{"a flag of --repo", []string{"run", "--config", good, "--branch", "main"}, 1, `^$`, []string{"piped: --branch is for --repo: set it in " + good}},
+		{"an observer without a cluster", []string{"observe", "--kubeconfig", filepath.Join(dir, "none")}, 1, `^$`, []string{"piped: read the kubeconfig: ", "none: no such file"}},
+		{"an observer with an argument", []string{"observe", "now"}, 1, `^$`, []string{`"now"`}},
 		{"an argument too many", []string{"run", "--config", good, "now"}, 1, `^$`, []string{`"now"`}},
 		{"unknown flag", []string{"run", "--conf", good}, 1, `^$`, []string{"unknown flag: --conf"}},
 		{"unreadable file", []string{"run", "--config", filepath.Join(dir, "none.yaml")}, 1, `^$`, []string{"piped: read the configuration: ", "none.yaml", "no such file"}},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -57,15 +58,21 @@ next start. A second signal ends it at once.`,
 			if err := sandbox.Hide(); err != nil { // from other processes of the same user
 				return err
 			}
-			b := built()
-			options := app.Options{Version: b.Version, Logger: log, ConfigFile: f.config, Launcher: launcher}
-			if b.Commit != build.Unknown {
-				options.Commit = b.Commit
-			}
+			options := newOptions(log, launcher)
 			if f.dryRun {
 				return dryRun(cmd.Context(), f.starter, options, stdout)
 			}
-			return runAgent(cmd.Context(), f, options, stdout)
+			if f.config != "" {
+				options.ConfigFile = f.config
+				return runAgent(cmd.Context(), fileOf(f.config), options, nil)
+			}
+			made, err := starter.New(cmd.Context(), f.starter)
+			if err != nil {
+				return err
+			}
+			return runAgent(cmd.Context(), parsed(made), options, greeting{
+				first: fmt.Sprintf("piped deploys %s.", made), client: "pipectl application list", end: "what runs goes on at the next start",
+			}.printTo(stdout))
 		},
 	}
 	cmd.Flags().StringVar(&f.config, "config", "", "the agent's configuration file (kind: Piped)")
@@ -79,21 +86,26 @@ next start. A second signal ends it at once.`,
 	return cmd
 }
 
-// runAgent runs the agent until ctx ends.
-func runAgent(ctx context.Context, f runFlags, options app.Options, stdout io.Writer) error {
+// newOptions returns the options of an agent of this program.
+func newOptions(log *slog.Logger, launcher sandbox.Launcher) app.Options {
+	b := built()
+	o := app.Options{Version: b.Version, Logger: log, Launcher: launcher}
+	if b.Commit != build.Unknown {
+		o.Commit = b.Commit
+	}
+	return o
+}
+
+// greet tells a user where an agent is served; it ends with ctx.
+type greet func(ctx context.Context, cfg *config.Piped, agent *app.App)
+
+// runAgent runs the agent until ctx ends. The greeting may be nil.
+func runAgent(ctx context.Context, start configure, options app.Options, greet greet) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 	options.Reload = reload
-	log, start := options.Logger, configure(fileOf(f.config))
-	var made starter.Configuration
-	if f.config == "" {
-		var err error
-		if made, err = starter.New(ctx, f.starter); err != nil {
-			return err
-		}
-		start = parsed(made)
-	}
+	log := options.Logger
 	cfg, agent, err := newAgent(ctx, start, options)
 	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
 		log.Info("the agent stops before it works", "reason", cause) // a standby waits until then
@@ -106,8 +118,8 @@ func runAgent(ctx context.Context, f runFlags, options app.Options, stdout io.Wr
 	var background sync.WaitGroup
 	background.Go(func() { giveBackMemory(running) })
 	background.Go(func() { logStop(running, ctx, log) })
-	if f.config == "" {
-		background.Go(func() { greet(running, made, cfg, agent, stdout) })
+	if greet != nil {
+		background.Go(func() { greet(running, cfg, agent) })
 	}
 	defer background.Wait()
 	defer stop()

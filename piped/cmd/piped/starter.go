@@ -56,7 +56,7 @@ func (f runFlags) check(cmd *cobra.Command) error {
 }
 
 // parsed reads a configuration that was made.
-func parsed(c starter.Configuration) configure {
+func parsed(c interface{ File() (string, error) }) configure {
 	return func() (*config.Piped, []string, error) {
 		text, err := c.File()
 		if err != nil {
@@ -66,18 +66,27 @@ func parsed(c starter.Configuration) configure {
 	}
 }
 
-// greet prints where the page is once the agent serves it.
-func greet(ctx context.Context, c starter.Configuration, cfg *config.Piped, agent *app.App, out io.Writer) {
-	fmt.Fprintf(out, "piped deploys %s.\n", c)
-	link, err := signInLink(ctx, cfg, agent)
-	if ctx.Err() != nil {
-		return
+// greeting are the parts of a greeting that depend on what the agent does.
+type greeting struct {
+	first  string // what it does
+	client string // a command to begin with
+	end    string // what an end means
+}
+
+// printTo returns a greeting that prints where the page is once the agent serves it.
+func (g greeting) printTo(out io.Writer) greet {
+	return func(ctx context.Context, cfg *config.Piped, agent *app.App) {
+		fmt.Fprintln(out, g.first)
+		link, err := signInLink(ctx, cfg, agent)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			fmt.Fprintf(out, "page    http://%s (cannot make a sign-in link: %v; pipectl login-link tries again)\n", agent.WebAddr(), err)
+			return
+		}
+		fmt.Fprintf(out, "page    %s\n        signs a browser in once, within ten minutes; pipectl login-link prints another\nclient  %s\nend     Ctrl-C; %s\n", link, g.client, g.end)
 	}
-	if err != nil {
-		fmt.Fprintf(out, "page    http://%s (cannot make a sign-in link: %v; pipectl login-link tries again)\n", agent.WebAddr(), err)
-		return
-	}
-	fmt.Fprintf(out, "page    %s\n        signs a browser in once, within ten minutes; pipectl login-link prints another\nclient  pipectl application list\nend     Ctrl-C; what runs goes on at the next start\n", link)
 }
 
 // signInLink returns an address that signs a browser in as the owner. The address of the page is

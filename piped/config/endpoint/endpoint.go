@@ -32,7 +32,7 @@ type Endpoint struct {
 func Directories() []string {
 	dirs := []string{"/var/lib/piped"}
 	if home, err := os.UserHomeDir(); err == nil {
-		dirs = append([]string{filepath.Join(home, ".piped")}, dirs...)
+		dirs = append([]string{filepath.Join(home, ".piped"), filepath.Join(home, ".piped-observe")}, dirs...)
 	}
 	return dirs
 }
