@@ -30,7 +30,7 @@ type Observation struct {
 // Complete finds the cluster, and makes paths absolute. Errors are of kind deploy.Invalid.
 func (o Observation) Complete() (Observation, error) {
 	var err error
-	if o.Cluster, err = findCluster(o.Kubeconfig, o.Context); err != nil {
+	if o.Cluster, err = FindCluster(o.Kubeconfig, o.Context); err != nil {
 		return o, err
 	}
 	if o.DataDir != "" {

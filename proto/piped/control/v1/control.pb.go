@@ -24,7 +24,7 @@ var File_piped_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1epiped/control/v1/control.proto\x12\x10piped.control.v1\x1a\x1dpiped/control/v1/access.proto\x1a\x1epiped/control/v1/api_key.proto\x1a\"piped/control/v1/application.proto\x1a\x1dpiped/control/v1/config.proto\x1a!piped/control/v1/deployment.proto\x1a\x1cpiped/control/v1/drift.proto\x1a\x1cpiped/control/v1/event.proto\x1a\x1epiped/control/v1/figures.proto\x1a\x1epiped/control/v1/history.proto\x1a!piped/control/v1/live_state.proto\x1a\x1epiped/control/v1/objects.proto\x1a\"piped/control/v1/planpreview.proto\x1a\x1epiped/control/v1/preview.proto\x1a\x1epiped/control/v1/resolve.proto\x1a\x1epiped/control/v1/rollout.proto\x1a\x1dpiped/control/v1/search.proto\x1a\x1cpiped/control/v1/stage.proto\x1a\x1dpiped/control/v1/status.proto2\x860\n" +
+	"\x1epiped/control/v1/control.proto\x12\x10piped.control.v1\x1a\x1dpiped/control/v1/access.proto\x1a\x1epiped/control/v1/api_key.proto\x1a\"piped/control/v1/application.proto\x1a\x1dpiped/control/v1/config.proto\x1a!piped/control/v1/deployment.proto\x1a\x1cpiped/control/v1/drift.proto\x1a\x1cpiped/control/v1/event.proto\x1a\x1epiped/control/v1/figures.proto\x1a\x1epiped/control/v1/history.proto\x1a!piped/control/v1/live_state.proto\x1a\x1epiped/control/v1/objects.proto\x1a\"piped/control/v1/planpreview.proto\x1a\x1epiped/control/v1/preview.proto\x1a\x1epiped/control/v1/resolve.proto\x1a\x1epiped/control/v1/rollout.proto\x1a\x1dpiped/control/v1/search.proto\x1a\x1cpiped/control/v1/stage.proto\x1a\x1dpiped/control/v1/status.proto2\xf30\n" +
 	"\x0eControlService\x12h\n" +
 	"\x0fSyncApplication\x12(.piped.control.v1.SyncApplicationRequest\x1a).piped.control.v1.SyncApplicationResponse\"\x00\x12t\n" +
 	"\x13RollbackApplication\x12,.piped.control.v1.RollbackApplicationRequest\x1a-.piped.control.v1.RollbackApplicationResponse\"\x00\x12n\n" +
@@ -34,7 +34,8 @@ const file_piped_control_v1_control_proto_rawDesc = "" +
 	"\fConfirmPrune\x12%.piped.control.v1.ConfirmPruneRequest\x1a&.piped.control.v1.ConfirmPruneResponse\"\x00\x12b\n" +
 	"\rListAdoptions\x12&.piped.control.v1.ListAdoptionsRequest\x1a'.piped.control.v1.ListAdoptionsResponse\"\x00\x12e\n" +
 	"\x0eDecideAdoption\x12'.piped.control.v1.DecideAdoptionRequest\x1a(.piped.control.v1.DecideAdoptionResponse\"\x00\x12k\n" +
-	"\x10CancelDeployment\x12).piped.control.v1.CancelDeploymentRequest\x1a*.piped.control.v1.CancelDeploymentResponse\"\x00\x12h\n" +
+	"\x10CancelDeployment\x12).piped.control.v1.CancelDeploymentRequest\x1a*.piped.control.v1.CancelDeploymentResponse\"\x00\x12k\n" +
+	"\x10ReleaseStateLock\x12).piped.control.v1.ReleaseStateLockRequest\x1a*.piped.control.v1.ReleaseStateLockResponse\"\x00\x12h\n" +
 	"\x0fRetryDeployment\x12(.piped.control.v1.RetryDeploymentRequest\x1a).piped.control.v1.RetryDeploymentResponse\"\x00\x12P\n" +
 	"\aGetPlan\x12 .piped.control.v1.GetPlanRequest\x1a!.piped.control.v1.GetPlanResponse\"\x00\x12q\n" +
 	"\x12GetDeploymentChain\x12+.piped.control.v1.GetDeploymentChainRequest\x1a,.piped.control.v1.GetDeploymentChainResponse\"\x00\x12m\n" +
@@ -102,117 +103,119 @@ var file_piped_control_v1_control_proto_goTypes = []any{
 	(*ListAdoptionsRequest)(nil),          // 6: piped.control.v1.ListAdoptionsRequest
 	(*DecideAdoptionRequest)(nil),         // 7: piped.control.v1.DecideAdoptionRequest
 	(*CancelDeploymentRequest)(nil),       // 8: piped.control.v1.CancelDeploymentRequest
-	(*RetryDeploymentRequest)(nil),        // 9: piped.control.v1.RetryDeploymentRequest
-	(*GetPlanRequest)(nil),                // 10: piped.control.v1.GetPlanRequest
-	(*GetDeploymentChainRequest)(nil),     // 11: piped.control.v1.GetDeploymentChainRequest
-	(*WatchDeploymentsRequest)(nil),       // 12: piped.control.v1.WatchDeploymentsRequest
-	(*ApproveStageRequest)(nil),           // 13: piped.control.v1.ApproveStageRequest
-	(*RejectStageRequest)(nil),            // 14: piped.control.v1.RejectStageRequest
-	(*SkipStageRequest)(nil),              // 15: piped.control.v1.SkipStageRequest
-	(*FollowStageLogsRequest)(nil),        // 16: piped.control.v1.FollowStageLogsRequest
-	(*GetStageLogRequest)(nil),            // 17: piped.control.v1.GetStageLogRequest
-	(*SearchStageLogRequest)(nil),         // 18: piped.control.v1.SearchStageLogRequest
-	(*GetLiveStateRequest)(nil),           // 19: piped.control.v1.GetLiveStateRequest
-	(*WatchLiveStateRequest)(nil),         // 20: piped.control.v1.WatchLiveStateRequest
-	(*GetLiveObjectRequest)(nil),          // 21: piped.control.v1.GetLiveObjectRequest
-	(*ListObjectEventsRequest)(nil),       // 22: piped.control.v1.ListObjectEventsRequest
-	(*FollowPodLogsRequest)(nil),          // 23: piped.control.v1.FollowPodLogsRequest
-	(*GetDriftReportRequest)(nil),         // 24: piped.control.v1.GetDriftReportRequest
-	(*ListDriftReportsRequest)(nil),       // 25: piped.control.v1.ListDriftReportsRequest
-	(*WatchDriftRequest)(nil),             // 26: piped.control.v1.WatchDriftRequest
-	(*ListRolloutsRequest)(nil),           // 27: piped.control.v1.ListRolloutsRequest
-	(*GetDeliveryFiguresRequest)(nil),     // 28: piped.control.v1.GetDeliveryFiguresRequest
-	(*GetDeploymentTraceRequest)(nil),     // 29: piped.control.v1.GetDeploymentTraceRequest
-	(*GetAnalysisSeriesRequest)(nil),      // 30: piped.control.v1.GetAnalysisSeriesRequest
-	(*ListEventsRequest)(nil),             // 31: piped.control.v1.ListEventsRequest
-	(*ListPlanPreviewsRequest)(nil),       // 32: piped.control.v1.ListPlanPreviewsRequest
-	(*GetPlanPreviewRequest)(nil),         // 33: piped.control.v1.GetPlanPreviewRequest
-	(*WatchPlanPreviewsRequest)(nil),      // 34: piped.control.v1.WatchPlanPreviewsRequest
-	(*ListPreviewsRequest)(nil),           // 35: piped.control.v1.ListPreviewsRequest
-	(*GetPreviewRequest)(nil),             // 36: piped.control.v1.GetPreviewRequest
-	(*GetPreviewLogsRequest)(nil),         // 37: piped.control.v1.GetPreviewLogsRequest
-	(*DeletePreviewRequest)(nil),          // 38: piped.control.v1.DeletePreviewRequest
-	(*ExtendPreviewRequest)(nil),          // 39: piped.control.v1.ExtendPreviewRequest
-	(*CreateAPIKeyRequest)(nil),           // 40: piped.control.v1.CreateAPIKeyRequest
-	(*ListAPIKeysRequest)(nil),            // 41: piped.control.v1.ListAPIKeysRequest
-	(*DisableAPIKeyRequest)(nil),          // 42: piped.control.v1.DisableAPIKeyRequest
-	(*GetCallerRequest)(nil),              // 43: piped.control.v1.GetCallerRequest
-	(*CheckAccessRequest)(nil),            // 44: piped.control.v1.CheckAccessRequest
-	(*ListSessionsRequest)(nil),           // 45: piped.control.v1.ListSessionsRequest
-	(*EndSessionRequest)(nil),             // 46: piped.control.v1.EndSessionRequest
-	(*DisableUserRequest)(nil),            // 47: piped.control.v1.DisableUserRequest
-	(*EnableUserRequest)(nil),             // 48: piped.control.v1.EnableUserRequest
-	(*ListDisabledUsersRequest)(nil),      // 49: piped.control.v1.ListDisabledUsersRequest
-	(*ListAuditRequest)(nil),              // 50: piped.control.v1.ListAuditRequest
-	(*GetStatusRequest)(nil),              // 51: piped.control.v1.GetStatusRequest
-	(*GetAgentConfigRequest)(nil),         // 52: piped.control.v1.GetAgentConfigRequest
-	(*GetApplicationConfigRequest)(nil),   // 53: piped.control.v1.GetApplicationConfigRequest
-	(*ReplayDeadLettersRequest)(nil),      // 54: piped.control.v1.ReplayDeadLettersRequest
-	(*DropDeadLettersRequest)(nil),        // 55: piped.control.v1.DropDeadLettersRequest
-	(*ResolveRequest)(nil),                // 56: piped.control.v1.ResolveRequest
-	(*SearchApplicationsRequest)(nil),     // 57: piped.control.v1.SearchApplicationsRequest
-	(*GetApplicationSummaryRequest)(nil),  // 58: piped.control.v1.GetApplicationSummaryRequest
-	(*WatchApplicationsRequest)(nil),      // 59: piped.control.v1.WatchApplicationsRequest
-	(*SyncApplicationResponse)(nil),       // 60: piped.control.v1.SyncApplicationResponse
-	(*RollbackApplicationResponse)(nil),   // 61: piped.control.v1.RollbackApplicationResponse
-	(*EnableApplicationResponse)(nil),     // 62: piped.control.v1.EnableApplicationResponse
-	(*DeleteApplicationResponse)(nil),     // 63: piped.control.v1.DeleteApplicationResponse
-	(*ListCandidatesResponse)(nil),        // 64: piped.control.v1.ListCandidatesResponse
-	(*ConfirmPruneResponse)(nil),          // 65: piped.control.v1.ConfirmPruneResponse
-	(*ListAdoptionsResponse)(nil),         // 66: piped.control.v1.ListAdoptionsResponse
-	(*DecideAdoptionResponse)(nil),        // 67: piped.control.v1.DecideAdoptionResponse
-	(*CancelDeploymentResponse)(nil),      // 68: piped.control.v1.CancelDeploymentResponse
-	(*RetryDeploymentResponse)(nil),       // 69: piped.control.v1.RetryDeploymentResponse
-	(*GetPlanResponse)(nil),               // 70: piped.control.v1.GetPlanResponse
-	(*GetDeploymentChainResponse)(nil),    // 71: piped.control.v1.GetDeploymentChainResponse
-	(*WatchDeploymentsResponse)(nil),      // 72: piped.control.v1.WatchDeploymentsResponse
-	(*ApproveStageResponse)(nil),          // 73: piped.control.v1.ApproveStageResponse
-	(*RejectStageResponse)(nil),           // 74: piped.control.v1.RejectStageResponse
-	(*SkipStageResponse)(nil),             // 75: piped.control.v1.SkipStageResponse
-	(*FollowStageLogsResponse)(nil),       // 76: piped.control.v1.FollowStageLogsResponse
-	(*GetStageLogResponse)(nil),           // 77: piped.control.v1.GetStageLogResponse
-	(*SearchStageLogResponse)(nil),        // 78: piped.control.v1.SearchStageLogResponse
-	(*GetLiveStateResponse)(nil),          // 79: piped.control.v1.GetLiveStateResponse
-	(*WatchLiveStateResponse)(nil),        // 80: piped.control.v1.WatchLiveStateResponse
-	(*GetLiveObjectResponse)(nil),         // 81: piped.control.v1.GetLiveObjectResponse
-	(*ListObjectEventsResponse)(nil),      // 82: piped.control.v1.ListObjectEventsResponse
-	(*FollowPodLogsResponse)(nil),         // 83: piped.control.v1.FollowPodLogsResponse
-	(*GetDriftReportResponse)(nil),        // 84: piped.control.v1.GetDriftReportResponse
-	(*ListDriftReportsResponse)(nil),      // 85: piped.control.v1.ListDriftReportsResponse
-	(*WatchDriftResponse)(nil),            // 86: piped.control.v1.WatchDriftResponse
-	(*ListRolloutsResponse)(nil),          // 87: piped.control.v1.ListRolloutsResponse
-	(*GetDeliveryFiguresResponse)(nil),    // 88: piped.control.v1.GetDeliveryFiguresResponse
-	(*GetDeploymentTraceResponse)(nil),    // 89: piped.control.v1.GetDeploymentTraceResponse
-	(*GetAnalysisSeriesResponse)(nil),     // 90: piped.control.v1.GetAnalysisSeriesResponse
-	(*ListEventsResponse)(nil),            // 91: piped.control.v1.ListEventsResponse
-	(*ListPlanPreviewsResponse)(nil),      // 92: piped.control.v1.ListPlanPreviewsResponse
-	(*GetPlanPreviewResponse)(nil),        // 93: piped.control.v1.GetPlanPreviewResponse
-	(*WatchPlanPreviewsResponse)(nil),     // 94: piped.control.v1.WatchPlanPreviewsResponse
-	(*ListPreviewsResponse)(nil),          // 95: piped.control.v1.ListPreviewsResponse
-	(*GetPreviewResponse)(nil),            // 96: piped.control.v1.GetPreviewResponse
-	(*GetPreviewLogsResponse)(nil),        // 97: piped.control.v1.GetPreviewLogsResponse
-	(*DeletePreviewResponse)(nil),         // 98: piped.control.v1.DeletePreviewResponse
-	(*ExtendPreviewResponse)(nil),         // 99: piped.control.v1.ExtendPreviewResponse
-	(*CreateAPIKeyResponse)(nil),          // 100: piped.control.v1.CreateAPIKeyResponse
-	(*ListAPIKeysResponse)(nil),           // 101: piped.control.v1.ListAPIKeysResponse
-	(*DisableAPIKeyResponse)(nil),         // 102: piped.control.v1.DisableAPIKeyResponse
-	(*GetCallerResponse)(nil),             // 103: piped.control.v1.GetCallerResponse
-	(*CheckAccessResponse)(nil),           // 104: piped.control.v1.CheckAccessResponse
-	(*ListSessionsResponse)(nil),          // 105: piped.control.v1.ListSessionsResponse
-	(*EndSessionResponse)(nil),            // 106: piped.control.v1.EndSessionResponse
-	(*DisableUserResponse)(nil),           // 107: piped.control.v1.DisableUserResponse
-	(*EnableUserResponse)(nil),            // 108: piped.control.v1.EnableUserResponse
-	(*ListDisabledUsersResponse)(nil),     // 109: piped.control.v1.ListDisabledUsersResponse
-	(*ListAuditResponse)(nil),             // 110: piped.control.v1.ListAuditResponse
-	(*GetStatusResponse)(nil),             // 111: piped.control.v1.GetStatusResponse
-	(*GetAgentConfigResponse)(nil),        // 112: piped.control.v1.GetAgentConfigResponse
-	(*GetApplicationConfigResponse)(nil),  // 113: piped.control.v1.GetApplicationConfigResponse
-	(*ReplayDeadLettersResponse)(nil),     // 114: piped.control.v1.ReplayDeadLettersResponse
-	(*DropDeadLettersResponse)(nil),       // 115: piped.control.v1.DropDeadLettersResponse
-	(*ResolveResponse)(nil),               // 116: piped.control.v1.ResolveResponse
-	(*SearchApplicationsResponse)(nil),    // 117: piped.control.v1.SearchApplicationsResponse
-	(*GetApplicationSummaryResponse)(nil), // 118: piped.control.v1.GetApplicationSummaryResponse
-	(*WatchApplicationsResponse)(nil),     // 119: piped.control.v1.WatchApplicationsResponse
+	(*ReleaseStateLockRequest)(nil),       // 9: piped.control.v1.ReleaseStateLockRequest
+	(*RetryDeploymentRequest)(nil),        // 10: piped.control.v1.RetryDeploymentRequest
+	(*GetPlanRequest)(nil),                // 11: piped.control.v1.GetPlanRequest
+	(*GetDeploymentChainRequest)(nil),     // 12: piped.control.v1.GetDeploymentChainRequest
+	(*WatchDeploymentsRequest)(nil),       // 13: piped.control.v1.WatchDeploymentsRequest
+	(*ApproveStageRequest)(nil),           // 14: piped.control.v1.ApproveStageRequest
+	(*RejectStageRequest)(nil),            // 15: piped.control.v1.RejectStageRequest
+	(*SkipStageRequest)(nil),              // 16: piped.control.v1.SkipStageRequest
+	(*FollowStageLogsRequest)(nil),        // 17: piped.control.v1.FollowStageLogsRequest
+	(*GetStageLogRequest)(nil),            // 18: piped.control.v1.GetStageLogRequest
+	(*SearchStageLogRequest)(nil),         // 19: piped.control.v1.SearchStageLogRequest
+	(*GetLiveStateRequest)(nil),           // 20: piped.control.v1.GetLiveStateRequest
+	(*WatchLiveStateRequest)(nil),         // 21: piped.control.v1.WatchLiveStateRequest
+	(*GetLiveObjectRequest)(nil),          // 22: piped.control.v1.GetLiveObjectRequest
+	(*ListObjectEventsRequest)(nil),       // 23: piped.control.v1.ListObjectEventsRequest
+	(*FollowPodLogsRequest)(nil),          // 24: piped.control.v1.FollowPodLogsRequest
+	(*GetDriftReportRequest)(nil),         // 25: piped.control.v1.GetDriftReportRequest
+	(*ListDriftReportsRequest)(nil),       // 26: piped.control.v1.ListDriftReportsRequest
+	(*WatchDriftRequest)(nil),             // 27: piped.control.v1.WatchDriftRequest
+	(*ListRolloutsRequest)(nil),           // 28: piped.control.v1.ListRolloutsRequest
+	(*GetDeliveryFiguresRequest)(nil),     // 29: piped.control.v1.GetDeliveryFiguresRequest
+	(*GetDeploymentTraceRequest)(nil),     // 30: piped.control.v1.GetDeploymentTraceRequest
+	(*GetAnalysisSeriesRequest)(nil),      // 31: piped.control.v1.GetAnalysisSeriesRequest
+	(*ListEventsRequest)(nil),             // 32: piped.control.v1.ListEventsRequest
+	(*ListPlanPreviewsRequest)(nil),       // 33: piped.control.v1.ListPlanPreviewsRequest
+	(*GetPlanPreviewRequest)(nil),         // 34: piped.control.v1.GetPlanPreviewRequest
+	(*WatchPlanPreviewsRequest)(nil),      // 35: piped.control.v1.WatchPlanPreviewsRequest
+	(*ListPreviewsRequest)(nil),           // 36: piped.control.v1.ListPreviewsRequest
+	(*GetPreviewRequest)(nil),             // 37: piped.control.v1.GetPreviewRequest
+	(*GetPreviewLogsRequest)(nil),         // 38: piped.control.v1.GetPreviewLogsRequest
+	(*DeletePreviewRequest)(nil),          // 39: piped.control.v1.DeletePreviewRequest
+	(*ExtendPreviewRequest)(nil),          // 40: piped.control.v1.ExtendPreviewRequest
+	(*CreateAPIKeyRequest)(nil),           // 41: piped.control.v1.CreateAPIKeyRequest
+	(*ListAPIKeysRequest)(nil),            // 42: piped.control.v1.ListAPIKeysRequest
+	(*DisableAPIKeyRequest)(nil),          // 43: piped.control.v1.DisableAPIKeyRequest
+	(*GetCallerRequest)(nil),              // 44: piped.control.v1.GetCallerRequest
+	(*CheckAccessRequest)(nil),            // 45: piped.control.v1.CheckAccessRequest
+	(*ListSessionsRequest)(nil),           // 46: piped.control.v1.ListSessionsRequest
+	(*EndSessionRequest)(nil),             // 47: piped.control.v1.EndSessionRequest
+	(*DisableUserRequest)(nil),            // 48: piped.control.v1.DisableUserRequest
+	(*EnableUserRequest)(nil),             // 49: piped.control.v1.EnableUserRequest
+	(*ListDisabledUsersRequest)(nil),      // 50: piped.control.v1.ListDisabledUsersRequest
+	(*ListAuditRequest)(nil),              // 51: piped.control.v1.ListAuditRequest
+	(*GetStatusRequest)(nil),              // 52: piped.control.v1.GetStatusRequest
+	(*GetAgentConfigRequest)(nil),         // 53: piped.control.v1.GetAgentConfigRequest
+	(*GetApplicationConfigRequest)(nil),   // 54: piped.control.v1.GetApplicationConfigRequest
+	(*ReplayDeadLettersRequest)(nil),      // 55: piped.control.v1.ReplayDeadLettersRequest
+	(*DropDeadLettersRequest)(nil),        // 56: piped.control.v1.DropDeadLettersRequest
+	(*ResolveRequest)(nil),                // 57: piped.control.v1.ResolveRequest
+	(*SearchApplicationsRequest)(nil),     // 58: piped.control.v1.SearchApplicationsRequest
+	(*GetApplicationSummaryRequest)(nil),  // 59: piped.control.v1.GetApplicationSummaryRequest
+	(*WatchApplicationsRequest)(nil),      // 60: piped.control.v1.WatchApplicationsRequest
+	(*SyncApplicationResponse)(nil),       // 61: piped.control.v1.SyncApplicationResponse
+	(*RollbackApplicationResponse)(nil),   // 62: piped.control.v1.RollbackApplicationResponse
+	(*EnableApplicationResponse)(nil),     // 63: piped.control.v1.EnableApplicationResponse
+	(*DeleteApplicationResponse)(nil),     // 64: piped.control.v1.DeleteApplicationResponse
+	(*ListCandidatesResponse)(nil),        // 65: piped.control.v1.ListCandidatesResponse
+	(*ConfirmPruneResponse)(nil),          // 66: piped.control.v1.ConfirmPruneResponse
+	(*ListAdoptionsResponse)(nil),         // 67: piped.control.v1.ListAdoptionsResponse
+	(*DecideAdoptionResponse)(nil),        // 68: piped.control.v1.DecideAdoptionResponse
+	(*CancelDeploymentResponse)(nil),      // 69: piped.control.v1.CancelDeploymentResponse
+	(*ReleaseStateLockResponse)(nil),      // 70: piped.control.v1.ReleaseStateLockResponse
+	(*RetryDeploymentResponse)(nil),       // 71: piped.control.v1.RetryDeploymentResponse
+	(*GetPlanResponse)(nil),               // 72: piped.control.v1.GetPlanResponse
+	(*GetDeploymentChainResponse)(nil),    // 73: piped.control.v1.GetDeploymentChainResponse
+	(*WatchDeploymentsResponse)(nil),      // 74: piped.control.v1.WatchDeploymentsResponse
+	(*ApproveStageResponse)(nil),          // 75: piped.control.v1.ApproveStageResponse
+	(*RejectStageResponse)(nil),           // 76: piped.control.v1.RejectStageResponse
+	(*SkipStageResponse)(nil),             // 77: piped.control.v1.SkipStageResponse
+	(*FollowStageLogsResponse)(nil),       // 78: piped.control.v1.FollowStageLogsResponse
+	(*GetStageLogResponse)(nil),           // 79: piped.control.v1.GetStageLogResponse
+	(*SearchStageLogResponse)(nil),        // 80: piped.control.v1.SearchStageLogResponse
+	(*GetLiveStateResponse)(nil),          // 81: piped.control.v1.GetLiveStateResponse
+	(*WatchLiveStateResponse)(nil),        // 82: piped.control.v1.WatchLiveStateResponse
+	(*GetLiveObjectResponse)(nil),         // 83: piped.control.v1.GetLiveObjectResponse
+	(*ListObjectEventsResponse)(nil),      // 84: piped.control.v1.ListObjectEventsResponse
+	(*FollowPodLogsResponse)(nil),         // 85: piped.control.v1.FollowPodLogsResponse
+	(*GetDriftReportResponse)(nil),        // 86: piped.control.v1.GetDriftReportResponse
+	(*ListDriftReportsResponse)(nil),      // 87: piped.control.v1.ListDriftReportsResponse
+	(*WatchDriftResponse)(nil),            // 88: piped.control.v1.WatchDriftResponse
+	(*ListRolloutsResponse)(nil),          // 89: piped.control.v1.ListRolloutsResponse
+	(*GetDeliveryFiguresResponse)(nil),    // 90: piped.control.v1.GetDeliveryFiguresResponse
+	(*GetDeploymentTraceResponse)(nil),    // 91: piped.control.v1.GetDeploymentTraceResponse
+	(*GetAnalysisSeriesResponse)(nil),     // 92: piped.control.v1.GetAnalysisSeriesResponse
+	(*ListEventsResponse)(nil),            // 93: piped.control.v1.ListEventsResponse
+	(*ListPlanPreviewsResponse)(nil),      // 94: piped.control.v1.ListPlanPreviewsResponse
+	(*GetPlanPreviewResponse)(nil),        // 95: piped.control.v1.GetPlanPreviewResponse
+	(*WatchPlanPreviewsResponse)(nil),     // 96: piped.control.v1.WatchPlanPreviewsResponse
+	(*ListPreviewsResponse)(nil),          // 97: piped.control.v1.ListPreviewsResponse
+	(*GetPreviewResponse)(nil),            // 98: piped.control.v1.GetPreviewResponse
+	(*GetPreviewLogsResponse)(nil),        // 99: piped.control.v1.GetPreviewLogsResponse
+	(*DeletePreviewResponse)(nil),         // 100: piped.control.v1.DeletePreviewResponse
+	(*ExtendPreviewResponse)(nil),         // 101: piped.control.v1.ExtendPreviewResponse
+	(*CreateAPIKeyResponse)(nil),          // 102: piped.control.v1.CreateAPIKeyResponse
+	(*ListAPIKeysResponse)(nil),           // 103: piped.control.v1.ListAPIKeysResponse
+	(*DisableAPIKeyResponse)(nil),         // 104: piped.control.v1.DisableAPIKeyResponse
+	(*GetCallerResponse)(nil),             // 105: piped.control.v1.GetCallerResponse
+	(*CheckAccessResponse)(nil),           // 106: piped.control.v1.CheckAccessResponse
+	(*ListSessionsResponse)(nil),          // 107: piped.control.v1.ListSessionsResponse
+	(*EndSessionResponse)(nil),            // 108: piped.control.v1.EndSessionResponse
+	(*DisableUserResponse)(nil),           // 109: piped.control.v1.DisableUserResponse
+	(*EnableUserResponse)(nil),            // 110: piped.control.v1.EnableUserResponse
+	(*ListDisabledUsersResponse)(nil),     // 111: piped.control.v1.ListDisabledUsersResponse
+	(*ListAuditResponse)(nil),             // 112: piped.control.v1.ListAuditResponse
+	(*GetStatusResponse)(nil),             // 113: piped.control.v1.GetStatusResponse
+	(*GetAgentConfigResponse)(nil),        // 114: piped.control.v1.GetAgentConfigResponse
+	(*GetApplicationConfigResponse)(nil),  // 115: piped.control.v1.GetApplicationConfigResponse
+	(*ReplayDeadLettersResponse)(nil),     // 116: piped.control.v1.ReplayDeadLettersResponse
+	(*DropDeadLettersResponse)(nil),       // 117: piped.control.v1.DropDeadLettersResponse
+	(*ResolveResponse)(nil),               // 118: piped.control.v1.ResolveResponse
+	(*SearchApplicationsResponse)(nil),    // 119: piped.control.v1.SearchApplicationsResponse
+	(*GetApplicationSummaryResponse)(nil), // 120: piped.control.v1.GetApplicationSummaryResponse
+	(*WatchApplicationsResponse)(nil),     // 121: piped.control.v1.WatchApplicationsResponse
 }
 var file_piped_control_v1_control_proto_depIdxs = []int32{
 	0,   // 0: piped.control.v1.ControlService.SyncApplication:input_type -> piped.control.v1.SyncApplicationRequest
@@ -224,119 +227,121 @@ var file_piped_control_v1_control_proto_depIdxs = []int32{
 	6,   // 6: piped.control.v1.ControlService.ListAdoptions:input_type -> piped.control.v1.ListAdoptionsRequest
 	7,   // 7: piped.control.v1.ControlService.DecideAdoption:input_type -> piped.control.v1.DecideAdoptionRequest
 	8,   // 8: piped.control.v1.ControlService.CancelDeployment:input_type -> piped.control.v1.CancelDeploymentRequest
-	9,   // 9: piped.control.v1.ControlService.RetryDeployment:input_type -> piped.control.v1.RetryDeploymentRequest
-	10,  // 10: piped.control.v1.ControlService.GetPlan:input_type -> piped.control.v1.GetPlanRequest
-	11,  // 11: piped.control.v1.ControlService.GetDeploymentChain:input_type -> piped.control.v1.GetDeploymentChainRequest
-	12,  // 12: piped.control.v1.ControlService.WatchDeployments:input_type -> piped.control.v1.WatchDeploymentsRequest
-	13,  // 13: piped.control.v1.ControlService.ApproveStage:input_type -> piped.control.v1.ApproveStageRequest
-	14,  // 14: piped.control.v1.ControlService.RejectStage:input_type -> piped.control.v1.RejectStageRequest
-	15,  // 15: piped.control.v1.ControlService.SkipStage:input_type -> piped.control.v1.SkipStageRequest
-	16,  // 16: piped.control.v1.ControlService.FollowStageLogs:input_type -> piped.control.v1.FollowStageLogsRequest
-	17,  // 17: piped.control.v1.ControlService.GetStageLog:input_type -> piped.control.v1.GetStageLogRequest
-	18,  // 18: piped.control.v1.ControlService.SearchStageLog:input_type -> piped.control.v1.SearchStageLogRequest
-	19,  // 19: piped.control.v1.ControlService.GetLiveState:input_type -> piped.control.v1.GetLiveStateRequest
-	20,  // 20: piped.control.v1.ControlService.WatchLiveState:input_type -> piped.control.v1.WatchLiveStateRequest
-	21,  // 21: piped.control.v1.ControlService.GetLiveObject:input_type -> piped.control.v1.GetLiveObjectRequest
-	22,  // 22: piped.control.v1.ControlService.ListObjectEvents:input_type -> piped.control.v1.ListObjectEventsRequest
-	23,  // 23: piped.control.v1.ControlService.FollowPodLogs:input_type -> piped.control.v1.FollowPodLogsRequest
-	24,  // 24: piped.control.v1.ControlService.GetDriftReport:input_type -> piped.control.v1.GetDriftReportRequest
-	25,  // 25: piped.control.v1.ControlService.ListDriftReports:input_type -> piped.control.v1.ListDriftReportsRequest
-	26,  // 26: piped.control.v1.ControlService.WatchDrift:input_type -> piped.control.v1.WatchDriftRequest
-	27,  // 27: piped.control.v1.ControlService.ListRollouts:input_type -> piped.control.v1.ListRolloutsRequest
-	28,  // 28: piped.control.v1.ControlService.GetDeliveryFigures:input_type -> piped.control.v1.GetDeliveryFiguresRequest
-	29,  // 29: piped.control.v1.ControlService.GetDeploymentTrace:input_type -> piped.control.v1.GetDeploymentTraceRequest
-	30,  // 30: piped.control.v1.ControlService.GetAnalysisSeries:input_type -> piped.control.v1.GetAnalysisSeriesRequest
-	31,  // 31: piped.control.v1.ControlService.ListEvents:input_type -> piped.control.v1.ListEventsRequest
-	32,  // 32: piped.control.v1.ControlService.ListPlanPreviews:input_type -> piped.control.v1.ListPlanPreviewsRequest
-	33,  // 33: piped.control.v1.ControlService.GetPlanPreview:input_type -> piped.control.v1.GetPlanPreviewRequest
-	34,  // 34: piped.control.v1.ControlService.WatchPlanPreviews:input_type -> piped.control.v1.WatchPlanPreviewsRequest
-	35,  // 35: piped.control.v1.ControlService.ListPreviews:input_type -> piped.control.v1.ListPreviewsRequest
-	36,  // 36: piped.control.v1.ControlService.GetPreview:input_type -> piped.control.v1.GetPreviewRequest
-	37,  // 37: piped.control.v1.ControlService.GetPreviewLogs:input_type -> piped.control.v1.GetPreviewLogsRequest
-	38,  // 38: piped.control.v1.ControlService.DeletePreview:input_type -> piped.control.v1.DeletePreviewRequest
-	39,  // 39: piped.control.v1.ControlService.ExtendPreview:input_type -> piped.control.v1.ExtendPreviewRequest
-	40,  // 40: piped.control.v1.ControlService.CreateAPIKey:input_type -> piped.control.v1.CreateAPIKeyRequest
-	41,  // 41: piped.control.v1.ControlService.ListAPIKeys:input_type -> piped.control.v1.ListAPIKeysRequest
-	42,  // 42: piped.control.v1.ControlService.DisableAPIKey:input_type -> piped.control.v1.DisableAPIKeyRequest
-	43,  // 43: piped.control.v1.ControlService.GetCaller:input_type -> piped.control.v1.GetCallerRequest
-	44,  // 44: piped.control.v1.ControlService.CheckAccess:input_type -> piped.control.v1.CheckAccessRequest
-	45,  // 45: piped.control.v1.ControlService.ListSessions:input_type -> piped.control.v1.ListSessionsRequest
-	46,  // 46: piped.control.v1.ControlService.EndSession:input_type -> piped.control.v1.EndSessionRequest
-	47,  // 47: piped.control.v1.ControlService.DisableUser:input_type -> piped.control.v1.DisableUserRequest
-	48,  // 48: piped.control.v1.ControlService.EnableUser:input_type -> piped.control.v1.EnableUserRequest
-	49,  // 49: piped.control.v1.ControlService.ListDisabledUsers:input_type -> piped.control.v1.ListDisabledUsersRequest
-	50,  // 50: piped.control.v1.ControlService.ListAudit:input_type -> piped.control.v1.ListAuditRequest
-	51,  // 51: piped.control.v1.ControlService.GetStatus:input_type -> piped.control.v1.GetStatusRequest
-	52,  // 52: piped.control.v1.ControlService.GetAgentConfig:input_type -> piped.control.v1.GetAgentConfigRequest
-	53,  // 53: piped.control.v1.ControlService.GetApplicationConfig:input_type -> piped.control.v1.GetApplicationConfigRequest
-	54,  // 54: piped.control.v1.ControlService.ReplayDeadLetters:input_type -> piped.control.v1.ReplayDeadLettersRequest
-	55,  // 55: piped.control.v1.ControlService.DropDeadLetters:input_type -> piped.control.v1.DropDeadLettersRequest
-	56,  // 56: piped.control.v1.ControlService.Resolve:input_type -> piped.control.v1.ResolveRequest
-	57,  // 57: piped.control.v1.ControlService.SearchApplications:input_type -> piped.control.v1.SearchApplicationsRequest
-	58,  // 58: piped.control.v1.ControlService.GetApplicationSummary:input_type -> piped.control.v1.GetApplicationSummaryRequest
-	59,  // 59: piped.control.v1.ControlService.WatchApplications:input_type -> piped.control.v1.WatchApplicationsRequest
-	60,  // 60: piped.control.v1.ControlService.SyncApplication:output_type -> piped.control.v1.SyncApplicationResponse
-	61,  // 61: piped.control.v1.ControlService.RollbackApplication:output_type -> piped.control.v1.RollbackApplicationResponse
-	62,  // 62: piped.control.v1.ControlService.EnableApplication:output_type -> piped.control.v1.EnableApplicationResponse
-	63,  // 63: piped.control.v1.ControlService.DeleteApplication:output_type -> piped.control.v1.DeleteApplicationResponse
-	64,  // 64: piped.control.v1.ControlService.ListCandidates:output_type -> piped.control.v1.ListCandidatesResponse
-	65,  // 65: piped.control.v1.ControlService.ConfirmPrune:output_type -> piped.control.v1.ConfirmPruneResponse
-	66,  // 66: piped.control.v1.ControlService.ListAdoptions:output_type -> piped.control.v1.ListAdoptionsResponse
-	67,  // 67: piped.control.v1.ControlService.DecideAdoption:output_type -> piped.control.v1.DecideAdoptionResponse
-	68,  // 68: piped.control.v1.ControlService.CancelDeployment:output_type -> piped.control.v1.CancelDeploymentResponse
-	69,  // 69: piped.control.v1.ControlService.RetryDeployment:output_type -> piped.control.v1.RetryDeploymentResponse
-	70,  // 70: piped.control.v1.ControlService.GetPlan:output_type -> piped.control.v1.GetPlanResponse
-	71,  // 71: piped.control.v1.ControlService.GetDeploymentChain:output_type -> piped.control.v1.GetDeploymentChainResponse
-	72,  // 72: piped.control.v1.ControlService.WatchDeployments:output_type -> piped.control.v1.WatchDeploymentsResponse
-	73,  // 73: piped.control.v1.ControlService.ApproveStage:output_type -> piped.control.v1.ApproveStageResponse
-	74,  // 74: piped.control.v1.ControlService.RejectStage:output_type -> piped.control.v1.RejectStageResponse
-	75,  // 75: piped.control.v1.ControlService.SkipStage:output_type -> piped.control.v1.SkipStageResponse
-	76,  // 76: piped.control.v1.ControlService.FollowStageLogs:output_type -> piped.control.v1.FollowStageLogsResponse
-	77,  // 77: piped.control.v1.ControlService.GetStageLog:output_type -> piped.control.v1.GetStageLogResponse
-	78,  // 78: piped.control.v1.ControlService.SearchStageLog:output_type -> piped.control.v1.SearchStageLogResponse
-	79,  // 79: piped.control.v1.ControlService.GetLiveState:output_type -> piped.control.v1.GetLiveStateResponse
-	80,  // 80: piped.control.v1.ControlService.WatchLiveState:output_type -> piped.control.v1.WatchLiveStateResponse
-	81,  // 81: piped.control.v1.ControlService.GetLiveObject:output_type -> piped.control.v1.GetLiveObjectResponse
-	82,  // 82: piped.control.v1.ControlService.ListObjectEvents:output_type -> piped.control.v1.ListObjectEventsResponse
-	83,  // 83: piped.control.v1.ControlService.FollowPodLogs:output_type -> piped.control.v1.FollowPodLogsResponse
-	84,  // 84: piped.control.v1.ControlService.GetDriftReport:output_type -> piped.control.v1.GetDriftReportResponse
-	85,  // 85: piped.control.v1.ControlService.ListDriftReports:output_type -> piped.control.v1.ListDriftReportsResponse
-	86,  // 86: piped.control.v1.ControlService.WatchDrift:output_type -> piped.control.v1.WatchDriftResponse
-	87,  // 87: piped.control.v1.ControlService.ListRollouts:output_type -> piped.control.v1.ListRolloutsResponse
-	88,  // 88: piped.control.v1.ControlService.GetDeliveryFigures:output_type -> piped.control.v1.GetDeliveryFiguresResponse
-	89,  // 89: piped.control.v1.ControlService.GetDeploymentTrace:output_type -> piped.control.v1.GetDeploymentTraceResponse
-	90,  // 90: piped.control.v1.ControlService.GetAnalysisSeries:output_type -> piped.control.v1.GetAnalysisSeriesResponse
-	91,  // 91: piped.control.v1.ControlService.ListEvents:output_type -> piped.control.v1.ListEventsResponse
-	92,  // 92: piped.control.v1.ControlService.ListPlanPreviews:output_type -> piped.control.v1.ListPlanPreviewsResponse
-	93,  // 93: piped.control.v1.ControlService.GetPlanPreview:output_type -> piped.control.v1.GetPlanPreviewResponse
-	94,  // 94: piped.control.v1.ControlService.WatchPlanPreviews:output_type -> piped.control.v1.WatchPlanPreviewsResponse
-	95,  // 95: piped.control.v1.ControlService.ListPreviews:output_type -> piped.control.v1.ListPreviewsResponse
-	96,  // 96: piped.control.v1.ControlService.GetPreview:output_type -> piped.control.v1.GetPreviewResponse
-	97,  // 97: piped.control.v1.ControlService.GetPreviewLogs:output_type -> piped.control.v1.GetPreviewLogsResponse
-	98,  // 98: piped.control.v1.ControlService.DeletePreview:output_type -> piped.control.v1.DeletePreviewResponse
-	99,  // 99: piped.control.v1.ControlService.ExtendPreview:output_type -> piped.control.v1.ExtendPreviewResponse
-	100, // 100: piped.control.v1.ControlService.CreateAPIKey:output_type -> piped.control.v1.CreateAPIKeyResponse
-	101, // 101: piped.control.v1.ControlService.ListAPIKeys:output_type -> piped.control.v1.ListAPIKeysResponse
-	102, // 102: piped.control.v1.ControlService.DisableAPIKey:output_type -> piped.control.v1.DisableAPIKeyResponse
-	103, // 103: piped.control.v1.ControlService.GetCaller:output_type -> piped.control.v1.GetCallerResponse
-	104, // 104: piped.control.v1.ControlService.CheckAccess:output_type -> piped.control.v1.CheckAccessResponse
-	105, // 105: piped.control.v1.ControlService.ListSessions:output_type -> piped.control.v1.ListSessionsResponse
-	106, // 106: piped.control.v1.ControlService.EndSession:output_type -> piped.control.v1.EndSessionResponse
-	107, // 107: piped.control.v1.ControlService.DisableUser:output_type -> piped.control.v1.DisableUserResponse
-	108, // 108: piped.control.v1.ControlService.EnableUser:output_type -> piped.control.v1.EnableUserResponse
-	109, // 109: piped.control.v1.ControlService.ListDisabledUsers:output_type -> piped.control.v1.ListDisabledUsersResponse
-	110, // 110: piped.control.v1.ControlService.ListAudit:output_type -> piped.control.v1.ListAuditResponse
-	111, // 111: piped.control.v1.ControlService.GetStatus:output_type -> piped.control.v1.GetStatusResponse
-	112, // 112: piped.control.v1.ControlService.GetAgentConfig:output_type -> piped.control.v1.GetAgentConfigResponse
-	113, // 113: piped.control.v1.ControlService.GetApplicationConfig:output_type -> piped.control.v1.GetApplicationConfigResponse
-	114, // 114: piped.control.v1.ControlService.ReplayDeadLetters:output_type -> piped.control.v1.ReplayDeadLettersResponse
-	115, // 115: piped.control.v1.ControlService.DropDeadLetters:output_type -> piped.control.v1.DropDeadLettersResponse
-	116, // 116: piped.control.v1.ControlService.Resolve:output_type -> piped.control.v1.ResolveResponse
-	117, // 117: piped.control.v1.ControlService.SearchApplications:output_type -> piped.control.v1.SearchApplicationsResponse
-	118, // 118: piped.control.v1.ControlService.GetApplicationSummary:output_type -> piped.control.v1.GetApplicationSummaryResponse
-	119, // 119: piped.control.v1.ControlService.WatchApplications:output_type -> piped.control.v1.WatchApplicationsResponse
-	60,  // [60:120] is the sub-list for method output_type
-	0,   // [0:60] is the sub-list for method input_type
+	9,   // 9: piped.control.v1.ControlService.ReleaseStateLock:input_type -> piped.control.v1.ReleaseStateLockRequest
+	10,  // 10: piped.control.v1.ControlService.RetryDeployment:input_type -> piped.control.v1.RetryDeploymentRequest
+	11,  // 11: piped.control.v1.ControlService.GetPlan:input_type -> piped.control.v1.GetPlanRequest
+	12,  // 12: piped.control.v1.ControlService.GetDeploymentChain:input_type -> piped.control.v1.GetDeploymentChainRequest
+	13,  // 13: piped.control.v1.ControlService.WatchDeployments:input_type -> piped.control.v1.WatchDeploymentsRequest
+	14,  // 14: piped.control.v1.ControlService.ApproveStage:input_type -> piped.control.v1.ApproveStageRequest
+	15,  // 15: piped.control.v1.ControlService.RejectStage:input_type -> piped.control.v1.RejectStageRequest
+	16,  // 16: piped.control.v1.ControlService.SkipStage:input_type -> piped.control.v1.SkipStageRequest
+	17,  // 17: piped.control.v1.ControlService.FollowStageLogs:input_type -> piped.control.v1.FollowStageLogsRequest
+	18,  // 18: piped.control.v1.ControlService.GetStageLog:input_type -> piped.control.v1.GetStageLogRequest
+	19,  // 19: piped.control.v1.ControlService.SearchStageLog:input_type -> piped.control.v1.SearchStageLogRequest
+	20,  // 20: piped.control.v1.ControlService.GetLiveState:input_type -> piped.control.v1.GetLiveStateRequest
+	21,  // 21: piped.control.v1.ControlService.WatchLiveState:input_type -> piped.control.v1.WatchLiveStateRequest
+	22,  // 22: piped.control.v1.ControlService.GetLiveObject:input_type -> piped.control.v1.GetLiveObjectRequest
+	23,  // 23: piped.control.v1.ControlService.ListObjectEvents:input_type -> piped.control.v1.ListObjectEventsRequest
+	24,  // 24: piped.control.v1.ControlService.FollowPodLogs:input_type -> piped.control.v1.FollowPodLogsRequest
+	25,  // 25: piped.control.v1.ControlService.GetDriftReport:input_type -> piped.control.v1.GetDriftReportRequest
+	26,  // 26: piped.control.v1.ControlService.ListDriftReports:input_type -> piped.control.v1.ListDriftReportsRequest
+	27,  // 27: piped.control.v1.ControlService.WatchDrift:input_type -> piped.control.v1.WatchDriftRequest
+	28,  // 28: piped.control.v1.ControlService.ListRollouts:input_type -> piped.control.v1.ListRolloutsRequest
+	29,  // 29: piped.control.v1.ControlService.GetDeliveryFigures:input_type -> piped.control.v1.GetDeliveryFiguresRequest
+	30,  // 30: piped.control.v1.ControlService.GetDeploymentTrace:input_type -> piped.control.v1.GetDeploymentTraceRequest
+	31,  // 31: piped.control.v1.ControlService.GetAnalysisSeries:input_type -> piped.control.v1.GetAnalysisSeriesRequest
+	32,  // 32: piped.control.v1.ControlService.ListEvents:input_type -> piped.control.v1.ListEventsRequest
+	33,  // 33: piped.control.v1.ControlService.ListPlanPreviews:input_type -> piped.control.v1.ListPlanPreviewsRequest
+	34,  // 34: piped.control.v1.ControlService.GetPlanPreview:input_type -> piped.control.v1.GetPlanPreviewRequest
+	35,  // 35: piped.control.v1.ControlService.WatchPlanPreviews:input_type -> piped.control.v1.WatchPlanPreviewsRequest
+	36,  // 36: piped.control.v1.ControlService.ListPreviews:input_type -> piped.control.v1.ListPreviewsRequest
+	37,  // 37: piped.control.v1.ControlService.GetPreview:input_type -> piped.control.v1.GetPreviewRequest
+	38,  // 38: piped.control.v1.ControlService.GetPreviewLogs:input_type -> piped.control.v1.GetPreviewLogsRequest
+	39,  // 39: piped.control.v1.ControlService.DeletePreview:input_type -> piped.control.v1.DeletePreviewRequest
+	40,  // 40: piped.control.v1.ControlService.ExtendPreview:input_type -> piped.control.v1.ExtendPreviewRequest
+	41,  // 41: piped.control.v1.ControlService.CreateAPIKey:input_type -> piped.control.v1.CreateAPIKeyRequest
+	42,  // 42: piped.control.v1.ControlService.ListAPIKeys:input_type -> piped.control.v1.ListAPIKeysRequest
+	43,  // 43: piped.control.v1.ControlService.DisableAPIKey:input_type -> piped.control.v1.DisableAPIKeyRequest
+	44,  // 44: piped.control.v1.ControlService.GetCaller:input_type -> piped.control.v1.GetCallerRequest
+	45,  // 45: piped.control.v1.ControlService.CheckAccess:input_type -> piped.control.v1.CheckAccessRequest
+	46,  // 46: piped.control.v1.ControlService.ListSessions:input_type -> piped.control.v1.ListSessionsRequest
+	47,  // 47: piped.control.v1.ControlService.EndSession:input_type -> piped.control.v1.EndSessionRequest
+	48,  // 48: piped.control.v1.ControlService.DisableUser:input_type -> piped.control.v1.DisableUserRequest
+	49,  // 49: piped.control.v1.ControlService.EnableUser:input_type -> piped.control.v1.EnableUserRequest
+	50,  // 50: piped.control.v1.ControlService.ListDisabledUsers:input_type -> piped.control.v1.ListDisabledUsersRequest
+	51,  // 51: piped.control.v1.ControlService.ListAudit:input_type -> piped.control.v1.ListAuditRequest
+	52,  // 52: piped.control.v1.ControlService.GetStatus:input_type -> piped.control.v1.GetStatusRequest
+	53,  // 53: piped.control.v1.ControlService.GetAgentConfig:input_type -> piped.control.v1.GetAgentConfigRequest
+	54,  // 54: piped.control.v1.ControlService.GetApplicationConfig:input_type -> piped.control.v1.GetApplicationConfigRequest
+	55,  // 55: piped.control.v1.ControlService.ReplayDeadLetters:input_type -> piped.control.v1.ReplayDeadLettersRequest
+	56,  // 56: piped.control.v1.ControlService.DropDeadLetters:input_type -> piped.control.v1.DropDeadLettersRequest
+	57,  // 57: piped.control.v1.ControlService.Resolve:input_type -> piped.control.v1.ResolveRequest
+	58,  // 58: piped.control.v1.ControlService.SearchApplications:input_type -> piped.control.v1.SearchApplicationsRequest
+	59,  // 59: piped.control.v1.ControlService.GetApplicationSummary:input_type -> piped.control.v1.GetApplicationSummaryRequest
+	60,  // 60: piped.control.v1.ControlService.WatchApplications:input_type -> piped.control.v1.WatchApplicationsRequest
+	61,  // 61: piped.control.v1.ControlService.SyncApplication:output_type -> piped.control.v1.SyncApplicationResponse
+	62,  // 62: piped.control.v1.ControlService.RollbackApplication:output_type -> piped.control.v1.RollbackApplicationResponse
+	63,  // 63: piped.control.v1.ControlService.EnableApplication:output_type -> piped.control.v1.EnableApplicationResponse
+	64,  // 64: piped.control.v1.ControlService.DeleteApplication:output_type -> piped.control.v1.DeleteApplicationResponse
+	65,  // 65: piped.control.v1.ControlService.ListCandidates:output_type -> piped.control.v1.ListCandidatesResponse
+	66,  // 66: piped.control.v1.ControlService.ConfirmPrune:output_type -> piped.control.v1.ConfirmPruneResponse
+	67,  // 67: piped.control.v1.ControlService.ListAdoptions:output_type -> piped.control.v1.ListAdoptionsResponse
+	68,  // 68: piped.control.v1.ControlService.DecideAdoption:output_type -> piped.control.v1.DecideAdoptionResponse
+	69,  // 69: piped.control.v1.ControlService.CancelDeployment:output_type -> piped.control.v1.CancelDeploymentResponse
+	70,  // 70: piped.control.v1.ControlService.ReleaseStateLock:output_type -> piped.control.v1.ReleaseStateLockResponse
+	71,  // 71: piped.control.v1.ControlService.RetryDeployment:output_type -> piped.control.v1.RetryDeploymentResponse
+	72,  // 72: piped.control.v1.ControlService.GetPlan:output_type -> piped.control.v1.GetPlanResponse
+	73,  // 73: piped.control.v1.ControlService.GetDeploymentChain:output_type -> piped.control.v1.GetDeploymentChainResponse
+	74,  // 74: piped.control.v1.ControlService.WatchDeployments:output_type -> piped.control.v1.WatchDeploymentsResponse
+	75,  // 75: piped.control.v1.ControlService.ApproveStage:output_type -> piped.control.v1.ApproveStageResponse
+	76,  // 76: piped.control.v1.ControlService.RejectStage:output_type -> piped.control.v1.RejectStageResponse
+	77,  // 77: piped.control.v1.ControlService.SkipStage:output_type -> piped.control.v1.SkipStageResponse
+	78,  // 78: piped.control.v1.ControlService.FollowStageLogs:output_type -> piped.control.v1.FollowStageLogsResponse
+	79,  // 79: piped.control.v1.ControlService.GetStageLog:output_type -> piped.control.v1.GetStageLogResponse
+	80,  // 80: piped.control.v1.ControlService.SearchStageLog:output_type -> piped.control.v1.SearchStageLogResponse
+	81,  // 81: piped.control.v1.ControlService.GetLiveState:output_type -> piped.control.v1.GetLiveStateResponse
+	82,  // 82: piped.control.v1.ControlService.WatchLiveState:output_type -> piped.control.v1.WatchLiveStateResponse
+	83,  // 83: piped.control.v1.ControlService.GetLiveObject:output_type -> piped.control.v1.GetLiveObjectResponse
+	84,  // 84: piped.control.v1.ControlService.ListObjectEvents:output_type -> piped.control.v1.ListObjectEventsResponse
+	85,  // 85: piped.control.v1.ControlService.FollowPodLogs:output_type -> piped.control.v1.FollowPodLogsResponse
+	86,  // 86: piped.control.v1.ControlService.GetDriftReport:output_type -> piped.control.v1.GetDriftReportResponse
+	87,  // 87: piped.control.v1.ControlService.ListDriftReports:output_type -> piped.control.v1.ListDriftReportsResponse
+	88,  // 88: piped.control.v1.ControlService.WatchDrift:output_type -> piped.control.v1.WatchDriftResponse
+	89,  // 89: piped.control.v1.ControlService.ListRollouts:output_type -> piped.control.v1.ListRolloutsResponse
+	90,  // 90: piped.control.v1.ControlService.GetDeliveryFigures:output_type -> piped.control.v1.GetDeliveryFiguresResponse
+	91,  // 91: piped.control.v1.ControlService.GetDeploymentTrace:output_type -> piped.control.v1.GetDeploymentTraceResponse
+	92,  // 92: piped.control.v1.ControlService.GetAnalysisSeries:output_type -> piped.control.v1.GetAnalysisSeriesResponse
+	93,  // 93: piped.control.v1.ControlService.ListEvents:output_type -> piped.control.v1.ListEventsResponse
+	94,  // 94: piped.control.v1.ControlService.ListPlanPreviews:output_type -> piped.control.v1.ListPlanPreviewsResponse
+	95,  // 95: piped.control.v1.ControlService.GetPlanPreview:output_type -> piped.control.v1.GetPlanPreviewResponse
+	96,  // 96: piped.control.v1.ControlService.WatchPlanPreviews:output_type -> piped.control.v1.WatchPlanPreviewsResponse
+	97,  // 97: piped.control.v1.ControlService.ListPreviews:output_type -> piped.control.v1.ListPreviewsResponse
+	98,  // 98: piped.control.v1.ControlService.GetPreview:output_type -> piped.control.v1.GetPreviewResponse
+	99,  // 99: piped.control.v1.ControlService.GetPreviewLogs:output_type -> piped.control.v1.GetPreviewLogsResponse
+	100, // 100: piped.control.v1.ControlService.DeletePreview:output_type -> piped.control.v1.DeletePreviewResponse
+	101, // 101: piped.control.v1.ControlService.ExtendPreview:output_type -> piped.control.v1.ExtendPreviewResponse
+	102, // 102: piped.control.v1.ControlService.CreateAPIKey:output_type -> piped.control.v1.CreateAPIKeyResponse
+	103, // 103: piped.control.v1.ControlService.ListAPIKeys:output_type -> piped.control.v1.ListAPIKeysResponse
+	104, // 104: piped.control.v1.ControlService.DisableAPIKey:output_type -> piped.control.v1.DisableAPIKeyResponse
+	105, // 105: piped.control.v1.ControlService.GetCaller:output_type -> piped.control.v1.GetCallerResponse
+	106, // 106: piped.control.v1.ControlService.CheckAccess:output_type -> piped.control.v1.CheckAccessResponse
+	107, // 107: piped.control.v1.ControlService.ListSessions:output_type -> piped.control.v1.ListSessionsResponse
+	108, // 108: piped.control.v1.ControlService.EndSession:output_type -> piped.control.v1.EndSessionResponse
+	109, // 109: piped.control.v1.ControlService.DisableUser:output_type -> piped.control.v1.DisableUserResponse
+	110, // 110: piped.control.v1.ControlService.EnableUser:output_type -> piped.control.v1.EnableUserResponse
+	111, // 111: piped.control.v1.ControlService.ListDisabledUsers:output_type -> piped.control.v1.ListDisabledUsersResponse
+	112, // 112: piped.control.v1.ControlService.ListAudit:output_type -> piped.control.v1.ListAuditResponse
+	113, // 113: piped.control.v1.ControlService.GetStatus:output_type -> piped.control.v1.GetStatusResponse
+	114, // 114: piped.control.v1.ControlService.GetAgentConfig:output_type -> piped.control.v1.GetAgentConfigResponse
+	115, // 115: piped.control.v1.ControlService.GetApplicationConfig:output_type -> piped.control.v1.GetApplicationConfigResponse
+	116, // 116: piped.control.v1.ControlService.ReplayDeadLetters:output_type -> piped.control.v1.ReplayDeadLettersResponse
+	117, // 117: piped.control.v1.ControlService.DropDeadLetters:output_type -> piped.control.v1.DropDeadLettersResponse
+	118, // 118: piped.control.v1.ControlService.Resolve:output_type -> piped.control.v1.ResolveResponse
+	119, // 119: piped.control.v1.ControlService.SearchApplications:output_type -> piped.control.v1.SearchApplicationsResponse
+	120, // 120: piped.control.v1.ControlService.GetApplicationSummary:output_type -> piped.control.v1.GetApplicationSummaryResponse
+	121, // 121: piped.control.v1.ControlService.WatchApplications:output_type -> piped.control.v1.WatchApplicationsResponse
+	61,  // [61:122] is the sub-list for method output_type
+	0,   // [0:61] is the sub-list for method input_type
 	0,   // [0:0] is the sub-list for extension type_name
 	0,   // [0:0] is the sub-list for extension extendee
 	0,   // [0:0] is the sub-list for field type_name
