@@ -144,7 +144,7 @@ func (u *unit) gitSource(ref field) bool {
 	spec, kind, found := u.referred(ref)
 	switch {
 	case kind != "GitRepository":
-		ref.get("kind").block("the agent reads manifests from Git: push what is in the %s to a repository", kind)
+		ref.get("kind").missing("the agent reads manifests from Git: push what is in the %s to a repository", kind)
 		return false
 	case !found:
 		ref.lost("the file of this GitRepository is not among those of the import: its repository is taken for the checkout's")

@@ -146,7 +146,13 @@ var otherKinds = map[string]string{
 // unit converts a document with convert, and adds its plan.
 func (c *converter) unit(ctx context.Context, d Document, convert func(*unit), plan func(*unit) []string) ([]Result, error) {
 	u := &unit{converter: c, document: d, root: d.root()}
+	if d.name() == "" {
+		u.root.get("metadata", "name").missing("the object has no name")
+	}
 	convert(u)
+	if len(u.apps) == 0 && !u.root.track.blocked() {
+		u.root.get("spec").missing("it declares nothing that can be imported")
+	}
 	r := Result{Document: d}
 	if !u.root.track.blocked() { // otherwise not everything was read
 		u.root.rest()

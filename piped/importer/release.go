@@ -132,7 +132,7 @@ func (u *unit) fluxChart(s field, c *chart) bool {
 		case found || kind != "OCIRepository" && kind != "HelmChart":
 			ref.block("charts are read from Git, chart repositories and registries, not from a %s", kind)
 		default:
-			ref.block("add the file of this %s to the import", kind)
+			ref.missing("add the file of this %s to the import", kind)
 		}
 		return false
 	}
@@ -170,10 +170,10 @@ func (u *unit) chartOf(t field, c *chart) bool {
 	spec, kind, found := u.referred(ref)
 	switch {
 	case kind == "Bucket":
-		ref.block("charts are read from Git, chart repositories and registries, not from a Bucket")
+		ref.missing("charts are read from Git, chart repositories and registries, not from a Bucket")
 		return false
 	case !found:
-		ref.block("add the file of this %s to the import", kind)
+		ref.missing("add the file of this %s to the import", kind)
 		return false
 	case kind == "GitRepository":
 		return u.gitChart(spec, name, files, c)
@@ -207,7 +207,7 @@ func (u *unit) gitChart(spec, name field, files []field, c *chart) bool {
 		return false
 	}
 	if c.dir = dir; !ok || !u.Checkout.isFile(path.Join(dir, "Chart.yaml")) {
-		name.block("the checkout has no chart in this directory")
+		name.missing("the checkout has no chart in this directory")
 		return false
 	}
 	own := len(files) == 0 || !u.Checkout.isFile(path.Join(dir, "values.yaml"))
