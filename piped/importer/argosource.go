@@ -112,6 +112,8 @@ func (u *unit) argoSource(source field, refs map[string]field, a *application) b
 		return false
 	}
 	switch {
+	case source.get("directory").exists(): // whatever else the directory has
+		return u.argoDirectory(source.get("directory"), p, dir, a)
 	case helm.exists() || u.Checkout.isFile(path.Join(dir, "Chart.yaml")):
 		return u.argoHelm(source, refs, a, chart{dir: dir})
 	case source.get("kustomize").exists() || u.Checkout.kustomization(dir) != "":
@@ -230,14 +232,14 @@ func (u *unit) argoDirectory(d, at field, dir string, a *application) bool {
 		return false
 	}
 	names, err := u.Checkout.manifests(dir, func(name string) bool {
-		return (recurse || !strings.Contains(name, "/")) && (in == nil || in.MatchString(name)) && (out == nil || !out.MatchString(name))
+		return (recurse || !strings.Contains(name, "/")) && !isKustomization(path.Base(name)) && (in == nil || in.MatchString(name)) && (out == nil || !out.MatchString(name))
 	})
 	if err != nil || len(names) == 0 {
 		at.missing("the checkout has no manifests in this directory")
 		return false
 	}
 	a.dir = dir
-	if recurse || in != nil || out != nil {
+	if recurse || in != nil || out != nil || u.Checkout.kustomization(dir) != "" {
 		a.spec.Input.Manifests = names
 		d.lost("the files that match now are listed in input.manifests: name new ones there")
 	}

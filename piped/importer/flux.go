@@ -136,7 +136,12 @@ func (u *unit) referred(ref field) (spec field, kind string, found bool) {
 	if !found {
 		return field{}, kind, false
 	}
-	return field{d.String() + " spec", d.Object["spec"], u.root.track}, kind, true
+	spec = field{d.String() + " spec", d.Object["spec"], u.root.track}
+	for _, key := range []string{"interval", "timeout", "suspend", "url", "type", "provider", "gitImplementation", "sparseCheckout"} {
+		spec.get(key).none()
+	}
+	u.sources = append(u.sources, spec)
+	return spec, kind, true
 }
 
 // gitSource reads a GitRepository, and reports whether it is the checkout.

@@ -89,6 +89,7 @@ type unit struct {
 	apps     []application
 	// substitutes reports whether the other tool replaces variables in the objects.
 	substitutes bool
+	sources     []field // specs of the sources that it refers to
 }
 
 // application is one application of a unit.
@@ -156,6 +157,9 @@ func (c *converter) unit(ctx context.Context, d Document, convert func(*unit), p
 	r := Result{Document: d}
 	if !u.root.track.blocked() { // otherwise not everything was read
 		u.root.rest()
+		for _, s := range u.sources {
+			s.rest()
+		}
 		for _, a := range u.apps {
 			if err := u.finish(ctx, a, &r); err != nil {
 				return nil, err
@@ -305,9 +309,14 @@ func (c Checkout) isFile(name string) bool {
 	return err == nil && !info.IsDir()
 }
 
+// kustomizations are the names of kustomization files.
+var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
+
+func isKustomization(name string) bool { return slices.Contains(kustomizations, name) }
+
 // kustomization returns the path of the kustomization file of a directory, "" without one.
 func (c Checkout) kustomization(dir string) string {
-	for _, name := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
+	for _, name := range kustomizations {
 		if c.isFile(path.Join(dir, name)) {
 			return path.Join(dir, name)
 		}

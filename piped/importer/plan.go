@@ -6,7 +6,10 @@ import "fmt"
 // removed.
 func (u *unit) steps(pause []string, remove ...string) []string {
 	out := append([]string{}, pause...)
-	names := ""
+	names, adopt := "", "Adopt: pipectl application adopt --app-id ID. Pods restart only if a rendered pod template differs from the live one"
+	if t := u.spec.Trigger; t != nil && t.OnCommit != nil && t.OnCommit.Disabled {
+		adopt += ". Deploy by pipectl application sync --app-id ID, since commits are not deployed"
+	}
 	for i, a := range u.apps {
 		if i > 0 {
 			names += ", "
@@ -16,7 +19,7 @@ func (u *unit) steps(pause []string, remove ...string) []string {
 	out = append(out,
 		"Commit and push the files. Start the agent with adopt: review",
 		fmt.Sprintf("Compare: pipectl application adoptions names the live objects of %s, their field managers, and whether an apply changes more than their ownership", names),
-		"Adopt: pipectl application adopt --app-id ID. Pods restart only if a rendered pod template differs from the live one",
+		adopt,
 		"Check: pipectl application drift --app-id ID --diff shows nothing, the pods have their ages from before, and piped import --from-cluster warns of no object that the other tool still manages",
 	)
 	return append(out, remove...)
