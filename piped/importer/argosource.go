@@ -75,7 +75,7 @@ var (
 func (u *unit) inCheckout(repo, at field, revision string) bool {
 	address := repo.text()
 	if !u.Checkout.holds(address) {
-		repo.block("the checkout is one of %s: import it into a checkout of this repository, or name its address with --repo", strings.Join(u.Checkout.Remotes, ", "))
+		repo.block("the checkout is one of %s: import it into a checkout of this repository, or name its address with --repo", u.Checkout.shown())
 		return false
 	}
 	branch := revision

@@ -1,13 +1,13 @@
 package importer
 
 import (
+	"io/fs"
 	"maps"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
-
-	"io/fs"
 
 	"gopkg.in/yaml.v3"
 )
@@ -113,7 +113,10 @@ func (u *unit) place(c chart, a *application) bool {
 		copied = len(local) > 0
 	}
 	in := &a.spec.Input
-	in.HelmChart = c.remote
+	if in.HelmChart = c.remote; c.remote != nil && (hasPassword(c.remote.Repository) || hasPassword(c.remote.GitRemote)) {
+		u.root.track.add("", true, false, "the address of the chart has a password, which does not belong into Git: remove it there, give it to spec.chartRepositories, spec.chartRegistries or spec.git of the agent, and import again")
+		return false
+	}
 	if c.remote == nil {
 		in.HelmChart = &helmChart{Path: relative(a.dir, c.dir)}
 		if !within(c.dir, a.dir) {
@@ -155,6 +158,16 @@ func (u *unit) place(c chart, a *application) bool {
 		in.HelmOptions = o
 	}
 	return true
+}
+
+// hasPassword reports whether an address contains a password.
+func hasPassword(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		return false
+	}
+	_, has := u.User.Password()
+	return has
 }
 
 // own returns the name of a file in the directory of the application, after copying it there if

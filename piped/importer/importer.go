@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/manifest"
 )
 
@@ -322,6 +323,15 @@ func (c Checkout) kustomization(dir string) string {
 		}
 	}
 	return ""
+}
+
+// shown returns the addresses without credentials.
+func (c Checkout) shown() string {
+	var out []string
+	for _, r := range c.Remotes {
+		out = append(out, git.ShownRemote(r))
+	}
+	return strings.Join(out, ", ")
 }
 
 // holds reports whether an address is one of the checkout's repository.

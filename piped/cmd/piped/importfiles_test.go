@@ -45,6 +45,21 @@ func TestImportKeepsFiles(t *testing.T) {
 	}
 }
 
+// TestImportShowsNoCredentials: a remote may have a password.
+func TestImportShowsNoCredentials(t *testing.T) {
+	s := readSample(t, "../../importer/testdata/argocd/another-repository.txtar")
+	config := filepath.Join(s.repo(), ".git", "config")
+	if err := os.WriteFile(config, []byte("[remote \"origin\"]\n\turl = https://ana:hunter2@git.example.com/team/apps.git\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), launcher, append([]string{"import", "--repo-dir", s.repo()}, s.inputs...), &stdout, &stderr)
+	printed := stdout.String() + stderr.String()
+	if code != 1 || !strings.Contains(printed, "git.example.com/team/apps") || strings.Contains(printed, "hunter2") {
+		t.Errorf("exit code %d, %s", code, printed)
+	}
+}
+
 // TestImportUsage refuses command lines and files without anything to import.
 func TestImportUsage(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.yaml")
