@@ -31,7 +31,8 @@ type installing struct {
 	*testing.T
 	cluster *clustertest.Cluster
 	client  kubernetes.Interface
-	repo    string
+	git     *gittest.Repo
+	repo    string // its address
 	keyFile string // opens the repository
 }
 
@@ -45,7 +46,7 @@ func newInstalling(t *testing.T) *installing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &installing{t, cluster, cluster.Client(t), repo.SSH(t, gittest.SSHOptions{AuthorizedKey: public}).URL, filepath.Join(t.TempDir(), "id")}
+	i := &installing{t, cluster, cluster.Client(t), repo, repo.SSH(t, gittest.SSHOptions{AuthorizedKey: public}).URL, filepath.Join(t.TempDir(), "id")}
 	if err := os.WriteFile(i.keyFile, private, 0o600); err != nil {
 		t.Fatal(err)
 	}
