@@ -52,7 +52,14 @@ func (i *Installer) mayInstall(ctx context.Context, v Variant) (out []Finding, e
 		}
 		return err
 	}
+	made, err := i.namespaceExists(ctx, v.Namespace)
+	if err != nil {
+		return nil, err
+	}
 	for _, o := range all {
+		if o.GetKind() == "Namespace" && made {
+			continue // it stays as it is
+		}
 		served, err := i.Cluster.Resource(ctx, o.GroupVersionKind())
 		if err != nil {
 			return nil, err
@@ -116,6 +123,8 @@ func (i *Installer) tryRole(ctx context.Context, o manifest.Object) error {
 	return i.Cluster.Classify(err)
 }
 
+// namespaceExists reports whether a namespace exists, also if the user may not read it: then what is
+// done in it tells.
 func (i *Installer) namespaceExists(ctx context.Context, name string) (bool, error) {
 	err := i.Cluster.Retry(ctx, nil, func(ctx context.Context) error {
 		_, err := i.Cluster.Typed().CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -123,6 +132,9 @@ func (i *Installer) namespaceExists(ctx context.Context, name string) (bool, err
 	})
 	if apierrors.IsNotFound(err) {
 		return false, nil
+	}
+	if apierrors.IsForbidden(err) {
+		return true, nil
 	}
 	return err == nil, i.Cluster.Classify(err)
 }

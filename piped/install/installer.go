@@ -90,6 +90,8 @@ func (i *Installer) Apply(ctx context.Context, files []File, secrets []Secret, a
 func (i *Installer) applyNamespace(ctx context.Context, o *unstructured.Unstructured) error {
 	live, err := i.get(ctx, o)
 	switch {
+	case apierrors.IsForbidden(err): // what is done in it tells whether it exists
+		return nil
 	case err != nil:
 		return err
 	case live != nil && !i.owns(live):

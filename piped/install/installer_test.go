@@ -221,7 +221,7 @@ func TestRightsOfTheUserAreChecked(t *testing.T) {
 		}
 		return fmt.Sprint(found)
 	}
-	if got := levels("nobody"); !strings.Contains(got, "problem you may not ") || !strings.Contains(got, "namespaces") {
+	if got := levels("nobody"); !strings.Contains(got, "problem you may not ") || !strings.Contains(got, "create serviceaccounts in namespace rights") {
 		t.Errorf("nobody: %s", got)
 	}
 	role, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "rights-installer"}, Rules: []rbacv1.PolicyRule{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/c785c783/piped/piped/build"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/install"
@@ -81,11 +81,13 @@ func (f *installFlags) add(flags *pflag.FlagSet) {
 // defaultImage is the reference that make image gives to this version.
 func defaultImage() string {
 	version := built().Version
-	if version == build.Unknown || version == "" {
+	if !imageTag.MatchString(version) { // built without make
 		version = "latest"
 	}
 	return "piped:" + version
 }
+
+var imageTag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
 // parts returns the parts that --only names, by default all.
 func (f *installFlags) parts() (parts []install.Part, err error) {
