@@ -25,13 +25,14 @@ const keepSessions = 30 * 24 * time.Hour
 const (
 	deploymentBatch = 50
 	logBlockBatch   = 2000 // of stage logs
-	rowBatch        = 500  // of commands, sessions and audit records
+	rowBatch        = 500  // of rollouts, commands, sessions and audit records
 )
 
 // Store deletes old data; *store.Store implements it.
 type Store interface {
 	RemoveStageLogs(ctx context.Context, before time.Time, instead string, limit int) (removed int, more bool, err error)
 	RemoveDeployments(ctx context.Context, q store.OldDeployments) (removed int, next string, err error)
+	RemoveForeignRollouts(ctx context.Context, before time.Time, limit int) (removed int, err error)
 	RemoveCommands(ctx context.Context, before time.Time, limit int) (removed int, err error)
 	RemoveSessions(ctx context.Context, before time.Time, limit int) (removed int, err error)
 	RemoveAudit(ctx context.Context, before time.Time, limit int) (removed int, err error)
@@ -99,7 +100,7 @@ func (r *Remover) clean(ctx context.Context) error {
 	lines, err := drain(func() (removed int, more bool, err error) {
 		return r.Store.RemoveStageLogs(ctx, logs, instead, logBlockBatch)
 	})
-	var deployments, commands, sessions, records, pulls int
+	var deployments, rollouts, commands, sessions, records, pulls int
 	if err == nil {
 		deployments, err = drain(func() (removed int, more bool, err error) {
 			removed, old.Cursor, err = r.Store.RemoveDeployments(ctx, old)
@@ -112,6 +113,7 @@ func (r *Remover) clean(ctx context.Context) error {
 		before time.Time
 		total  *int
 	}{
+		{r.Store.RemoveForeignRollouts, before, &rollouts},
 		{r.Store.RemoveCommands, before, &commands},
 		{r.Store.RemoveSessions, began.Add(-keepSessions), &sessions},
 		{r.Store.RemoveAudit, began.Add(-keep.Audit), &records},
@@ -125,8 +127,8 @@ func (r *Remover) clean(ctx context.Context) error {
 			return removed, removed == rowBatch, err
 		})
 	}
-	if cmp.Or(lines, deployments, commands, sessions, records, pulls) > 0 {
-		r.Logger.Info("removed old data", "deployments", deployments, "commands", commands, "lines", lines,
+	if cmp.Or(lines, deployments, rollouts, commands, sessions, records, pulls) > 0 {
+		r.Logger.Info("removed old data", "deployments", deployments, "rollouts", rollouts, "commands", commands, "lines", lines,
 			"sessions", sessions, "auditRecords", records, "pullRequests", pulls, "took", r.Now().Sub(began))
 	}
 	return err

@@ -27,6 +27,7 @@ type heap struct {
 	began                       time.Time
 	logs, deployments, commands int
 	sessions, records, pulls    int
+	rollouts                    int
 	asked                       []string
 	fails                       error
 }
@@ -53,6 +54,15 @@ func (h *heap) RemoveDeployments(_ context.Context, q store.OldDeployments) (int
 		return q.Limit, "", nil
 	}
 	return q.Limit, fmt.Sprintf("%d more", h.deployments), nil
+}
+
+func (h *heap) RemoveForeignRollouts(_ context.Context, before time.Time, limit int) (int, error) {
+	h.ask("rollouts of %s ago", time.Since(before))
+	if h.rollouts == 0 {
+		return 5, nil
+	}
+	h.rollouts--
+	return limit, nil
 }
 
 func (h *heap) RemoveCommands(_ context.Context, before time.Time, limit int) (int, error) {
@@ -120,12 +130,12 @@ func settings() config.Retention {
 	return config.Retention{Deployments: 8760 * time.Hour, KeepPerApplication: 20, StageLogs: 2160 * time.Hour, Audit: 9600 * time.Hour}
 }
 
-// TestOrderAndPauses: logs, deployments, commands, sessions, audit records and records of pull
+// TestOrderAndPauses: logs, deployments, rollouts, commands, sessions, audit records and records of pull
 // requests are deleted in this order, with a pause between batches, soon after the start and then
 // every hour.
 func TestOrderAndPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &heap{began: time.Now(), logs: 2, deployments: 3, commands: 1, sessions: 1, records: 1, pulls: 1}
+		h := &heap{began: time.Now(), logs: 2, deployments: 3, commands: 1, sessions: 1, records: 1, pulls: 1, rollouts: 1}
 		removed, log := run(t, h, settings, 90*time.Minute)
 		const instead = "The log was removed: logs are retained for 90 days after the end of their deployment (retention.stageLogs)"
 		want := []string{
@@ -134,20 +144,23 @@ func TestOrderAndPauses(t *testing.T) {
 			"5m0.2s deployments of 8760h0m0.2s ago but 20, behind \"\"",
 			"5m0.4s deployments of 8760h0m0.4s ago but 20, behind \"2 more\"",
 			"5m0.6s deployments of 8760h0m0.6s ago but 20, behind \"1 more\"",
-			"5m0.6s commands of 8760h0m0.6s ago",
+			"5m0.6s rollouts of 8760h0m0.6s ago",
+			"5m0.8s rollouts of 8760h0m0.8s ago",
 			"5m0.8s commands of 8760h0m0.8s ago",
-			"5m0.8s sessions of 720h0m0.8s ago",
+			"5m1s commands of 8760h0m1s ago",
 			"5m1s sessions of 720h0m1s ago",
-			"5m1s audit records of 9600h0m1s ago",
+			"5m1.2s sessions of 720h0m1.2s ago",
 			"5m1.2s audit records of 9600h0m1.2s ago",
-			"5m1.2s pull requests of 8760h0m1.2s ago",
+			"5m1.4s audit records of 9600h0m1.4s ago",
 			"5m1.4s pull requests of 8760h0m1.4s ago",
-			"1h5m1.4s logs of 2160h0m0s ago: " + instead,
-			"1h5m1.4s deployments of 8760h0m0s ago but 20, behind \"\"",
-			"1h5m1.4s commands of 8760h0m0s ago",
-			"1h5m1.4s sessions of 720h0m0s ago",
-			"1h5m1.4s audit records of 9600h0m0s ago",
-			"1h5m1.4s pull requests of 8760h0m0s ago",
+			"5m1.6s pull requests of 8760h0m1.6s ago",
+			"1h5m1.6s logs of 2160h0m0s ago: " + instead,
+			"1h5m1.6s deployments of 8760h0m0s ago but 20, behind \"\"",
+			"1h5m1.6s rollouts of 8760h0m0s ago",
+			"1h5m1.6s commands of 8760h0m0s ago",
+			"1h5m1.6s sessions of 720h0m0s ago",
+			"1h5m1.6s audit records of 9600h0m0s ago",
+			"1h5m1.6s pull requests of 8760h0m0s ago",
 		}
 		if diff := cmp.Diff(want, h.asked); diff != "" {
 			t.Errorf("asked (-want +got):\n%s", diff)
@@ -155,8 +168,8 @@ func TestOrderAndPauses(t *testing.T) {
 		if removed != 150 {
 			t.Errorf("%d deployments were counted", removed)
 		}
-		lines := `level=INFO msg="removed old data" deployments=150 commands=503 lines=4000 sessions=502 auditRecords=501 pullRequests=504 took=1.4s
-level=INFO msg="removed old data" deployments=0 commands=3 lines=0 sessions=2 auditRecords=1 pullRequests=4 took=0s
+		lines := `level=INFO msg="removed old data" deployments=150 rollouts=505 commands=503 lines=4000 sessions=502 auditRecords=501 pullRequests=504 took=1.6s
+level=INFO msg="removed old data" deployments=0 rollouts=5 commands=3 lines=0 sessions=2 auditRecords=1 pullRequests=4 took=0s
 `
 		if diff := cmp.Diff(lines, log); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
@@ -174,7 +187,7 @@ func TestSettingsOfTheMoment(t *testing.T) {
 			s.StageLogs = 36 * time.Hour
 			return s
 		}, 90*time.Minute)
-		if len(h.asked) != 6 || !strings.HasPrefix(h.asked[0], "1h5m0s logs of 36h0m0s ago: The log was removed: logs are retained for 36h0m0s") {
+		if len(h.asked) != 7 || !strings.HasPrefix(h.asked[0], "1h5m0s logs of 36h0m0s ago: The log was removed: logs are retained for 36h0m0s") {
 			t.Errorf("asked: %q", h.asked)
 		}
 		if strings.Count(log, "\n") != 1 {
@@ -195,7 +208,7 @@ func TestChangedSettingsEndARun(t *testing.T) {
 		if h.deployments != 997 || h.commands != 1 || removed != 150 {
 			t.Errorf("%d batches of deployments and %d of commands are left, %d deployments were counted", h.deployments, h.commands, removed)
 		}
-		if !strings.Contains(log, "deployments=150 commands=0 lines=2000") {
+		if !strings.Contains(log, "deployments=150 rollouts=0 commands=0 lines=2000") {
 			t.Errorf("log: %s", log)
 		}
 	})

@@ -80,6 +80,7 @@ func TestListsUseIndices(t *testing.T) {
 		"audit of a code":        audited(AuditQuery{Code: "c"}),
 		"audit of an app":        audited(AuditQuery{ApplicationID: "a"}),
 		"audit of everything":    audited(AuditQuery{ApplicationID: "a", Subject: "s", Method: "m", Code: "c", From: fromMilli(5)}),
+		"old foreign rollouts":   strings.ReplaceAll(oldForeignRollouts, "?", "5"),
 		"old audit records":      strings.ReplaceAll(oldAudit, "?", "5"),
 		"events of commits":      "SELECT repo_id, commit_hash, event_id FROM event_commits WHERE commit_hash IN ('x', 'y') ORDER BY commit_hash, repo_id, event_id",
 		"pull requests of one":   selectPullRequestCommit + " WHERE commit_hash IN ('x')",

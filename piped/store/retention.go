@@ -234,3 +234,27 @@ func (s *Store) RemoveCommands(ctx context.Context, before time.Time, limit int)
 	}
 	return removed, nil
 }
+
+// oldForeignRollouts deletes rollouts and scalings that no deployment began, that ended before a
+// time, and whose workload is neither known to exist nor of an application.
+const oldForeignRollouts = `DELETE FROM rollouts WHERE id IN (
+	SELECT r.id FROM rollouts r WHERE r.deployment_id IS NULL AND r.terminal = TRUE AND r.completed_at > 0 AND r.completed_at < ?
+	AND NOT EXISTS (SELECT 1 FROM workload_revisions w WHERE w.cluster = r.cluster AND w.workload = r.workload)
+	AND NOT EXISTS (SELECT 1 FROM applications a WHERE a.id = r.application_id AND a.deleted = FALSE)
+	ORDER BY r.completed_at LIMIT ?)`
+
+// RemoveForeignRollouts deletes up to limit rollouts and scalings of deleted workloads that ended
+// before a time, in one transaction, and returns how many were deleted. It deletes none that a
+// deployment began, and none of an application. Those of workloads that exist are limited by
+// their number: see SaveRollout.
+func (s *Store) RemoveForeignRollouts(ctx context.Context, before time.Time, limit int) (removed int, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		n, err := t.exec(ctx, oldForeignRollouts, toMilli(before), limit)
+		removed = int(n)
+		return err
+	})
+	if err != nil {
+		return 0, s.fail(err, "remove old rollouts of deleted workloads")
+	}
+	return removed, nil
+}

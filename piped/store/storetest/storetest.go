@@ -167,6 +167,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"ListRollouts", testListRollouts},
 		{"Scalings", testScalings},
 		{"RolloutEvents", testRolloutEvents},
+		{"ForeignRolloutRetention", testForeignRolloutRetention},
 		{"Outcomes", testOutcomes},
 		{"Health", testHealth},
 		{"InventoryKinds", testInventoryKinds},
