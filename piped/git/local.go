@@ -55,13 +55,13 @@ type localSession struct {
 
 func (s *localSession) Close() error { return s.sto.Close() }
 
-func (s *localSession) head(_ context.Context, branch string) (plumbing.Hash, error) {
-	ref, err := storer.ResolveReference(s.sto, plumbing.NewBranchReferenceName(branch))
+func (s *localSession) head(_ context.Context, name plumbing.ReferenceName) (plumbing.Hash, error) {
+	ref, err := storer.ResolveReference(s.sto, name)
 	if errors.Is(err, plumbing.ErrReferenceNotFound) {
 		return plumbing.ZeroHash, nil
 	}
 	if err != nil {
-		return plumbing.ZeroHash, fmt.Errorf("read branch %s: %w", branch, err)
+		return plumbing.ZeroHash, fmt.Errorf("read %s: %w", shortRef(name), err)
 	}
 	return ref.Hash(), nil
 }

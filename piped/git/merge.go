@@ -45,7 +45,29 @@ type Merge struct {
 //
 // The error is of kind Invalid if the branch does not exist, if the commit is not on it, or if
 // there are conflicts; then it names the files. Other errors are as those of Sync.
-func (r *Repo) Merge(ctx context.Context, branch, commit string) (_ *Merge, err error) {
+func (r *Repo) Merge(ctx context.Context, branch, commit string) (*Merge, error) {
+	return r.mergeRef(ctx, plumbing.NewBranchReferenceName(branch), branch, commit)
+}
+
+// MergeRef is Merge for a commit of a reference that is no branch, such as refs/pull/7/head, under
+// which hosts have the heads of pull requests from forks.
+func (r *Repo) MergeRef(ctx context.Context, ref, commit string) (*Merge, error) {
+	if !strings.HasPrefix(ref, "refs/") {
+		return nil, deploy.Errorf(deploy.Invalid, "merge commit %q of %s: expected a reference that begins with refs/, found %q", commit, r.Remote(), ref)
+	}
+	return r.mergeRef(ctx, plumbing.ReferenceName(ref), ref, commit)
+}
+
+// shortRef describes a reference: "branch NAME", or its whole name.
+func shortRef(ref plumbing.ReferenceName) string {
+	if ref.IsBranch() {
+		return "branch " + ref.Short()
+	}
+	return ref.String()
+}
+
+// mergeRef merges a commit of a reference, whose name in messages is branch.
+func (r *Repo) mergeRef(ctx context.Context, ref plumbing.ReferenceName, branch, commit string) (_ *Merge, err error) {
 	if !plumbing.IsHash(commit) || headRef(branch).Validate() != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "merge commit %q of branch %q of %s: expected the name of a branch and the full hash of a commit on it", commit, branch, r.Remote())
 	}
@@ -65,7 +87,7 @@ func (r *Repo) Merge(ctx context.Context, branch, commit string) (_ *Merge, err 
 			err = errors.Join(err, o.discard())
 		}
 	}()
-	if err := r.fetchBranch(ctx, o, branch, plumbing.NewHash(commit)); err != nil {
+	if err := r.fetchRef(ctx, o, ref, branch, plumbing.NewHash(commit)); err != nil {
 		return nil, err
 	}
 	m := &Merge{Base: base, objects: o, maxSize: r.cfg.MaxFileSize}
@@ -95,8 +117,9 @@ func (r *Repo) merge(ctx context.Context, o *objects, base string, theirs *objec
 	return tree, err
 }
 
-// fetchBranch checks that a commit is on a branch of the remote, and fetches it into o.
-func (r *Repo) fetchBranch(ctx context.Context, o *objects, branch string, commit plumbing.Hash) error {
+// fetchRef checks that a commit is in the history of a reference of the remote, and fetches it
+// into o.
+func (r *Repo) fetchRef(ctx context.Context, o *objects, ref plumbing.ReferenceName, branch string, commit plumbing.Hash) error {
 	w := watch(ctx, r.cfg.Timeout)
 	defer w.stop()
 	s, err := r.follows().dial.dial(w)
@@ -104,7 +127,7 @@ func (r *Repo) fetchBranch(ctx context.Context, o *objects, branch string, commi
 		return r.unavailable(w, "list branches", err)
 	}
 	defer s.Close()
-	head, err := s.head(w, branch)
+	head, err := s.head(w, ref)
 	if err != nil {
 		return r.unavailable(w, "list branches", err)
 	}

@@ -29,7 +29,7 @@ type Change struct {
 // pushSession is a connection over which a branch can be changed.
 type pushSession interface {
 	// head returns the commit of a branch, the zero hash when there is none.
-	head(ctx context.Context, branch string) (plumbing.Hash, error)
+	head(ctx context.Context, ref plumbing.ReferenceName) (plumbing.Hash, error)
 	// push moves a branch from one commit to another; from is the zero hash for a new branch.
 	// pack contains the new objects. The error is a *refusal if the remote rejects the push.
 	push(w *watchdog, branch string, from, to plumbing.Hash, pack []byte) error
@@ -96,7 +96,7 @@ func (r *Repo) Push(ctx context.Context, branch string, c Change) (commit string
 		return "", r.notPushed(w, branch, err)
 	}
 	defer s.Close()
-	at, err := s.head(w, branch)
+	at, err := s.head(w, plumbing.NewBranchReferenceName(branch))
 	if err != nil && !errors.Is(err, transport.ErrEmptyRemoteRepository) {
 		return "", r.notPushed(w, branch, err)
 	}
@@ -141,9 +141,6 @@ func (r *Repo) notPushed(w *watchdog, branch string, err error) error {
 }
 
 // readBranch returns the commit of a branch among advertised references.
-func readBranch(refs map[string]plumbing.Hash, branch string) plumbing.Hash {
-	return refs[plumbing.NewBranchReferenceName(branch).String()]
-}
 
 // madeCommit is a new commit and the pack of all objects that it adds.
 type madeCommit struct {

@@ -25,7 +25,7 @@ type dialer interface {
 // session is a connection for one head and, if that is new, one fetch.
 type session interface {
 	// head returns the commit of a branch, the zero hash when there is none.
-	head(ctx context.Context, branch string) (plumbing.Hash, error)
+	head(ctx context.Context, ref plumbing.ReferenceName) (plumbing.Hash, error)
 	// symbolicHead returns what HEAD refers to, "" if that is not known. It is called in place of
 	// head.
 	symbolicHead(ctx context.Context) (plumbing.ReferenceName, error)
@@ -73,7 +73,7 @@ func (r *Repo) ask(w *watchdog) (_ session, _ plumbing.Hash, err error) {
 	if err != nil {
 		return nil, plumbing.ZeroHash, r.unavailable(w, "list branches", err)
 	}
-	h, err := s.head(w, t.branch)
+	h, err := s.head(w, plumbing.NewBranchReferenceName(t.branch))
 	if err != nil && !errors.Is(err, transport.ErrEmptyRemoteRepository) {
 		_ = s.Close()
 		return nil, plumbing.ZeroHash, r.unavailable(w, "list branches", err)

@@ -27,13 +27,13 @@ type connection[T advertiser] struct {
 }
 
 // head returns the commit of a branch. It must be called before any other request.
-func (c *connection[T]) head(ctx context.Context, branch string) (plumbing.Hash, error) {
+func (c *connection[T]) head(ctx context.Context, name plumbing.ReferenceName) (plumbing.Hash, error) {
 	refs, err := c.server.AdvertisedReferencesContext(ctx)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
 	c.capabilities = refs.Capabilities
-	return readBranch(refs.References, branch), nil
+	return refs.References[name.String()], nil
 }
 
 // Close closes the connection.

@@ -90,7 +90,7 @@ func (h giteaAPI) openPullRequests(ctx context.Context, path string, page int) (
 	for _, p := range found {
 		r := OpenRequest{
 			Number: p.Number, Head: p.Head.Ref, Commit: p.Head.SHA, Base: p.Base.Ref,
-			Fork: p.Head.Repo == nil || !strings.EqualFold(p.Head.Repo.FullName, path),
+			Fork: p.Head.Repo == nil || !strings.EqualFold(p.Head.Repo.FullName, path), Ref: fmt.Sprintf("refs/pull/%d/head", p.Number),
 		}
 		for _, l := range p.Labels {
 			r.Labels = append(r.Labels, l.Name)

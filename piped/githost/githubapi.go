@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -130,7 +131,7 @@ func (h gitHubAPI) openPullRequests(ctx context.Context, path string, page int) 
 		for _, p := range found {
 			r := OpenRequest{
 				Number: p.GetNumber(), Head: p.GetHead().GetRef(), Commit: p.GetHead().GetSHA(), Base: p.GetBase().GetRef(),
-				Fork: !strings.EqualFold(p.GetHead().GetRepo().GetFullName(), path),
+				Fork: !strings.EqualFold(p.GetHead().GetRepo().GetFullName(), path), Ref: fmt.Sprintf("refs/pull/%d/head", p.GetNumber()),
 			}
 			for _, l := range p.Labels {
 				r.Labels = append(r.Labels, l.GetName())

@@ -84,7 +84,7 @@ func (h gitLabAPI) openPullRequests(ctx context.Context, path string, page int) 
 	for _, m := range found {
 		out = append(out, OpenRequest{
 			Number: m.IID, Head: m.SourceBranch, Commit: m.SHA, Base: m.TargetBranch, Labels: m.Labels,
-			Fork: m.SourceProjectID != m.TargetProjectID || m.SourceProjectID == 0,
+			Fork: m.SourceProjectID != m.TargetProjectID || m.SourceProjectID == 0, Ref: fmt.Sprintf("refs/merge-requests/%d/head", m.IID),
 		})
 	}
 	return out, len(found) == perPage, err

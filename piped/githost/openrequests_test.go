@@ -1,6 +1,7 @@
 package githost
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -35,6 +36,9 @@ func TestOpenPullRequests(t *testing.T) {
 			api, err := NewAPI(config.GitHost{Host: "host", Type: kind, APIURL: server.URL}, strict.NewSecret("token"), quick)
 			if err != nil {
 				t.Fatal(err)
+			}
+			for i := range want {
+				want[i].Ref = fmt.Sprintf(map[config.GitHostType]string{config.GitHostGitHub: "refs/pull/%d/head", config.GitHostGitea: "refs/pull/%d/head", config.GitHostGitLab: "refs/merge-requests/%d/head"}[kind], want[i].Number)
 			}
 			got, err := api.OpenPullRequests(t.Context(), "https://host/team/app.git")
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {

@@ -31,6 +31,7 @@ type OpenRequest struct {
 	Commit string // full hash of its head commit
 	Base   string // branch to merge into
 	Fork   bool   // the head is in another repository
+	Ref    string // of the head in this repository, such as refs/pull/7/head
 	Labels []string
 }
 
