@@ -25,7 +25,7 @@ func (a *App) addPullPreviews(cfg *config.Piped, o Options, st *store.Store) (wa
 	live := a.live
 	p := pullpreview.New(pullpreview.Config{
 		Store: st, Settings: *cfg.Previews, Kinds: o.kinds(), Metrics: a.metrics.previews, PodLines: podLines{live.platforms, live.platforms}.crashLines, Repositories: hostedRepositories{mergeable{live}},
-		Namespaces: previewNamespaces{live.clusters, live.tenants, cfg.PipedID},
+		Namespaces: previewNamespaces{live.clusters, live.tenants, cfg.PipedID, cfg.Previews.NamespaceTemplate},
 		Page: func(deploymentID string) string {
 			if page := live.page(); page != "" {
 				return page + "/deployments/" + deploymentID
@@ -59,6 +59,7 @@ type previewNamespaces struct {
 	clusters *clusters
 	tenants  *tenants
 	pipedID  string
+	template string // file
 }
 
 // annotationPreview names the pull request whose preview a namespace is for.
@@ -68,10 +69,15 @@ func previewID(app deploy.Application) string {
 	return fmt.Sprintf("%s#%d", app.Git.RepoID, app.Git.PullRequest)
 }
 
-// Ensure implements pullpreview.Namespaces.
+// Ensure implements pullpreview.Namespaces. It reads the template each time, so that a change of it
+// applies to the next deployment.
 func (n previewNamespaces) Ensure(ctx context.Context, app deploy.Application, name string) error {
 	if rule := n.tenants.Tenant(app.Git).ForbidsNewNamespaces(); rule != "" {
 		return deploy.Errorf(deploy.Invalid, "tenancy %q does not allow namespaces, and a preview needs one of its own: ask those who run the agent to change the rule", rule)
+	}
+	template, err := readPreviewTemplate(n.template)
+	if err != nil {
+		return err
 	}
 	held, release, err := n.clusters.Hold(app.Provider)
 	if err != nil {
@@ -81,13 +87,12 @@ func (n previewNamespaces) Ensure(ctx context.Context, app deploy.Application, n
 	api := held.Typed().CoreV1().Namespaces()
 	live, err := api.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+		live, err = api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 			manifest.AnnotationPiped: n.pipedID, annotationPreview: previewID(app),
 		}}}, metav1.CreateOptions{FieldManager: cluster.FieldManager})
-		if !apierrors.IsAlreadyExists(err) {
-			return held.Classify(err)
+		if apierrors.IsAlreadyExists(err) {
+			live, err = api.Get(ctx, name, metav1.GetOptions{})
 		}
-		live, err = api.Get(ctx, name, metav1.GetOptions{})
 	}
 	switch {
 	case err != nil:
@@ -97,7 +102,7 @@ func (n previewNamespaces) Ensure(ctx context.Context, app deploy.Application, n
 	case live.DeletionTimestamp != nil:
 		return deploy.Errorf(deploy.Unavailable, "namespace %q of the earlier preview is being deleted", name)
 	}
-	return nil
+	return template.apply(ctx, held.Cluster, name, live.UID)
 }
 
 // owns reports whether a namespace was created for the preview of an application.

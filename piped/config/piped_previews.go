@@ -19,6 +19,11 @@ type Previews struct {
 	// NamespacePrefix is the begin of the names of namespaces of previews:
 	// `<namespacePrefix><number>-<repoId>`.
 	NamespacePrefix string `yaml:"namespacePrefix"`
+	// NamespaceTemplate is a file with what every namespace of a preview has: the labels and
+	// annotations of a Namespace, ResourceQuotas, LimitRanges and NetworkPolicies. They are there
+	// before anything else is; objects of these kinds in manifests are left out of previews.
+	// Default: none.
+	NamespaceTemplate string `yaml:"namespaceTemplate"`
 	// Hosts are the domains below which previews may have their hosts, such as
 	// `preview.example.com`.
 	// Default: none: no preview has a host.
@@ -58,6 +63,18 @@ func (p *Previews) complete(d *strict.Document) *Previews {
 		d.Problemf("previews.interval", "expected 1s or more, found %s", p.Interval)
 	}
 	return p
+}
+
+// IsOfPreviewTemplate reports whether a kind limits a namespace, so that it is up to the template of
+// namespaces.
+func IsOfPreviewTemplate(group, kind string) bool {
+	switch kind {
+	case "ResourceQuota", "LimitRange":
+		return group == ""
+	case "NetworkPolicy":
+		return group == "networking.k8s.io"
+	}
+	return false
 }
 
 // Allows reports whether a preview may have a host: it is below one of the domains.

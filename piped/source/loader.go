@@ -160,7 +160,7 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 		err = check(r.Objects, at)
 	}
 	if err == nil && at.PullRequest != 0 {
-		err = previewObjects(r.Objects, at, cfg)
+		r.Objects, err = l.previewObjects(r.Objects, at, cfg)
 	}
 	if err != nil {
 		o = failed(err, !r.Varies)

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,10 +38,17 @@ const (
 
 // previewObjects replaces the hosts of Ingresses and routes by that of the preview. Other objects
 // that claim hosts of the outside are refused, so that a preview cannot take requests of others.
-func previewObjects(objects []manifest.Object, at deploy.GitPath, cfg *config.Application) error {
+// With a template of namespaces, what limits the namespace is left out, so that a pull request
+// cannot widen the limits.
+func (l *Loader) previewObjects(objects []manifest.Object, at deploy.GitPath, cfg *config.Application) ([]manifest.Object, error) {
 	host, err := cfg.Preview.HostOf(at.PullRequest)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if l.Previews.NamespaceTemplate != "" {
+		objects = slices.DeleteFunc(objects, func(o manifest.Object) bool {
+			return config.IsOfPreviewTemplate(o.GroupVersionKind().Group, o.GetKind())
+		})
 	}
 	for _, o := range objects {
 		group, kind := o.GroupVersionKind().Group, o.GetKind()
@@ -48,17 +56,17 @@ func previewObjects(objects []manifest.Object, at deploy.GitPath, cfg *config.Ap
 		ingress := kind == "Ingress" && (group == ingressGroup || group == "extensions")
 		switch {
 		case (route || ingress) && host == "":
-			return deploy.Errorf(deploy.Invalid, "%s: %s %q needs a host of the preview: set spec.preview.host", o.Origin, kind, o.GetName())
+			return nil, deploy.Errorf(deploy.Invalid, "%s: %s %q needs a host of the preview: set spec.preview.host", o.Origin, kind, o.GetName())
 		case route:
 			o.Object["spec"] = with(o.Object["spec"], "hostnames", []any{host})
 		case ingress:
 			o.Object["spec"] = ingressFor(o.Object["spec"], host)
 		case group == gatewayGroup && kind != "ReferenceGrant", strings.HasSuffix(group, ".istio.io") && (kind == "Gateway" || kind == "VirtualService" || kind == "ServiceEntry"):
-			return deploy.Errorf(deploy.Invalid, "%s: a preview has no objects of kind %s, because they could receive requests of others", o.Origin, kind)
+			return nil, deploy.Errorf(deploy.Invalid, "%s: a preview has no objects of kind %s, because they could receive requests of others", o.Origin, kind)
 		}
 		withoutDNS(o.Unstructured)
 	}
-	return nil
+	return objects, nil
 }
 
 // with returns a mapping with one more value.

@@ -53,6 +53,40 @@ spec: {rules: []}
 	}
 }
 
+// TestPreviewKeepsItsLimits: with a template of namespaces, a pull request cannot add what limits its
+// namespace; without one, the manifests are applied as they are.
+func TestPreviewKeepsItsLimits(t *testing.T) {
+	files := fstest.MapFS{
+		"apps/web/app.pipecd.yaml": {Data: []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n" + previewHost)},
+		"apps/web/app.yaml": {Data: []byte(object("ConfigMap", "web") + `---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: open}
+spec: {podSelector: {}, egress: [{}]}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: limits}
+spec: {hard: {pods: "1000"}}
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: limits}
+spec: {limits: []}
+`)},
+	}
+	for template, want := range map[string]int{"": 4, "template.yaml": 1} {
+		l, _ := loader(files, 0)
+		l.Previews = &config.Previews{NamespacePrefix: "preview-", Hosts: []string{"preview.example.com"}, NamespaceTemplate: template}
+		at := at
+		at.PullRequest = 7
+		src, err := l.Load(t.Context(), at, "c0ffee")
+		if err != nil || len(src.Objects) != want {
+			t.Errorf("with template %q: %v, %v, want %d objects", template, src, err, want)
+		}
+	}
+}
+
 func TestPreviewIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ spec, objects, says string }{
 		"without preview": {"", object("ConfigMap", "web"), "no spec.preview"},
