@@ -109,6 +109,24 @@ type mergeable struct{ live *live }
 
 // Merge implements preview.Repositories.
 func (m mergeable) Merge(ctx context.Context, repoID, base, branch, commit string) (*git.Merge, error) {
+	repo, err := m.into(repoID, base)
+	if err != nil {
+		return nil, err
+	}
+	return repo.Merge(ctx, branch, commit)
+}
+
+// MergeRef implements pullpreview.Repositories.
+func (m mergeable) MergeRef(ctx context.Context, repoID, base, ref, commit string) (*git.Merge, error) {
+	repo, err := m.into(repoID, base)
+	if err != nil {
+		return nil, err
+	}
+	return repo.MergeRef(ctx, ref, commit)
+}
+
+// into returns the repository whose watched branch is base.
+func (m mergeable) into(repoID, base string) (*git.Repo, error) {
 	watched, problems := m.live.repositories.watchable()
 	for _, r := range watched {
 		if r.Config.RepoID != repoID {
@@ -117,7 +135,7 @@ func (m mergeable) Merge(ctx context.Context, repoID, base, branch, commit strin
 		if r.Config.Branch != base {
 			return nil, deploy.Errorf(deploy.Invalid, "branch %s of repository %q is watched, and not %s: preview merges into that one", r.Config.Branch, repoID, base)
 		}
-		return r.Git.Merge(ctx, branch, commit)
+		return r.Git, nil
 	}
 	if problem := problems[repoID]; problem != nil {
 		return nil, deploy.Errorf(deploy.Unavailable, "repository %q cannot be watched: %w", repoID, problem)

@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/githost/githosttest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -71,7 +74,7 @@ func newPreviewEnv(t *testing.T) *previewEnv {
 	e.settings = settings{
 		dataDir: t.TempDir(), remote: below(t, "shop", e.repo.HTTP(t, gittest.HTTPOptions{})), kubeconfig: cluster.Kubeconfig(),
 		more: gitHubLines(e.github.URL, "token: "+githosttest.Token) +
-			fmt.Sprintf("  previews: {namespacePrefix: %s-, interval: 1s, hosts: [preview.example.com]}\n", e.namespace),
+			fmt.Sprintf("  previews: {namespacePrefix: %s-, interval: 1s, hosts: [preview.example.com], namespaceTemplate: %s}\n", e.namespace, writeFile(t, "template.yaml", namespaceTemplate)),
 	}
 	e.preview = e.namespace + "-7-apps"
 	t.Cleanup(func() {
@@ -81,6 +84,77 @@ func newPreviewEnv(t *testing.T) *previewEnv {
 		}
 	})
 	return e
+}
+
+const namespaceTemplate = `apiVersion: v1
+kind: Namespace
+metadata: {name: any, labels: {pod-security.kubernetes.io/warn: restricted}, annotations: {team: shop}}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: limits}
+spec: {hard: {pods: "50"}}
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: limits}
+spec: {limits: [{type: Container, defaultRequest: {memory: 16Mi}}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: own}
+spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{podSelector: {}}]}]}
+`
+
+// writeFile writes a temporary file and returns its path.
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// limited fails the test unless the namespace of the preview is as the template says.
+func (e *previewEnv) limited() {
+	e.t.Helper()
+	ctx, core := e.t.Context(), e.cluster.CoreV1()
+	ns, err := core.Namespaces().Get(ctx, e.preview, metav1.GetOptions{})
+	if err != nil || ns.Labels["pod-security.kubernetes.io/warn"] != "restricted" || ns.Annotations["team"] != "shop" || ns.Annotations["pipecd.dev/preview"] != "apps#7" {
+		e.t.Errorf("the namespace is %v, %v", ns, err)
+	}
+	if quota, err := core.ResourceQuotas(e.preview).Get(ctx, "limits", metav1.GetOptions{}); err != nil || quota.Spec.Hard.Pods().Value() != 50 {
+		e.t.Errorf("the quota is %v, %v", quota, err)
+	}
+	if limits, err := core.LimitRanges(e.preview).Get(ctx, "limits", metav1.GetOptions{}); err != nil || len(limits.Spec.Limits) != 1 {
+		e.t.Errorf("the limit range is %v, %v", limits, err)
+	}
+	if policy, err := e.cluster.NetworkingV1().NetworkPolicies(e.preview).Get(ctx, "own", metav1.GetOptions{}); err != nil || len(policy.Spec.Ingress) != 1 {
+		e.t.Errorf("the network policy is %v, %v", policy, err)
+	}
+}
+
+// TestPreviewTemplateIsRefused: a template has only what limits a namespace, and nothing of the agent.
+func TestPreviewTemplateIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct{ content, says string }{
+		"another kind":     {"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n", "has a Secret"},
+		"another group":    {"apiVersion: example.com/v1\nkind: NetworkPolicy\nmetadata: {name: a}\n", "has a NetworkPolicy"},
+		"a namespace":      {"apiVersion: v1\nkind: LimitRange\nmetadata: {name: a, namespace: b}\n", "no namespace"},
+		"two namespaces":   {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n", "found 2"},
+		"the agent's name": {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a, annotations: {pipecd.dev/preview: 'apps#1'}}\n", "is set by the agent"},
+		"no YAML":          {"a: [", "template.yaml"},
+	} {
+		if _, err := readPreviewTemplate(writeFile(t, "template.yaml", tc.content)); !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v, want %q", name, err, tc.says)
+		}
+	}
+	if _, err := readPreviewTemplate("/does/not/exist"); !deploy.IsKind(err, deploy.Invalid) {
+		t.Errorf("no file: %v", err)
+	}
+	if got, err := readPreviewTemplate(writeFile(t, "template.yaml", namespaceTemplate)); err != nil || len(got.objects) != 3 || len(got.labels) != 1 {
+		t.Errorf("a good one: %+v, %v", got, err)
+	}
 }
 
 // push pushes a change to the branch of the pull request.
@@ -271,6 +345,7 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 		len(p.GetApplications()) != 2 || p.GetApplications()[1].GetUrl() != "https://web-pr-7.preview.example.com" {
 		t.Errorf("the API has the preview %v", p)
 	}
+	e.limited()
 	mustContain(t, body, "web-pr-7", "api-pr-7", "<https://web-pr-7.preview.example.com>", "<https://api-pr-7.preview.example.com>")
 	eventually(t, "the status is success", func() bool { return e.lastState() == "success" })
 	ingress, err := e.cluster.NetworkingV1().Ingresses(e.preview).Get(t.Context(), "web", metav1.GetOptions{})

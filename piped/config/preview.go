@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"text/template"
 	"time"
@@ -34,6 +35,14 @@ type Preview struct {
 	// MaxActive is how many pull requests have a preview of the application at once. Others wait.
 	// Default: as many as `spec.previews.maxActive` of the agent allows.
 	MaxActive int `yaml:"maxActive"`
+	// AllowForks permits pull requests of forks. Each commit needs Label anew: with a new commit,
+	// a maintainer removes the label and adds it again. It needs a `label`.
+	// Default: `false`: they have no preview.
+	AllowForks bool `yaml:"allowForks"`
+	// Requires are the names of applications of the repository that are part of the preview also
+	// if the pull request does not touch them. Each needs a `spec.preview` of its own.
+	// Default: none.
+	Requires []string `yaml:"requires"`
 }
 
 // Default sets the mode.
@@ -69,6 +78,14 @@ func (p *Preview) complete(d *strict.Document) {
 			d.Problemf("preview.host", "%q is not a host: %s", host, why[0])
 		} else if !strings.Contains(p.Host, "{{") {
 			d.Problemf("preview.host", "expected {{ .PullRequest.Number }} in it, because each pull request needs a host of its own, found %q", p.Host)
+		}
+	}
+	if p.AllowForks && p.Label == "" {
+		d.Problemf("preview.allowForks", "expected preview.label, too: without a label that a maintainer sets, anybody could deploy")
+	}
+	for i, name := range p.Requires {
+		if name == "" {
+			d.Problemf(fmt.Sprintf("preview.requires[%d]", i), "expected the name of an application, found nothing")
 		}
 	}
 	if p.TTL < 0 {

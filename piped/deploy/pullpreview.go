@@ -12,15 +12,17 @@ type PullPreview struct {
 	Number int    `json:"-"`
 	Head   string `json:"-"` // full hash of the head commit
 
-	Branch       string                   `json:"branch"` // that is to be merged
-	Base         string                   `json:"base"`   // branch to merge into
-	Phase        PullPreviewPhase         `json:"phase"`
-	Reason       string                   `json:"reason,omitempty"` // what it waits for, or why it failed or was removed
-	Since        time.Time                `json:"since"`            // of the phase
-	CreatedAt    time.Time                `json:"createdAt"`
-	HeadAt       time.Time                `json:"headAt"`             // when Head was first seen
-	ReadyAt      time.Time                `json:"readyAt,omitzero"`   // when Head was first ready
-	ExpiresAt    time.Time                `json:"expiresAt,omitzero"` // when it is removed, zero for never
+	Branch    string           `json:"branch"` // that is to be merged
+	Base      string           `json:"base"`   // branch to merge into
+	Phase     PullPreviewPhase `json:"phase"`
+	Reason    string           `json:"reason,omitempty"` // what it waits for, or why it failed or was removed
+	Since     time.Time        `json:"since"`            // of the phase
+	CreatedAt time.Time        `json:"createdAt"`
+	HeadAt    time.Time        `json:"headAt"`             // when Head was first seen
+	ReadyAt   time.Time        `json:"readyAt,omitzero"`   // when Head was first ready
+	ExpiresAt time.Time        `json:"expiresAt,omitzero"` // when it is removed, zero for never
+	// Approved is the head that had the label of a pull request of a fork; "" for others.
+	Approved     string                   `json:"approved,omitempty"`
 	Applications []PullPreviewApplication `json:"applications,omitempty"`
 
 	// What users decided. It is not part of what the agent observes, and written on its own.

@@ -20,6 +20,11 @@ const healAfter = time.Minute
 
 // pullRequest reconciles the preview of an open pull request.
 func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, active *used) error {
+	if pr.Fork {
+		if ready, err := p.approve(ctx, r, pr); err != nil || !ready {
+			return err
+		}
+	}
 	pl, err := p.plan(ctx, r, pr.OpenRequest)
 	if err != nil {
 		return err
@@ -32,7 +37,11 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 	}
 	want := pl.labelled(pr.OpenRequest)
 	if len(want) == 0 {
-		return p.end(ctx, r, pr.Number, pr.apps, pr.known, "the pull request touches no application that is to be previewed, or has lost its label")
+		const why = "the pull request touches no application that is to be previewed, or has lost its label"
+		if pr.Fork { // its approval stays stored
+			return p.endUntilNext(ctx, r, pr, nil, why)
+		}
+		return p.end(ctx, r, pr.Number, pr.apps, pr.known, why)
 	}
 	if why := p.ended(want, pr); why != "" {
 		return p.endUntilNext(ctx, r, pr, want, why)

@@ -3,6 +3,7 @@
 //
 //	previewer.go  the component, and which pull requests have a preview
 //	wanted.go     what a pull request should have, from its merge
+//	fork.go       which pull requests of forks may be deployed
 //	apply.go      creates, updates, heals and removes preview applications
 //	state.go      what a preview is like now
 //	record.go     what is stored of it, and when its time is over
@@ -15,5 +16,6 @@
 // host; a pull request counts as closed only if the host says so.
 //
 // All objects of a preview are in one namespace for each pull request, which the package creates
-// and deletes. Pull requests of forks are never deployed, and a preview gets no secrets.
+// and deletes. Pull requests of forks are deployed only where the branch allows it, each head only
+// with a label that a maintainer has set for it. A preview gets no secrets.
 package pullpreview

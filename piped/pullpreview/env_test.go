@@ -216,6 +216,10 @@ func (r envRepositories) Merge(ctx context.Context, _, _, branch, commit string)
 	return r.repo.Merge(ctx, branch, commit)
 }
 
+func (r envRepositories) MergeRef(ctx context.Context, _, _, ref, commit string) (*git.Merge, error) {
+	return r.repo.MergeRef(ctx, ref, commit)
+}
+
 // Foresee returns the applications of which the merge changes a file.
 func (r envRepositories) Foresee(ctx context.Context, _ string, m *git.Merge) (out []deploy.AffectedApplication, err error) {
 	apps, _, err := r.store.ListApplications(ctx, store.ApplicationQuery{RepoID: "apps", IncludeAll: true})

@@ -38,9 +38,11 @@ type Repository struct {
 }
 
 // Repositories are the watched repositories. Merge and Foresee are as those of plan previews.
+// MergeRef merges a reference of the repository that is no branch.
 type Repositories interface {
 	Hosted() []Repository
 	Merge(ctx context.Context, repoID, base, branch, commit string) (*git.Merge, error)
+	MergeRef(ctx context.Context, repoID, base, ref, commit string) (*git.Merge, error)
 	Foresee(ctx context.Context, repoID string, m *git.Merge) ([]deploy.AffectedApplication, error)
 }
 
@@ -90,6 +92,7 @@ type Previewer struct {
 	reported map[pullRequest]report
 	failures map[string]string             // by repository ID: the last logged error
 	known    map[string]bool               // IDs of preview applications that exist, or did since the start
+	forks    map[string]forkLabels         // by repository ID
 	busy     bool                          // something is being removed
 	degraded map[string]deploy.Degradation // by application, as of this pass
 }
@@ -107,7 +110,7 @@ func New(c Config) *Previewer {
 	}
 	return &Previewer{
 		Config: c, wake: make(chan struct{}, 1), listed: map[string][]githost.OpenRequest{}, plans: map[pullRequest]plan{},
-		reported: map[pullRequest]report{}, failures: map[string]string{}, known: map[string]bool{},
+		reported: map[pullRequest]report{}, failures: map[string]string{}, forks: map[string]forkLabels{}, known: map[string]bool{},
 	}
 }
 
@@ -266,7 +269,7 @@ func (p *Previewer) list(ctx context.Context, r Repository, apps map[int][]deplo
 	}
 	out := []githost.OpenRequest{}
 	for _, pr := range found {
-		if pr.Base == r.Branch && !pr.Fork {
+		if pr.Base == r.Branch {
 			out = append(out, pr)
 		}
 	}

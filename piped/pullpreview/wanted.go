@@ -1,6 +1,7 @@
 package pullpreview
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/githost"
 	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/store"
 )
 
 // plan is what the merge of a pull request would preview, whatever its labels.
@@ -25,12 +28,14 @@ type plan struct {
 
 // wanted is a preview application of a plan.
 type wanted struct {
-	app     deploy.Application
-	config  *config.Application // of the merge; nil with a problem
-	preview config.Preview
-	host    string
-	problem error  // why it cannot be deployed
-	pending string // what its next deployment waits for, "" if it was created
+	base     string // name of the application of the branch
+	required bool   // only because others require it
+	app      deploy.Application
+	config   *config.Application // of the merge; nil with a problem
+	preview  config.Preview
+	host     string
+	problem  error  // why it cannot be deployed
+	pending  string // what its next deployment waits for, "" if it was created
 }
 
 // maxNameLength is that of a DNS label.
@@ -70,7 +75,7 @@ func (p *Previewer) plan(ctx context.Context, r Repository, pr githost.OpenReque
 }
 
 func (p *Previewer) makePlan(ctx context.Context, r Repository, pr githost.OpenRequest) (out plan, err error) {
-	m, err := p.Repositories.Merge(ctx, r.ID, pr.Base, pr.Head, pr.Commit)
+	m, err := p.merge(ctx, r, pr)
 	if err != nil {
 		return out, err
 	}
@@ -85,9 +90,12 @@ func (p *Previewer) makePlan(ctx context.Context, r Repository, pr githost.OpenR
 		return out, fmt.Errorf("find the applications that it touches: %w", err)
 	}
 	for _, a := range affected {
-		if w := p.want(before, m.FS(), a, pr.Number); w != nil {
+		if w := p.want(before, m.FS(), a, pr); w != nil {
 			out.apps = append(out.apps, *w)
 		}
+	}
+	if err := p.require(ctx, r, &out, before, m.FS(), pr); err != nil {
+		return out, err
 	}
 	if len(out.apps) > 0 {
 		out.commit, err = r.Git.Keep(m)
@@ -95,9 +103,48 @@ func (p *Previewer) makePlan(ctx context.Context, r Repository, pr githost.OpenR
 	return out, err
 }
 
+// merge merges the head of a pull request. That of a fork is no branch of the repository.
+func (p *Previewer) merge(ctx context.Context, r Repository, pr githost.OpenRequest) (*git.Merge, error) {
+	if pr.Fork {
+		return p.Repositories.MergeRef(ctx, r.ID, pr.Base, pr.Ref, pr.Commit)
+	}
+	return p.Repositories.Merge(ctx, r.ID, pr.Base, pr.Head, pr.Commit)
+}
+
+// require adds the applications that those of a plan require, and those that these require. One
+// that cannot be previewed is a problem of what requires it.
+func (p *Previewer) require(ctx context.Context, r Repository, pl *plan, before, after fs.FS, pr githost.OpenRequest) error {
+	var all []deploy.Application // read when one is required
+	for i := 0; i < len(pl.apps); i++ {
+		for _, name := range pl.apps[i].preview.Requires {
+			if slices.ContainsFunc(pl.apps, func(w wanted) bool { return w.base == name }) {
+				continue
+			}
+			if all == nil {
+				var err error
+				if all, _, err = p.Store.ListApplications(ctx, store.ApplicationQuery{RepoID: r.ID}); err != nil {
+					return err
+				}
+			}
+			var w *wanted
+			if at := slices.IndexFunc(all, func(a deploy.Application) bool { return a.Name == name && !a.IsPreview() }); at >= 0 {
+				w = p.want(before, after, deploy.AffectedApplication{Application: all[at]}, pr)
+			}
+			if w == nil {
+				pl.apps[i].problem = cmp.Or(pl.apps[i].problem, error(deploy.Errorf(deploy.Invalid,
+					"it requires %q, which is no application of the repository that has spec.preview", name)))
+				continue
+			}
+			w.required = true
+			pl.apps = append(pl.apps, *w)
+		}
+	}
+	return nil
+}
+
 // want returns the preview of an affected application, nil if it has none. What the branch says
 // about previews counts: a pull request cannot permit itself more.
-func (p *Previewer) want(before, after fs.FS, a deploy.AffectedApplication, number int) *wanted {
+func (p *Previewer) want(before, after fs.FS, a deploy.AffectedApplication, pr githost.OpenRequest) *wanted {
 	if a.Removed {
 		return nil
 	}
@@ -106,10 +153,11 @@ func (p *Previewer) want(before, after fs.FS, a deploy.AffectedApplication, numb
 	if isNew {
 		base = merged
 	}
-	if base == nil || base.Preview == nil {
+	if base == nil || base.Preview == nil || pr.Fork && (isNew || !base.Preview.AllowForks || base.Preview.Label == "") {
 		return nil
 	}
-	w := &wanted{app: a.Application, config: merged, preview: *base.Preview, problem: a.Problem}
+	number := pr.Number
+	w := &wanted{base: a.Application.Name, app: a.Application, config: merged, preview: *base.Preview, problem: a.Problem}
 	w.app.Git.PullRequest = number
 	w.app.ID = deploy.ApplicationID(w.app.Git)
 	w.app.Name = previewName(a.Application.Name, number)
@@ -135,10 +183,29 @@ func (p *Previewer) configOf(tree fs.FS, at deploy.GitPath) *config.Application 
 	return source.CandidateAt(tree, at.ConfigPath(), p.Kinds).Config
 }
 
-// labelled returns the applications of a plan whose label a pull request has.
+// labelled returns the applications of a plan whose label a pull request has, and those that they
+// require.
 func (pl plan) labelled(pr githost.OpenRequest) (out []wanted) {
-	for _, w := range pl.apps {
-		if w.preview.Label == "" || slices.Contains(pr.Labels, w.preview.Label) {
+	in := make([]bool, len(pl.apps))
+	var add func(i int)
+	add = func(i int) {
+		if in[i] {
+			return
+		}
+		in[i] = true
+		for j, w := range pl.apps {
+			if slices.Contains(pl.apps[i].preview.Requires, w.base) {
+				add(j)
+			}
+		}
+	}
+	for i, w := range pl.apps {
+		if !w.required && (w.preview.Label == "" || slices.Contains(pr.Labels, w.preview.Label)) {
+			add(i)
+		}
+	}
+	for i, w := range pl.apps {
+		if in[i] {
 			out = append(out, w)
 		}
 	}

@@ -1,0 +1,86 @@
+package pullpreview
+
+import (
+	"context"
+	"slices"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// approve reports whether the head of a pull request of a fork may be merged and deployed: an
+// application of the branch allows forks, and a maintainer has set its label for this very head.
+// Whoever owns the fork can push after that, so a new head needs the label anew.
+func (p *Previewer) approve(ctx context.Context, r Repository, pr *request) (bool, error) {
+	labels, err := p.forkLabels(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	if !slices.ContainsFunc(pr.Labels, func(l string) bool { return slices.Contains(labels, l) }) {
+		if pr.known.Approved != "" { // before all else, so that the label counts when it is set again
+			pr.known.Approved = ""
+			if err := p.Store.PutPullPreview(ctx, pr.known); err != nil {
+				return false, err
+			}
+		}
+		return false, p.end(ctx, r, pr.Number, pr.apps, pr.known, "the pull request of a fork has no label that permits its preview")
+	}
+	switch pr.known.Approved {
+	case "":
+		return true, p.storeApproval(ctx, r, pr) // before the head is read
+	case pr.Commit:
+	default:
+		return false, p.publish(ctx, r, pr, preview{waits: "the pull request of a fork has a new commit; a maintainer who has read it removes the label and adds it again"})
+	}
+	return true, nil
+}
+
+// storeApproval stores that a maintainer has set the label for the head. It stays stored as long as
+// the pull request has the label, whatever becomes of the preview.
+func (p *Previewer) storeApproval(ctx context.Context, r Repository, pr *request) error {
+	next := pr.known
+	next.Approved = pr.Commit
+	if next.Head == "" {
+		now := p.now()
+		next.RepoID, next.Number, next.Head, next.Branch, next.Base = r.ID, pr.Number, pr.Commit, pr.OpenRequest.Head, pr.Base
+		next.Phase, next.CreatedAt, next.HeadAt, next.Since = deploy.PreviewBuilding, now, now, now
+	}
+	if err := p.Store.PutPullPreview(ctx, next); err != nil {
+		return err
+	}
+	pr.known = next
+	return nil
+}
+
+// forkLabels returns the labels with which applications of the branch permit previews of forks.
+func (p *Previewer) forkLabels(ctx context.Context, r Repository) ([]string, error) {
+	head, ok := r.Git.Head()
+	if !ok {
+		return nil, deploy.Errorf(deploy.Unavailable, "the repository has not been read yet")
+	}
+	if known, ok := p.forks[r.ID]; ok && known.head == head.Hash {
+		return known.labels, nil
+	}
+	tree, err := r.Git.At(head.Hash)
+	if err != nil {
+		return nil, err
+	}
+	apps, _, err := p.Store.ListApplications(ctx, store.ApplicationQuery{RepoID: r.ID})
+	if err != nil {
+		return nil, err
+	}
+	found := forkLabels{head: head.Hash}
+	for _, app := range apps {
+		if preview := p.previewOf(tree, app.Git); preview != nil && preview.AllowForks && preview.Label != "" {
+			found.labels = append(found.labels, preview.Label)
+		}
+	}
+	p.forks[r.ID] = found
+	return found.labels, nil
+}
+
+// forkLabels are the labels that permit previews of forks as of a head of the branch.
+type forkLabels struct {
+	head   string
+	labels []string
+}
