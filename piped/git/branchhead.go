@@ -3,6 +3,8 @@ package git
 import (
 	"context"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -34,7 +36,7 @@ func BranchHead(ctx context.Context, remote, branch string, auth Auth) (_ string
 		return "", unavailable(w, defaultTimeout, "read branch "+branch, a.text, err)
 	}
 	defer s.Close() //nolint:errcheck // the result is complete
-	head, err := s.head(w, branch)
+	head, err := s.head(w, plumbing.NewBranchReferenceName(branch))
 	if err != nil {
 		return "", unavailable(w, defaultTimeout, "read branch "+branch, a.text, err)
 	}
