@@ -20,7 +20,7 @@ const module = "github.com/c785c783/piped/"
 const startsClusters = module + "piped/cluster/clustertest"
 
 // runsOpenTofu is the package that provides OpenTofu to tests.
-const runsOpenTofu = module + "piped/opentofu/opentofutest"
+const runsOpenTofu = module + "executor/opentofu/opentofutest"
 
 // runsPrograms is a package whose tests run the programs of this repository, and no cluster.
 const runsPrograms = module + "examples/release"

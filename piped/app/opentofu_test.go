@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/c785c783/piped/executor/opentofu/opentofutest"
 	"github.com/c785c783/piped/piped/git/gittest"
-	"github.com/c785c783/piped/piped/opentofu/opentofutest"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
