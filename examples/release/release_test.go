@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 
 	"github.com/c785c783/piped/examples/release/build"
 	"github.com/c785c783/piped/examples/release/image"
@@ -58,20 +60,26 @@ func checkFiles(t *testing.T, r release) {
 	}
 	var got []string
 	for _, e := range entries {
-		if filepath.Ext(e.Name()) != ".tgz" { // the chart, if there is one
-			got = append(got, e.Name())
-		}
+		got = append(got, e.Name())
 	}
 	want := []string{
-		"checksums.txt", "image",
+		"checksums.txt", "image", "piped-1.2.0.tgz",
 		"pipectl_v1.2.0_darwin_amd64.spdx.json", "pipectl_v1.2.0_darwin_amd64.tar.gz",
 		"pipectl_v1.2.0_darwin_arm64.spdx.json", "pipectl_v1.2.0_darwin_arm64.tar.gz",
 		"piped_v1.2.0_linux_amd64.spdx.json", "piped_v1.2.0_linux_amd64.tar.gz", "piped_v1.2.0_linux_amd64_image.tar",
 		"piped_v1.2.0_linux_arm64.spdx.json", "piped_v1.2.0_linux_arm64.tar.gz", "piped_v1.2.0_linux_arm64_image.tar",
 		"release-notes.md",
 	}
+	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	packed, err := loader.LoadFile(filepath.Join(r.dir, "piped-1.2.0.tgz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packed.Metadata.Version != "1.2.0" || packed.Metadata.AppVersion != "v1.2.0" || len(packed.Schema) == 0 || len(packed.Templates) == 0 {
+		t.Errorf("the chart of the release is %+v with %d templates and a schema of %d bytes", packed.Metadata, len(packed.Templates), len(packed.Schema))
 	}
 }
 
