@@ -98,8 +98,9 @@ func (d *demo) steps() []step {
 		{"A canary gets more and more of the traffic", d.canary},
 		{"A canary that cannot start", d.breakCanary},
 	}
-	if d.stage.own() {
-		first, routing = step{"A namespace in your cluster", d.useCluster}, nil
+	foreign := []step{{"Someone deploys what is no application", d.foreign}}
+	if d.stage.own() { // whose other workloads are none of the demo's business
+		first, routing, foreign = step{"A namespace in your cluster", d.useCluster}, nil, nil
 	}
 	return slices.Concat([]step{
 		first,
@@ -115,6 +116,7 @@ func (d *demo) steps() []step {
 		{"A pipeline that waits for a person", d.approve},
 	}, routing, []step{
 		{"Someone changes a live object by hand", d.drift},
+	}, foreign, []step{
 		{"A person asks for a deployment", d.syncByHand},
 		{"An application heals itself", d.heal},
 		{"What happened", d.conclude},
@@ -164,7 +166,7 @@ func (d *demo) makeRepository(context.Context) error {
 
 func (d *demo) startAgent(ctx context.Context) error {
 	var err error
-	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.provider(), d.kubeconfig(), d.repo.Dir, d.keys); err != nil {
+	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.provider(), d.kubeconfig(), d.repo.Dir, d.keys, !d.stage.own()); err != nil {
 		return err
 	}
 	d.agent.timeout = d.stage.timeout

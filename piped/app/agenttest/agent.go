@@ -40,6 +40,7 @@ type Options struct {
 	DSN        string        // "" is SQLite in the data directory
 	StoreKey   string        // the file of the key of the store, for replicas; "" is the default
 	Limit      int           // of concurrent deployments; 0 means no limit
+	WatchAll   bool          // record the rollouts of all workloads of the cluster
 	More       string        // further lines of the spec, indented
 }
 
@@ -75,7 +76,7 @@ spec:
   platformProviders:
     - name: %s
       type: KUBERNETES
-      config: {kubeConfigPath: %q}
+      config: {kubeConfigPath: %q, rollouts: {watch: %s}}
 `
 
 // soon is the backoff of a client that reconnects to a restarted agent.
@@ -121,7 +122,11 @@ func prepare(o Options) (*Agent, error) {
 	if a.Address, a.WebAddress, err = FreeAddresses(); err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf(configText, a.ID, data, a.Address, a.WebAddress, o.Interval, o.Remote, cmp.Or(o.Provider, "devcluster"), o.Kubeconfig)
+	watch := "applications"
+	if o.WatchAll {
+		watch = "all"
+	}
+	text := fmt.Sprintf(configText, a.ID, data, a.Address, a.WebAddress, o.Interval, o.Remote, cmp.Or(o.Provider, "devcluster"), o.Kubeconfig, watch)
 	if o.Limit > 0 {
 		text += fmt.Sprintf("  limits: {deployments: %d}\n", o.Limit)
 	}
