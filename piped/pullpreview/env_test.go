@@ -33,6 +33,8 @@ type env struct {
 	statuses map[string]string // by commit
 	spaces   map[string]bool   // namespaces
 	metrics  countedMetrics
+	host     Host   // instead of the one of the test
+	remote   string // by which that host knows the repository
 }
 
 var kinds = config.Kinds{config.Kubernetes()}
@@ -206,8 +208,12 @@ func (m *countedMetrics) Failed()                   { m.failed++ }
 type envRepositories struct{ *env }
 
 func (r envRepositories) Hosted() []Repository {
+	host, remote := Host(envHost(r)), r.upstream.Dir
+	if r.host != nil {
+		host, remote = r.host, r.remote
+	}
 	return []Repository{{
-		ID: "apps", Remote: r.upstream.Dir, Branch: gittest.Branch, Git: r.repo, Host: envHost(r),
+		ID: "apps", Remote: remote, Branch: gittest.Branch, Git: r.repo, Host: host,
 		Reports: config.GitHost{Comments: true, CommitStatus: true, ContextPrefix: "piped"},
 	}}
 }
