@@ -29,6 +29,7 @@ type repositories struct {
 	now     func() time.Time
 	metrics git.Metrics
 	permit  func(context.Context) error // nil if pushes are permitted
+	missing missing
 
 	mu         sync.Mutex
 	mirrors    map[string]*git.Repo // by repository ID
@@ -137,10 +138,10 @@ const (
 	mirrorRetry    = 2 * time.Second
 )
 
-// fetched returns run, delayed until the mirrors that active deployments need are filled: after
-// a restore, or in place of a damaged one, a mirror is empty, and a resumed deployment could
-// not read its commit. It waits at most mirrorPatience for remotes, because other deployments
-// wait, too.
+// fetched returns run, delayed until the mirrors have the commits of active deployments: after a
+// restore, or in place of a damaged one, a mirror is empty, that of a replica which has stood by is
+// behind, and a resumed deployment could not read its commit. It waits at most mirrorPatience for
+// remotes, because other deployments wait, too.
 func (r *repositories) fetched(st *store.Store, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		begun, err := st.DeploymentsIn(ctx, deploy.Planned, deploy.Running, deploy.RollingBack)
@@ -153,7 +154,7 @@ func (r *repositories) fetched(st *store.Store, run func(context.Context) error)
 		seen := map[string]bool{}
 		for _, d := range begun {
 			mirror := r.opened(d.Git.RepoID)
-			if mirror == nil || seen[d.Git.RepoID] || hasBeenRead(mirror) {
+			if mirror == nil || seen[d.Git.RepoID] || hasCommit(mirror, d.Trigger.Commit.Hash) {
 				continue
 			}
 			seen[d.Git.RepoID] = true
@@ -177,11 +178,17 @@ func (r *repositories) fill(ctx context.Context, repoID string, mirror *git.Repo
 		case <-ctx.Done():
 			timer.Stop()
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				r.logger.Warn("a mirror holds nothing, and deployments that go on need it", "repo", repoID, "error", err)
+				r.logger.Warn("a mirror lacks commits, and deployments that go on need them", "repo", repoID, "error", err)
 			}
 			return
 		}
 	}
+}
+
+// hasCommit reports whether a mirror has a commit.
+func hasCommit(mirror *git.Repo, hash string) bool {
+	_, err := mirror.At(hash)
+	return err == nil
 }
 
 // hasBeenRead reports whether a mirror is not empty.
@@ -203,41 +210,25 @@ func (r *repositories) describe() []deploy.AgentRepository {
 
 // Tree implements source.Tree: the files of a commit in the mirror of its repository.
 func (r *repositories) Tree(repoID, commit string) (fs.FS, error) {
-	mirror, err := r.read(repoID)
-	if err != nil {
-		return nil, err
-	}
-	return mirror.At(commit)
+	return readCommits(context.Background(), r, repoID, commit, func(m *git.Repo) (fs.FS, error) { return m.At(commit) })
 }
 
 // Changed implements scheduler.Changes: the paths that differ between two commits of an
 // application's repository.
 func (r *repositories) Changed(ctx context.Context, p deploy.GitPath, from, to string) ([]string, error) {
-	mirror, err := r.read(p.RepoID)
-	if err != nil {
-		return nil, err
-	}
-	return mirror.Changed(ctx, from, to)
+	return readCommits(ctx, r, p.RepoID, from+".."+to, func(m *git.Repo) ([]string, error) { return m.Changed(ctx, from, to) })
 }
 
 // ChangedBy implements approval.Commits: the commits since base that changed one of the
 // directories.
 func (r *repositories) ChangedBy(ctx context.Context, repoID, base, commit string, dirs ...string) ([]deploy.Commit, error) {
-	mirror, err := r.read(repoID)
-	if err != nil {
-		return nil, err
-	}
-	return mirror.ChangedBy(ctx, base, commit, dirs...)
+	return readCommits(ctx, r, repoID, base+".."+commit, func(m *git.Repo) ([]deploy.Commit, error) { return m.ChangedBy(ctx, base, commit, dirs...) })
 }
 
 // CommitObject returns the bytes of a commit object in the mirror of its
 // repository.
 func (r *repositories) CommitObject(repoID, commit string) ([]byte, error) {
-	mirror, err := r.read(repoID)
-	if err != nil {
-		return nil, err
-	}
-	return mirror.CommitObject(commit)
+	return readCommits(context.Background(), r, repoID, commit, func(m *git.Repo) ([]byte, error) { return m.CommitObject(commit) })
 }
 
 // read returns the mirror of a repository. The error is Unavailable while the mirror is empty,
