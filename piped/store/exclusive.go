@@ -213,15 +213,26 @@ func (h *sessionHold) claim(ctx context.Context) error {
 	if err == nil && key != "" && key != h.store.keyPrint {
 		h.store.log.Warn("the key is not that of the agent before: what that has encrypted, such as states to roll back to and sessions, cannot be read; put its key back if it is not lost")
 	}
-	token, at := uuid.NewString(), h.addresses()
-	_, err = h.conn.Exec(ctx, `INSERT INTO store_owner (position, token, agent, host, key_fingerprint, api_address, web_address) VALUES (1, $1, $2, $3, $4, $5, $6)
-		ON CONFLICT (position) DO UPDATE SET token = excluded.token, agent = excluded.agent, host = excluded.host, key_fingerprint = excluded.key_fingerprint,
-		api_address = excluded.api_address, web_address = excluded.web_address`, token, h.store.agent, self(), h.store.keyPrint, at.api, at.web)
-	if err != nil {
+	token := uuid.NewString()
+	if err := pgx.BeginFunc(ctx, h.conn, func(t pgx.Tx) error { return h.own(ctx, t, token) }); err != nil {
 		return fmt.Errorf("become the owner of %s: %w", h.dialect.name(), err)
 	}
 	h.owner.Store(&token)
 	return nil
+}
+
+// own stores a token and who this agent is. Unless the agent shares its work, the work of replicas
+// ends.
+func (h *sessionHold) own(ctx context.Context, t pgx.Tx, token string) error {
+	at := h.addresses()
+	_, err := t.Exec(ctx, `INSERT INTO store_owner (position, token, agent, host, key_fingerprint, api_address, web_address, shares) VALUES (1, $1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (position) DO UPDATE SET token = excluded.token, agent = excluded.agent, host = excluded.host, key_fingerprint = excluded.key_fingerprint,
+		api_address = excluded.api_address, web_address = excluded.web_address, shares = excluded.shares`,
+		token, h.store.agent, self(), h.store.keyPrint, at.api, at.web, boolean(h.store.share))
+	if err != nil || h.store.share {
+		return err
+	}
+	return endTerms(ctx, t)
 }
 
 // reclaim stores a new token, unless another agent has claimed the database since: what this one
@@ -252,22 +263,31 @@ func (h *sessionHold) token() string {
 	return ""
 }
 
-// Owned returns an error unless this agent owns the database now. It returns nil if ownership
-// cannot be lost or the store was not opened exclusively.
+// Owned returns an error unless this agent owns the database now, and all terms in ctx are current.
+// It returns nil if the ownership cannot be lost and ctx has no terms. The store of a standby that
+// shares the work needs a term: without one the error is Fenced.
 func (s *Store) Owned(ctx context.Context) error {
-	if s.hold == nil || s.hold.token() == "" {
-		return nil
+	if s.hold != nil {
+		if err := s.hold.check(); err != nil {
+			return err
+		}
 	}
-	if err := s.hold.check(); err != nil {
-		return err
+	fences := s.fences(ctx)
+	if len(fences) == 0 && s.share && s.hold == nil {
+		return deploy.Errorf(deploy.Fenced, "this replica has no right to do that: it works only on what it holds")
 	}
 	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
-	_, owned, err := one(ctx, s, scanNumber, "SELECT 1 FROM store_owner WHERE token = ?", s.hold.token())
-	if err == nil && !owned {
-		return outdated(s.dialect)
+	for _, f := range fences {
+		_, holds, err := one(ctx, s, scanNumber, "SELECT 1"+f.from, f.args...)
+		if err == nil && !holds {
+			err = f.err
+		}
+		if err != nil {
+			return s.fail(err, "check the right of this agent to its work")
+		}
 	}
-	return s.fail(err, "check that the database is this agent's")
+	return nil
 }
 
 // lockHolder describes the agent that has the lock.

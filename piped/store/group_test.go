@@ -189,3 +189,30 @@ func TestEventsOfASharedTransaction(t *testing.T) {
 		t.Errorf("%d events were announced, want %d", len(announced), len(got))
 	}
 }
+
+// TestFencedWriterOfAGroup: a write with a term that is over fails alone, not those that share its
+// transaction.
+func TestFencedWriterOfAGroup(t *testing.T) {
+	s, waiting, release := openGroup(t)
+	over := deploy.WithTerm(t.Context(), deploy.Term{Partition: 3, Number: 99})
+	current := deploy.WithTerm(t.Context(), deploy.Term{Partition: 4, Number: 0})
+	contexts := []context.Context{current, over, t.Context(), over}
+	errs := make([]error, len(contexts))
+	var running sync.WaitGroup
+	for i, ctx := range contexts {
+		running.Go(func() {
+			errs[i] = s.write(ctx, func(t *tx) error { return put(ctx, t, fmt.Sprint("w", i)) })
+		})
+		waiting(i + 1)
+	}
+	release()
+	running.Wait()
+	for i, err := range errs {
+		if fenced := i == 1 || i == 3; fenced != deploy.IsKind(err, deploy.Fenced) || !fenced && err != nil {
+			t.Errorf("writer %d: %v", i, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"w0", "w2"}, stored(t, s)); diff != "" {
+		t.Errorf("stored (-want +got):\n%s", diff)
+	}
+}

@@ -13,9 +13,16 @@ import (
 // so that one of both happens, never half of each. The rows of partitions change only when
 // they change hands; each write of a holder locks them for reading (see fence).
 
-// Join adds a replica. It is alive for the time in expiry, and holds nothing.
+// Join adds a replica. It is alive for the time in expiry, and holds nothing. In a store that was
+// opened with Options.Share, the error is Invalid if the agent that has the database is another one,
+// has another key or does not share its work, and Unavailable if none has it.
 func (s *Store) Join(ctx context.Context, r deploy.Replica, expiry time.Duration) error {
 	err := s.write(ctx, func(t *tx) error {
+		if s.share {
+			if err := t.checkShare(ctx); err != nil {
+				return err
+			}
+		}
 		_, err := t.exec(ctx, "INSERT INTO replicas (id, host, version, started_at, expires_at) VALUES (?, ?, ?, ?, "+s.dialect.clock()+" + ?)",
 			r.ID, r.Host, r.Version, toMilli(r.StartedAt), expiry.Milliseconds())
 		return err

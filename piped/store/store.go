@@ -51,6 +51,10 @@ type Options struct {
 	// Standby lets Open wait while a replica of the agent uses the database, instead of returning
 	// Conflict. Only PostgreSQL supports this.
 	Standby Standby
+	// Share divides the work of the agent among its replicas. With Exclusive, the store is that of
+	// the agent that has the database, and others may join it. Without Exclusive, it is that of a
+	// standby that works, too: its effects need a term (see Owned). Only PostgreSQL supports this.
+	Share bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Logger is optional.
@@ -81,6 +85,7 @@ type Store struct {
 	hold    hold      // nil unless Exclusive
 
 	agent, keyPrint string // of the agent that opened the store, and of its key
+	share           bool   // Options.Share
 }
 
 // Open opens the database that dsn names (sqlite://<path> or postgres://…). It creates it
@@ -102,11 +107,11 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.Metrics == nil {
 		o.Metrics = noMetrics{}
 	}
-	d, err := dialectFor(dsn, o.Exclusive)
+	d, err := dialectFor(dsn, o.Exclusive || o.Share)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{agent: o.Agent, keyPrint: fingerprint(o.Key), dialect: d, aead: aead, clock: o.Now, log: o.Logger, metrics: o.Metrics, id: uuid.NewString(), opened: o.Now()}
+	s := &Store{agent: o.Agent, keyPrint: fingerprint(o.Key), share: o.Share, dialect: d, aead: aead, clock: o.Now, log: o.Logger, metrics: o.Metrics, id: uuid.NewString(), opened: o.Now()}
 	if s.writer, s.reader, err = d.open(ctx); err != nil {
 		return nil, err
 	}
