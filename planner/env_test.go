@@ -15,6 +15,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
@@ -50,6 +51,8 @@ type env struct {
 	scan   time.Duration // 0 is the default
 	logged bytes.Buffer  // log output, to be read when nothing runs
 	ahead  atomic.Int64  // offset of the planner's clock
+	rights ownership.Rights
+	rescan func() // of the running planner
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, e *env)) {
@@ -88,7 +91,9 @@ func (e *env) start() {
 		}),
 		Deciders: map[string]Decider{deploy.KindKubernetes: decide(func() (deploy.Plan, error) { return e.plan() })},
 		Tenancy:  e.rules,
+		Rights:   e.rights,
 	})
+	e.rescan = p.Rescan
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop, e.ended = stop, make(chan error, 1)
 	go func() { e.ended <- p.Run(ctx) }()

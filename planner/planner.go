@@ -9,6 +9,7 @@ import (
 
 	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -36,8 +37,9 @@ type Config struct {
 	// Managed returns why deployments to a platform provider are held: another agent
 	// manages its cluster. A nil function never holds.
 	Managed   func(ctx context.Context, provider string) error
-	Workers   int           // applications planned concurrently; default 16
-	ScanEvery time.Duration // fallback for missed changes and timers; default 30 s
+	Rights    ownership.Rights // to plan, by application ID; nil means all
+	Workers   int              // applications planned concurrently; default 16
+	ScanEvery time.Duration    // fallback for missed changes and timers; default 30 s
 	Logger    *slog.Logger
 	Now       func() time.Time
 }
@@ -48,6 +50,8 @@ type Planner struct {
 	queue background.Queue // IDs of applications to plan
 
 	jobs *background.Jobs[string, verdict] // evaluations by application ID
+
+	rescans chan struct{} // requests of Rescan
 
 	busy atomic.Int32 // busy workers
 
@@ -63,7 +67,10 @@ func New(c Config) *Planner {
 	if c.ScanEvery == 0 {
 		c.ScanEvery = background.DefaultScanEvery
 	}
-	return &Planner{Config: c, waiting: map[string]bool{}, jobs: background.New[string, verdict](background.Config{AtOnce: c.Workers})}
+	if c.Rights == nil {
+		c.Rights = ownership.All{}
+	}
+	return &Planner{Config: c, rescans: make(chan struct{}, 1), waiting: map[string]bool{}, jobs: background.New[string, verdict](background.Config{AtOnce: c.Workers})}
 }
 
 // Run plans until ctx ends. It returns after the workers have stopped.
@@ -71,7 +78,7 @@ func (p *Planner) Run(ctx context.Context) error {
 	defer p.jobs.Close()
 	p.queue = background.NewQueue()
 	background.Loop{
-		Queue: p.queue, Workers: p.Workers, ScanEvery: p.ScanEvery, Scan: p.scan, Changed: p.handleChanges, Handle: p.handle,
+		Queue: p.queue, Workers: p.Workers, ScanEvery: p.ScanEvery, Rescan: p.rescans, Scan: p.scan, Changed: p.handleChanges, Handle: p.handle,
 		Failed: func(app string, err error) {
 			p.Logger.Warn("cannot plan now; trying again", "appID", app, "error", err)
 		},
@@ -155,9 +162,27 @@ func (p *Planner) enqueueChain(ctx context.Context, id string) {
 	}
 }
 
-// handle plans the next deployment of an application, and counts the busy worker meanwhile.
+// Rescan evaluates everything that is pending, after Rights has changed. It does not block.
+func (p *Planner) Rescan() {
+	select {
+	case p.rescans <- struct{}{}:
+	default:
+	}
+}
+
+// handle plans the next deployment of an application, and counts the busy worker meanwhile. It leaves
+// applications to which this replica has no right to others.
 func (p *Planner) handle(ctx context.Context, app string) error {
+	work, ok := p.Rights.Own(ctx, app)
+	if !ok {
+		return nil
+	}
+	defer work.Done()
 	p.busy.Add(1)
 	defer p.busy.Add(-1)
-	return p.planNext(ctx, app)
+	err := p.planNext(work.Context, app)
+	if deploy.IsKind(err, deploy.Fenced) || work.Context.Err() != nil {
+		return nil
+	}
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 )
 
 // TestClockJump: a jump of the wall clock ends no run and moves no deadline. A clock
@@ -55,7 +56,7 @@ func TestClockJumpAndAStoreThatFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *env) {
 		e.planned("d", func(p *deploy.Plan) { p.Timeout = 10 * time.Minute })
 		s := New(Config{Store: e.store, Now: func() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }, Logger: e.logger})
-		r := newRun(s, e.get("d"))
+		r := newRun(s, e.get("d"), ownership.Work{Context: t.Context()})
 		deadline := time.Now().Add(10 * time.Minute)
 		if got := r.remaining(forwardPart, false, deadline, 10*time.Minute); got != 10*time.Minute {
 			t.Fatalf("at first %s remain", got)

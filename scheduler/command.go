@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 )
 
 // processCommands executes and answers every open command of the scheduler. A command
@@ -18,11 +19,35 @@ func (s *Scheduler) processCommands(ctx context.Context) error {
 	}
 	var errs []error
 	for _, c := range commands {
-		if err := s.process(ctx, c); err != nil && !deploy.IsKind(err, deploy.Conflict) {
+		work, ok := s.rightTo(ctx, c)
+		if !ok {
+			continue
+		}
+		err := s.process(work.Context, c)
+		work.Done()
+		if deploy.IsKind(err, deploy.Fenced) {
+			continue
+		}
+		if err != nil && !deploy.IsKind(err, deploy.Conflict) {
 			errs = append(errs, fmt.Errorf("answer command %s (%s): %w", c.ID, c.Type, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// rightTo returns the right to answer a command: that to the application, or to its deployment while
+// that is being handed over.
+func (s *Scheduler) rightTo(ctx context.Context, c deploy.Command) (ownership.Work, bool) {
+	work, ok := s.Rights.Own(ctx, c.ApplicationID)
+	if ok {
+		return work, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.runs[c.DeploymentID]; r != nil {
+		return ownership.Work{Context: r.work.Context, Done: func() {}}, true
+	}
+	return work, false
 }
 
 // process executes c, or rejects it, and answers it. The effect is stored before the

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
 )
@@ -84,6 +85,7 @@ type env struct {
 	providers []string
 	storeNow  func() time.Time
 	ahead     atomic.Int64 // offset of the scheduler's wall clock
+	rights    ownership.Rights
 
 	rescan func() // of the running scheduler
 	queues func() []deploy.QueueState
@@ -140,7 +142,7 @@ func (e *env) start() {
 	}
 	s := New(Config{
 		Store: e.store, Executors: executors, Logger: e.logger,
-		Providers: func() []string { return e.providers }, Limits: func() Limits { return e.limits }, Changes: e.changes,
+		Providers: func() []string { return e.providers }, Limits: func() Limits { return e.limits }, Changes: e.changes, Rights: e.rights,
 		Now: func() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) },
 	})
 	e.rescan, e.queues = s.Rescan, s.Queues

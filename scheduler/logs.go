@@ -30,9 +30,15 @@ type logSink struct {
 
 	writing sync.Mutex // held during a write, so that batches stay ordered
 	mu      sync.Mutex
-	pending []deploy.LogBlock
+	pending []line
 	stored  int // number of lines stored so far
 	dropped int
+}
+
+// line is a line and the terms that its write depends on.
+type line struct {
+	deploy.LogBlock
+	terms []deploy.Term
 }
 
 func newLogSink(s *store.Store, log *slog.Logger) *logSink {
@@ -88,7 +94,7 @@ func (l *logSink) flushTo(ctx context.Context, upTo int) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, logFlushTimeout)
 	defer cancel()
-	if err := l.store.AppendStageLogs(ctx, batch); err != nil {
+	if err := l.append(ctx, batch); err != nil {
 		return fmt.Errorf("store %d lines of stage log: %w", len(batch), err)
 	}
 	l.mu.Lock()
@@ -102,8 +108,25 @@ func (l *logSink) flushTo(ctx context.Context, upTo int) error {
 	return nil
 }
 
+// append stores lines, those of different terms in separate transactions. It drops those whose terms
+// are over: another replica continues the log.
+func (l *logSink) append(ctx context.Context, batch []line) error {
+	blocks, terms := map[string][]deploy.LogBlock{}, map[string][]deploy.Term{}
+	for _, b := range batch {
+		key := fmt.Sprint(b.terms)
+		blocks[key], terms[key] = append(blocks[key], b.LogBlock), b.terms
+	}
+	for key := range blocks {
+		err := l.store.AppendStageLogs(deploy.WithTerms(ctx, terms[key]), blocks[key])
+		if err != nil && !deploy.IsKind(err, deploy.Fenced) {
+			return err
+		}
+	}
+	return nil
+}
+
 // add queues a line. It drops the line if maxPending lines wait for the store.
-func (l *logSink) add(b deploy.LogBlock) {
+func (l *logSink) add(b line) {
 	l.mu.Lock()
 	if len(l.pending) < l.maxPending {
 		l.pending = append(l.pending, b)
@@ -124,18 +147,19 @@ func (l *logSink) open(ctx context.Context, deploymentID, stageID string, now fu
 	if err != nil {
 		return nil, err
 	}
-	return &stageLog{sink: l, deployment: deploymentID, stage: stageID, now: now, index: last}, nil
+	return &stageLog{sink: l, deployment: deploymentID, stage: stageID, terms: deploy.TermsOf(ctx), now: now, index: last}, nil
 }
 
 // begin returns the log of a stage without any earlier lines.
-func (l *logSink) begin(deploymentID, stageID string, now func() time.Time) deploy.StageLog {
-	return &stageLog{sink: l, deployment: deploymentID, stage: stageID, now: now, index: -1}
+func (l *logSink) begin(ctx context.Context, deploymentID, stageID string, now func() time.Time) deploy.StageLog {
+	return &stageLog{sink: l, deployment: deploymentID, stage: stageID, terms: deploy.TermsOf(ctx), now: now, index: -1}
 }
 
 // stageLog implements deploy.StageLog.
 type stageLog struct {
 	sink              *logSink
 	deployment, stage string
+	terms             []deploy.Term
 	now               func() time.Time
 
 	mu    sync.Mutex
@@ -145,16 +169,16 @@ type stageLog struct {
 // write appends a line with the next index. It truncates long lines and replaces invalid
 // UTF-8.
 func (l *stageLog) write(severity deploy.Severity, format string, args []any) {
-	line := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")
-	if len(line) > maxLogLine {
-		line = strings.ToValidUTF8(line[:maxLogLine], "") + " … (cut)"
+	text := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")
+	if len(text) > maxLogLine {
+		text = strings.ToValidUTF8(text[:maxLogLine], "") + " … (cut)"
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index++
-	l.sink.add(deploy.LogBlock{
-		DeploymentID: l.deployment, StageID: l.stage, Index: l.index, Severity: severity, Log: line, At: l.now(),
-	})
+	l.sink.add(line{deploy.LogBlock{
+		DeploymentID: l.deployment, StageID: l.stage, Index: l.index, Severity: severity, Log: text, At: l.now(),
+	}, l.terms})
 }
 
 func (l *stageLog) Infof(format string, args ...any) { l.write(deploy.SeverityInfo, format, args) }

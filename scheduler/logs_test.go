@@ -174,7 +174,7 @@ func TestLogsThatAnotherStored(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *env) {
 		e.planned("d")
 		sink := newLogSink(e.store, e.logger)
-		log := sink.begin("d", "one", time.Now)
+		log := sink.begin(t.Context(), "d", "one", time.Now)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		log.Infof("mine")

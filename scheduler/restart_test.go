@@ -176,8 +176,8 @@ func TestOldReadingStartsNothing(t *testing.T) {
 			return deploy.StageResult{Status: deploy.StageFailure}
 		})}, Limits: func() Limits { return Limits{} }, Now: time.Now, Logger: e.logger})
 		s.updateWaiting(old)
-		for _, r := range s.startable() {
-			s.drive(t.Context(), r)
+		for _, r := range s.startable(t.Context()) {
+			s.drive(r)
 		}
 		if len(e.ran()) != before {
 			t.Errorf("executed %v", e.ran())

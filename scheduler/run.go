@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 )
 
 // run drives one deployment from PLANNED, or from its interruption, to its end. It
@@ -36,11 +37,16 @@ type run struct {
 	skips     map[string]string       // skip reasons by stage ID
 	stage     string                  // the stage that stopStage stops
 	stopStage context.CancelCauseFunc
+
+	work    ownership.Work          // the right to the deployment
+	stopRun context.CancelCauseFunc // ends the run as a shutdown does
+	moving  bool                    // another replica is to continue
+	whole   bool                    // the stage is not interrupted for that
 }
 
-func newRun(s *Scheduler, d deploy.Deployment) *run {
+func newRun(s *Scheduler, d deploy.Deployment, work ownership.Work) *run {
 	return &run{
-		s: s, id: d.ID, provider: d.Provider, d: d, known: d.Status == deploy.Planned, ends: map[string]time.Time{}, skips: map[string]string{},
+		s: s, id: d.ID, provider: d.Provider, work: work, d: d, known: d.Status == deploy.Planned, ends: map[string]time.Time{}, skips: map[string]string{},
 		log: s.Logger.With("app", d.ApplicationName, "deployment", d.ID, "commit", d.Trigger.Commit.Short()),
 	}
 }
@@ -106,7 +112,11 @@ func (r *run) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
+	write := r.update
+	if r.s.shared && blocker == "" {
+		write = r.take
+	}
+	err = write(ctx, func(d *deploy.Deployment, now time.Time) error {
 		switch {
 		case d.Status != deploy.Planned:
 			return deploy.Errorf(deploy.Conflict, "deployment %s is %s, not PLANNED", d.ID, d.Status)
@@ -278,7 +288,7 @@ func (r *run) retry(ctx context.Context, failed string, do func(context.Context)
 	for {
 		err := do(ctx)
 		switch deploy.KindOf(err) {
-		case deploy.Conflict, deploy.Illegal, deploy.NotFound, deploy.Invalid:
+		case deploy.Conflict, deploy.Illegal, deploy.NotFound, deploy.Invalid, deploy.Fenced:
 			return err
 		}
 		if err == nil {

@@ -2,11 +2,13 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -43,6 +45,10 @@ type Config struct {
 	// error that names the agent that does. Optional.
 	Managed func(provider string) error
 
+	// Rights are this replica's rights to work on deployments, by application ID; nil means to
+	// all of them. Limits are those of all replicas together.
+	Rights ownership.Rights
+
 	ScanEvery time.Duration // fallback for missed changes; default 30 s
 	Logger    *slog.Logger
 	Now       func() time.Time
@@ -54,7 +60,8 @@ const retryAfter = 2 * time.Second
 // Scheduler starts and runs planned deployments. Call Run once.
 type Scheduler struct {
 	Config
-	logs *logSink
+	logs   *logSink
+	shared bool // other replicas work, too
 
 	rescans chan struct{} // requests of Rescan
 
@@ -69,8 +76,12 @@ func New(c Config) *Scheduler {
 	if c.ScanEvery == 0 {
 		c.ScanEvery = 30 * time.Second
 	}
+	if c.Rights == nil {
+		c.Rights = ownership.All{}
+	}
+	_, alone := c.Rights.(ownership.All)
 	return &Scheduler{
-		Config: c, logs: newLogSink(c.Store, c.Logger), rescans: make(chan struct{}, 1),
+		Config: c, shared: !alone, logs: newLogSink(c.Store, c.Logger), rescans: make(chan struct{}, 1),
 		runs: map[string]*run{}, waiting: map[string]deploy.Deployment{}, turns: turns{last: map[string]int{}},
 	}
 }
@@ -96,9 +107,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		if err := next(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.Error("cannot read deployments to schedule; trying again", "error", err)
 		}
-		for _, r := range s.startable() {
+		for _, r := range s.startable(ctx) {
 			running.Go(func() {
-				s.drive(ctx, r)
+				s.drive(r)
 				select {
 				case freed <- struct{}{}:
 				default:
@@ -120,7 +131,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// Rescan re-evaluates everything that is open, after Limits or Providers have changed.
+// Rescan re-evaluates everything that is open, after Limits, Providers or Rights have changed.
 // It does not block.
 func (s *Scheduler) Rescan() {
 	select {
@@ -136,9 +147,7 @@ func (s *Scheduler) scan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range open {
-		s.updateWaiting(d)
-	}
+	s.setWaiting(open)
 	return s.processCommands(ctx)
 }
 
@@ -186,6 +195,19 @@ func (s *Scheduler) dropWaiting(id string) {
 	delete(s.waiting, id)
 }
 
+// setWaiting replaces the waiting deployments by those of open that do not run in this process. Others
+// may have ended in another replica.
+func (s *Scheduler) setWaiting(open []deploy.Deployment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.waiting)
+	for _, d := range open {
+		if s.runs[d.ID] == nil {
+			s.waiting[d.ID] = d
+		}
+	}
+}
+
 // updateWaiting adds d to the waiting deployments, or removes it.
 func (s *Scheduler) updateWaiting(d deploy.Deployment) {
 	s.mu.Lock()
@@ -197,23 +219,46 @@ func (s *Scheduler) updateWaiting(d deploy.Deployment) {
 	}
 }
 
-// drive runs one deployment to its end and resumes it after errors of the store.
-func (s *Scheduler) drive(ctx context.Context, r *run) {
-	defer func() {
-		s.mu.Lock()
-		delete(s.runs, r.id)
-		s.mu.Unlock()
-	}()
+// drive runs one deployment to its end, or to the end of the right to it, and resumes it after errors
+// of the store.
+func (s *Scheduler) drive(r *run) {
+	ctx, stop := context.WithCancelCause(r.work.Context)
+	r.stopRun = stop
+	defer s.release(r)
+	var yielding sync.WaitGroup
+	defer yielding.Wait()
+	defer stop(nil)
+	if r.work.Moving != nil {
+		yielding.Go(func() { r.yield(ctx) })
+	}
 	for {
 		err := r.drive(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		r.log.Error("cannot continue the deployment; trying again", "error", err)
+		again := !errors.Is(err, errNoSlot) && !deploy.IsKind(err, deploy.Fenced)
+		if again {
+			r.log.Error("cannot continue the deployment; trying again", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(retryAfter):
 		}
+		if !again {
+			return
+		}
+	}
+}
+
+// release gives up the right to a deployment. One that has not ended is evaluated again: this replica
+// may get the right back.
+func (s *Scheduler) release(r *run) {
+	s.mu.Lock()
+	delete(s.runs, r.id)
+	s.mu.Unlock()
+	r.work.Done()
+	if s.shared && !r.d.Status.Completed() {
+		s.Rescan()
 	}
 }

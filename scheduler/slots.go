@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -31,19 +32,29 @@ func (t *turns) started(applicationID string) {
 // startable moves the deployments to start now from waiting to runs. Interrupted
 // deployments come first and ignore the limits, since they held a slot before. Then
 // come the applications whose last start is the oldest, then the oldest deployments. A
-// full provider does not block others.
-func (s *Scheduler) startable() []*run {
+// full provider does not block others. Deployments of other replicas are left waiting.
+func (s *Scheduler) startable(ctx context.Context) []*run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	limits := s.Limits()
 	order := s.startOrder(limits)
 	var out []*run
+	var elsewhere map[string]int
 	for _, id := range order {
 		d := s.waiting[id]
-		if d.Status == deploy.Planned && !s.slotFree(limits, d.Provider) {
+		if d.Status == deploy.Planned {
+			if elsewhere == nil { // after the interrupted ones
+				elsewhere = s.elsewhere()
+			}
+			if !s.slotFree(limits, elsewhere, d.Provider) {
+				continue
+			}
+		}
+		work, ok := s.Rights.Own(ctx, d.ApplicationID)
+		if !ok {
 			continue
 		}
-		r := newRun(s, d)
+		r := newRun(s, d, work)
 		s.runs[d.ID] = r
 		delete(s.waiting, d.ID)
 		s.turns.started(d.ApplicationID)
@@ -81,15 +92,32 @@ func (s *Scheduler) startOrder(limits Limits) []string {
 	return order
 }
 
-// slotFree reports whether one more deployment may run on provider. s.mu is held.
-func (s *Scheduler) slotFree(limits Limits, provider string) bool {
-	if limits.Deployments > 0 && len(s.runs) >= limits.Deployments {
+// elsewhere returns how many deployments run in other replicas, by provider, as far as this one knows.
+// s.mu is held.
+func (s *Scheduler) elsewhere() map[string]int {
+	n := map[string]int{}
+	for _, d := range s.waiting {
+		if d.Status != deploy.Planned {
+			n[d.Provider]++
+		}
+	}
+	return n
+}
+
+// slotFree reports whether one more deployment may run on provider. What runs elsewhere is counted
+// exactly when the deployment starts. s.mu is held.
+func (s *Scheduler) slotFree(limits Limits, elsewhere map[string]int, provider string) bool {
+	total := len(s.runs)
+	for _, n := range elsewhere {
+		total += n
+	}
+	if limits.Deployments > 0 && total >= limits.Deployments {
 		return false
 	}
 	if limits.PerCluster == 0 {
 		return true
 	}
-	n := 0
+	n := elsewhere[provider]
 	for _, r := range s.runs {
 		if r.provider == provider {
 			n++

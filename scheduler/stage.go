@@ -29,6 +29,10 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 	defer stop(nil)
 	defer stopAfter(stop, left)()
 	r.setStage(stage, stop)
+	if !r.enter(stage.Name) {
+		return deploy.StageResult{}, nil
+	}
+	defer r.leave()
 	result := r.execute(sctx, deploy.StageRun{
 		Application: app, Deployment: r.d.Clone(), Stage: stage, Resumed: stage.ID == r.interrupted, Log: log,
 		SaveMetadata: func(ctx context.Context, kv map[string]string) error { return r.saveMetadata(ctx, stage.ID, kv) },
@@ -57,7 +61,7 @@ func (r *run) openLog(ctx context.Context, stage deploy.Stage) (deploy.StageLog,
 	if stage.ID == r.interrupted || len(stage.SkipOn) > 0 {
 		return r.s.logs.open(ctx, r.id, stage.ID, r.s.Now)
 	}
-	return r.s.logs.begin(r.id, stage.ID, r.s.Now), nil
+	return r.s.logs.begin(ctx, r.id, stage.ID, r.s.Now), nil
 }
 
 // limit describes the timeout in effect: that of the deployment's part if pctx has

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -30,7 +31,7 @@ func TestTurns(t *testing.T) {
 	wants("rare-0", "rare", 0)
 	var order []string
 	for i := range 6 {
-		started := s.startable()
+		started := s.startable(t.Context())
 		if len(started) != 1 {
 			t.Fatalf("%d deployments started, want 1", len(started))
 		}
@@ -89,17 +90,17 @@ func (q *queue) want(step, app, provider, age int) {
 
 // start lets the scheduler start what it can.
 func (q *queue) start(step int) error {
-	started := q.s.startable()
+	started := q.s.startable(context.Background())
 	for _, r := range started {
 		delete(q.since, r.id)
 		q.served[r.id] = append(q.served[r.id], step)
 	}
 	for id, since := range q.since {
 		provider := q.s.waiting[id].Provider
-		if q.s.slotFree(q.limits, provider) {
+		if q.s.slotFree(q.limits, nil, provider) {
 			return fmt.Errorf("step %d: %s waits since step %d although there is room", step, id, since)
 		}
-		room := q.s.slotFree(Limits{PerCluster: q.limits.PerCluster}, provider)
+		room := q.s.slotFree(Limits{PerCluster: q.limits.PerCluster}, nil, provider)
 		for _, r := range started {
 			slots := len(q.served[r.id]) - slices.IndexFunc(q.served[r.id], func(at int) bool { return at >= since })
 			if slots > 1 && (room || r.provider == provider) {

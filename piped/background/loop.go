@@ -40,6 +40,7 @@ type Loop struct {
 	Queue     Queue
 	Workers   int
 	ScanEvery time.Duration
+	Rescan    <-chan struct{} // requests of a scan; optional
 
 	// Scan adds the keys of all open work. It is called at the start, and as a fallback for
 	// missed changes. Changed adds the keys that changes concern.
@@ -71,6 +72,8 @@ func (l Loop) Run(ctx context.Context, feed Feed) {
 		case <-feed.C():
 			l.Changed(ctx, feed.Take())
 		case <-scan.C:
+			l.Scan(ctx)
+		case <-l.Rescan:
 			l.Scan(ctx)
 		}
 	}

@@ -69,6 +69,11 @@ func WithTerm(ctx context.Context, term Term) context.Context {
 	return context.WithValue(ctx, termKey{}, append(terms[:len(terms):len(terms)], term))
 }
 
+// WithTerms is WithTerm, but for all terms of ctx, which are replaced.
+func WithTerms(ctx context.Context, terms []Term) context.Context {
+	return context.WithValue(ctx, termKey{}, terms)
+}
+
 // TermsOf returns the terms that writes with ctx depend on.
 func TermsOf(ctx context.Context) []Term {
 	terms, _ := ctx.Value(termKey{}).([]Term)
