@@ -26,6 +26,7 @@ import (
 	"github.com/c785c783/piped/piped/drift"
 	"github.com/c785c783/piped/piped/event"
 	"github.com/c785c783/piped/piped/figures"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/preview"
 	"github.com/c785c783/piped/piped/retention"
 	"github.com/c785c783/piped/piped/source"
@@ -103,6 +104,10 @@ type App struct {
 	disk  *writable
 
 	wakePreviews func() // lists open pull requests
+
+	worker bool             // of a standby that shares the work
+	rights ownership.Rights // to work on deployments, by application ID
+	owner  *ownership.Owner // nil unless replicas share the work
 }
 
 // New builds the agent. Addresses are bound and the store is open and migrated
@@ -137,6 +142,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err := a.addObservability(cfg, o, st); err != nil {
 		return nil, err
 	}
+	a.addRights(cfg, o, st)
 	src, err := a.openSources(ctx, cfg, o, st)
 	if err != nil {
 		return nil, err
@@ -183,9 +189,9 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 	if err != nil {
 		return nil, "", err
 	}
-	waiting := &standby{cfg: cfg, file: o.ConfigFile, log: o.Logger.With("component", "standby")}
+	waiting := &standby{cfg: cfg, options: o, file: o.ConfigFile, log: o.Logger.With("component", "standby")}
 	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{
-		Key: key, Now: o.Now, Logger: o.Logger, Metrics: a.metrics.store, Exclusive: true, Agent: agentID(cfg), Standby: waiting.follow,
+		Key: key, Now: o.Now, Logger: o.Logger, Metrics: a.metrics.store, Exclusive: true, Share: shares(cfg), Agent: agentID(cfg), Standby: waiting.follow,
 	})
 	if err == nil {
 		a.parts.onClose("store", st.Close)
@@ -233,20 +239,25 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 	}
 	p.planner = planner.New(planner.Config{
 		Store: st, Sources: src.loader, Deciders: live.platforms.deciders(),
-		Tenancy: live.tenants, Managed: live.clusters.Managed, Logger: o.Logger.With("component", "planner"), Now: o.Now,
+		Tenancy: live.tenants, Managed: live.clusters.Managed, Rights: a.rights, Logger: o.Logger.With("component", "planner"), Now: o.Now,
 	})
 	if p.scripts, err = a.newScripts(cfg, o); err != nil {
 		return p, err
 	}
 	p.scheduler = scheduler.New(scheduler.Config{
 		Store: st, Executors: a.executors(cfg, o, st, src.loader, p.scripts), Providers: live.platforms.Names, Limits: live.Limits, Changes: live.repositories, Managed: live.clusters.managed,
-		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
+		Rights: a.rights, Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
 	})
 	a.parts.add("clusters", live.clusters.Run)
 	a.parts.add("capabilities", src.serves.Run)
-	a.parts.add("trigger", live.follower.Run)
+	if a.worker {
+		a.parts.add("mirrors", live.repositories.fillAll)
+	} else {
+		a.parts.add("trigger", live.follower.Run)
+	}
 	a.parts.add("planner", p.planner.Run)
 	a.parts.add("scheduler", live.repositories.fetched(st, p.scheduler.Run))
+	a.addGained(p)
 	return p, nil
 }
 
@@ -276,7 +287,9 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	a.parts.onClose("analyses", analyses.Close)
 	a.parts.onClose("analysis providers", a.live.analysis.Close)
 	approvals := approval.New(approval.Config{Store: st, Commits: a.live.repositories, Logger: o.Logger.With("component", "approval")})
-	a.parts.add("approvals", approvals.Run)
+	if !a.worker {
+		a.parts.add("approvals", approvals.Run)
+	}
 	executors := map[string]scheduler.Executor{
 		deploy.StageWait:               wait.New(wait.Config{Now: o.Now}),
 		deploy.StageWaitApproval:       approvals,

@@ -339,6 +339,9 @@ func (c *clusters) serve(ctx context.Context, conn *connection) {
 // health of applications.
 func (c *clusters) observe(ctx context.Context, conn *connection) *sync.WaitGroup {
 	var running sync.WaitGroup
+	if conn.lease != nil {
+		running.Go(func() { conn.lease.Run(ctx) })
+	}
 	if c.store == nil {
 		return &running
 	}
@@ -365,9 +368,6 @@ func (c *clusters) observe(ctx context.Context, conn *connection) *sync.WaitGrou
 			log.Error("pods are not notified of changed configuration until the agent is restarted", "error", err)
 		}
 	})
-	if conn.lease != nil {
-		running.Go(func() { conn.lease.Run(ctx) })
-	}
 	vitals := observe.NewHealthEvents(observe.HealthConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
 	running.Go(func() { vitals.Run(ctx) })
 	return &running

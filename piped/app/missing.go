@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// missingPatience bounds the wait of a reader for a commit that a mirror lacks. The fetch
-	// of the trigger goes on after it.
-	missingPatience = 10 * time.Second
+	// missingPatience bounds the fetch for a reader of a commit that a mirror lacks. It is
+	// shorter than the time that components have to stop.
+	missingPatience = 20 * time.Second
 	// missingRetry is how long a commit that the remote does not have counts as missing.
 	missingRetry = time.Minute
 )
@@ -31,13 +31,17 @@ func missingKey(repoID, commits string) string { return repoID + "\x00" + commit
 // them, it fetches them once. The error is NotFound if the remote does not have them, and
 // Unavailable while it cannot be asked: no deployment must fail for a mirror that is behind.
 func readCommits[T any](ctx context.Context, r *repositories, repoID, commits string, read func(*git.Repo) (T, error)) (result T, err error) {
-	mirror, err := r.read(repoID)
+	mirror, err := r.mirror(repoID)
 	if err != nil {
 		return result, err
 	}
-	result, err = read(mirror)
-	if !deploy.IsKind(err, deploy.NotFound) || r.missing.isKnown(missingKey(repoID, commits)) {
-		return result, err
+	if hasBeenRead(mirror) {
+		result, err = read(mirror)
+		if !deploy.IsKind(err, deploy.NotFound) || r.missing.isKnown(missingKey(repoID, commits)) {
+			return result, err
+		}
+	} else {
+		err = deploy.Errorf(deploy.Unavailable, "repository %q has not been read yet: the log says why", repoID)
 	}
 	ctx, stop := context.WithTimeout(ctx, missingPatience)
 	defer stop()

@@ -36,7 +36,9 @@ func openKubernetes(env platformEnv) platform {
 		Store: env.store, Clusters: live.clusters, Tenancy: live.tenants, PipedID: env.cfg.PipedID,
 		Logger: env.options.Logger.With("component", "removal"), Now: env.options.Now,
 	})
-	env.app.parts.add("removal", remover.Run)
+	if !env.app.worker {
+		env.app.parts.add("removal", remover.Run)
+	}
 	return &kubernetesPlatform{
 		remover:          remover,
 		platformEnv:      env,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -185,6 +186,23 @@ func (r *repositories) fill(ctx context.Context, repoID string, mirror *git.Repo
 	}
 }
 
+// fillAll is the component of a worker that fetches the mirrors once: no trigger does so there. Later
+// commits are fetched when they are read.
+func (r *repositories) fillAll(ctx context.Context) error {
+	r.mu.Lock()
+	mirrors := maps.Clone(r.mirrors)
+	r.mu.Unlock()
+	var group sync.WaitGroup
+	for id, mirror := range mirrors {
+		if !hasBeenRead(mirror) {
+			group.Go(func() { r.fill(ctx, id, mirror) })
+		}
+	}
+	group.Wait()
+	<-ctx.Done()
+	return nil
+}
+
 // hasCommit reports whether a mirror has a commit.
 func hasCommit(mirror *git.Repo, hash string) bool {
 	_, err := mirror.At(hash)
@@ -229,16 +247,6 @@ func (r *repositories) ChangedBy(ctx context.Context, repoID, base, commit strin
 // repository.
 func (r *repositories) CommitObject(repoID, commit string) ([]byte, error) {
 	return readCommits(context.Background(), r, repoID, commit, func(m *git.Repo) ([]byte, error) { return m.CommitObject(commit) })
-}
-
-// read returns the mirror of a repository. The error is Unavailable while the mirror is empty,
-// so that no commit counts as missing.
-func (r *repositories) read(repoID string) (*git.Repo, error) {
-	mirror, err := r.mirror(repoID)
-	if err == nil && !hasBeenRead(mirror) {
-		return nil, deploy.Errorf(deploy.Unavailable, "repository %q has not been read yet: the log says why", repoID)
-	}
-	return mirror, err
 }
 
 // mirror returns the open mirror of a repository.

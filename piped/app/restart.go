@@ -24,6 +24,7 @@ func restartSettings() []restartSetting {
 		fixed("dataDir", func(p *config.Piped) *string { return &p.DataDir }, equal),
 		fixed("store.dsn", func(p *config.Piped) *strict.Secret { return &p.Store.DSN }, strict.Secret.Equal),
 		fixed("store.keyFile", func(p *config.Piped) *string { return &p.Store.KeyFile }, equal),
+		fixed("store.replicas", func(p *config.Piped) *config.Replicas { return &p.Store.Replicas }, equal),
 		fixed("projectID", func(p *config.Piped) *string { return &p.ProjectID }, equal),
 		fixed("pipedID", func(p *config.Piped) *string { return &p.PipedID }, equal),
 		fixed("api.address", func(p *config.Piped) *string { return &p.API.Address }, equal),

@@ -19,7 +19,10 @@ type setting struct {
 }
 
 // liveSettings lists all settings in the order in which they are applied.
-func liveSettings() []setting {
+func liveSettings() []setting { return append(workSettings(), serveSettings()...) }
+
+// workSettings lists the settings that a worker has, too.
+func workSettings() []setting {
 	return []setting{
 		{"secretManagement", func(_ *live, was, next *setup) bool {
 			return was.sameKeys(next) || was.keys.SOPSFingerprint() != next.keys.SOPSFingerprint()
@@ -65,16 +68,22 @@ func liveSettings() []setting {
 			func(_ context.Context, l *live, next *setup) { l.events.Store(next.events) }},
 		{"eventWatcher and gitHosts", func(_ *live, was, next *setup) bool { return was.events.sameRules(next.events) },
 			func(_ context.Context, l *live, next *setup) { l.events.Store(next.events) }},
-		{"notifications", func(_ *live, was, next *setup) bool { return was.notifications.same(next.notifications) }, nil},
-		{"", func(_ *live, was, next *setup) bool { // Git hosts are receivers, too
-			return was.notifications.same(next.notifications) && was.events.sameRules(next.events)
-		}, func(_ context.Context, l *live, next *setup) { l.setReceivers(next.notifications) }},
 		{"limits", func(_ *live, was, next *setup) bool { return was.limits == next.limits }, func(_ context.Context, l *live, next *setup) {
 			l.limits.Store(&next.limits)
 			l.scheduler.Rescan()
 		}},
 		{"retention", func(_ *live, was, next *setup) bool { return was.retention == next.retention },
 			func(_ context.Context, l *live, next *setup) { l.retention.Store(&next.retention) }},
+	}
+}
+
+// serveSettings lists the settings of what only the agent that has the database does.
+func serveSettings() []setting {
+	return []setting{
+		{"notifications", func(_ *live, was, next *setup) bool { return was.notifications.same(next.notifications) }, nil},
+		{"", func(_ *live, was, next *setup) bool { // Git hosts are receivers, too
+			return was.notifications.same(next.notifications) && was.events.sameRules(next.events)
+		}, func(_ context.Context, l *live, next *setup) { l.setReceivers(next.notifications) }},
 		{"webhooks", func(_ *live, was, next *setup) bool {
 			return slices.EqualFunc(was.webhooks, next.webhooks, webhook.same)
 		}, nil},
@@ -138,11 +147,15 @@ func (s *setup) providerKinds() map[string]string {
 	return out
 }
 
-// begin applies the first setup, before any component runs.
+// begin applies the first setup, before any component runs. A worker has no API.
 func (l *live) begin(ctx context.Context, first setup, t targets) {
 	l.targets, l.used = t, first
 	l.effective.Store(first.cfg)
-	for _, row := range liveSettings() {
+	rows := liveSettings()
+	if t.api == nil {
+		rows = workSettings()
+	}
+	for _, row := range rows {
 		if row.apply != nil {
 			row.apply(ctx, l, &first)
 		}

@@ -62,7 +62,7 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 	name, kinds := registeredName(st), o.kinds()
 	s.loader = &source.Loader{Tree: live.repositories.Tree, Secrets: live.secrets, Kinds: kinds, Name: name, Previews: cfg.Previews, CacheBytes: sourceCacheBytes}
 	s.concealed = &source.Loader{Tree: live.repositories.Tree, Secrets: live.concealed, Kinds: kinds, Name: name, Previews: cfg.Previews, CacheBytes: concealedCacheBytes}
-	live.platforms = openPlatforms(platformEnv{app: a, cfg: cfg, options: o, store: st, sources: s, wake: func(id string) { a.drift.Wake(id) }})
+	live.platforms = openPlatforms(platformEnv{app: a, cfg: cfg, options: o, store: st, sources: s, wake: a.wakeDrift})
 	s.loader.Renderers = live.platforms.renderers()
 	s.concealed.Renderers = s.loader.Renderers
 	return s, nil

@@ -20,15 +20,18 @@ var ErrChanged = errors.New("the configuration has changed while this replica st
 func agentID(cfg *config.Piped) string { return cfg.ProjectID + "/" + cfg.PipedID }
 
 // standby is what an agent does while a replica of it works: it passes what clients send to its
-// own addresses on to that one, so that a Service may lead to any replica.
+// own addresses on to that one, so that a Service may lead to any replica. If the replicas share the
+// work, it also plans and runs deployments.
 type standby struct {
-	cfg  *config.Piped
-	file string // of the configuration; "" if it is not known
-	log  *slog.Logger
+	cfg     *config.Piped
+	options Options
+	file    string // of the configuration; "" if it is not known
+	log     *slog.Logger
 
 	// Set by begin.
 	seen     [sha256.Size]byte // digest of the configuration
 	api, web *forward.Forwarder
+	workers  *workers // nil unless the replicas share the work
 }
 
 // follow is called with each change of the active agent.
@@ -66,6 +69,9 @@ func (s *standby) begin() error {
 		return errors.Join(fmt.Errorf("web.address: %w", err), api.Close())
 	}
 	s.api, s.web = api, web
+	if shares(s.cfg) {
+		s.workers = startWorkers(s.cfg, s.options, s.log)
+	}
 	return nil
 }
 
@@ -73,6 +79,9 @@ func (s *standby) begin() error {
 func (s *standby) end() error {
 	if s.api == nil {
 		return nil
+	}
+	if s.workers != nil {
+		s.workers.end()
 	}
 	err := errors.Join(s.api.Close(), s.web.Close())
 	if s.file != "" && digestOf(s.file, s.cfg.Files()) != s.seen {

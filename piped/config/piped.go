@@ -76,6 +76,9 @@ type Store struct {
 	// database: 32 bytes, as such or in base64. All replicas of an agent need the same.
 	// Default: `store.key` in `dataDir`, which the first start creates.
 	KeyFile string `yaml:"keyFile"`
+	// Replicas is what replicas of the agent on PostgreSQL do: with `standby` one works and the others
+	// wait, with `share` those plan and run deployments, too. All replicas need the same.
+	Replicas Replicas `yaml:"replicas"`
 }
 
 // API is spec.api: where the control API listens.

@@ -124,6 +124,7 @@ func defaultPipedSpec() pipedSpec {
 		ProjectID:    "default",
 		PipedID:      "piped",
 		DataDir:      "~/.piped",
+		Store:        Store{Replicas: ReplicasStandBy},
 		API:          API{Address: "127.0.0.1:9083", RateLimit: RateLimit{PerSecond: 1000, Burst: 2000}},
 		Web:          Web{Address: "127.0.0.1:9085"},
 		SyncInterval: 15 * time.Second,
@@ -237,6 +238,12 @@ func (s Store) complete(d *strict.Document, r resolver, dataDir string) Store {
 	case (scheme == "postgres" || scheme == "postgresql") && rest != "":
 	default:
 		d.Problemf("store.dsn", "expected sqlite://<path> or postgres://... (the value is not shown)")
+	}
+	if s.Replicas == ReplicasShare && !strings.HasPrefix(scheme, "postgres") {
+		d.Problemf("store.replicas", "replicas share a database of PostgreSQL: set store.dsn to postgres://...")
+	}
+	if s.Replicas == ReplicasShare && s.KeyFile == "" {
+		d.Problemf("store.replicas", "replicas share a key: set store.keyFile")
 	}
 	return s
 }

@@ -30,7 +30,7 @@ func TestPipedDefaults(t *testing.T) {
 	t.Setenv("HOME", "/home/someone")
 	want := &Piped{
 		ProjectID: "default", PipedID: "piped", DataDir: "/home/someone/.piped",
-		Store:        Store{DSN: strict.NewSecret("sqlite:///home/someone/.piped/piped.db")},
+		Store:        Store{DSN: strict.NewSecret("sqlite:///home/someone/.piped/piped.db"), Replicas: ReplicasStandBy},
 		API:          API{Address: "127.0.0.1:9083", RateLimit: RateLimit{PerSecond: 1000, Burst: 2000}},
 		Web:          Web{Address: "127.0.0.1:9085"},
 		SyncInterval: 15 * time.Second,
@@ -57,7 +57,7 @@ func TestPipedEveryField(t *testing.T) {
 	secret := strict.NewSecret("hunter2")
 	want := &Piped{
 		ProjectID: "shop", PipedID: "p1", Name: "agent", DataDir: "/etc/piped/data",
-		Store: Store{DSN: strict.NewSecret("postgres://u:p@db/piped")},
+		Store: Store{DSN: strict.NewSecret("postgres://u:p@db/piped"), KeyFile: "/etc/piped/store.key", Replicas: ReplicasShare},
 		API: API{
 			Address: "0.0.0.0:1", TLSCertFile: "/etc/piped/tls/a.crt", TLSKeyFile: "/home/someone/a.key", ClientCAFile: "/etc/piped/tls/ca.crt",
 			RateLimit: RateLimit{PerSecond: 7, Burst: 8}, AuditFile: "/etc/piped/audit.jsonl",

@@ -62,6 +62,9 @@ func inUse(d dialect, holder string) error {
 	return deploy.Errorf(deploy.Conflict, "%s is in use by another agent (%s): one agent works with a database; stop that one, or give this agent a store.dsn of its own", d.name(), holder)
 }
 
+// Process describes this process to other agents.
+func Process() string { return self() }
+
 // self describes this process to other agents.
 func self() string {
 	host, err := os.Hostname()

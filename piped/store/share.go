@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/jackc/pgx/v5"
@@ -57,6 +59,25 @@ func (t *tx) checkShare(ctx context.Context) error {
 		return deploy.Errorf(deploy.Invalid, "the replica that works with %s (%s) does not share its work: set store.replicas to share in the configuration of all replicas", s.dialect.name(), active.host)
 	}
 	return nil
+}
+
+// describeShares adds to the names of processes how many partitions they hold. It is best effort.
+func (s *Store) describeShares(ctx context.Context, processes []string) {
+	o, err := s.Ownership(ctx)
+	if err != nil {
+		return
+	}
+	held := map[string]int{}
+	for _, t := range o.Terms {
+		held[t.HeldBy]++
+	}
+	for i, process := range processes {
+		for _, r := range o.Replicas {
+			if strings.HasPrefix(r.Host, process) { // which the server may have cut
+				processes[i] = fmt.Sprintf("%s (version %s, works on %d of %d partitions)", process, r.Version, held[r.ID], deploy.Partitions)
+			}
+		}
+	}
 }
 
 // StartDeployment is UpdateDeploymentFrom for a transition to RUNNING, with limits for what runs in

@@ -21,6 +21,9 @@ func (s *Store) State(ctx context.Context) deploy.StoreState {
 	if s.hold != nil {
 		state.Standbys, _ = s.hold.standbys(ctx) // best effort, like the size
 	}
+	if s.share {
+		s.describeShares(ctx, state.Standbys)
+	}
 	return state
 }
 

@@ -39,6 +39,7 @@ type Options struct {
 	Interval   time.Duration // between two polls of the repository
 	DSN        string        // "" is SQLite in the data directory
 	StoreKey   string        // the file of the key of the store, for replicas; "" is the default
+	Share      bool          // replicas share the work
 	Limit      int           // of concurrent deployments; 0 means no limit
 	WatchAll   bool          // record the rollouts of all workloads of the cluster
 	More       string        // further lines of the spec, indented
@@ -131,7 +132,11 @@ func prepare(o Options) (*Agent, error) {
 		text += fmt.Sprintf("  limits: {deployments: %d}\n", o.Limit)
 	}
 	if o.DSN != "" {
-		text += fmt.Sprintf("  store: {dsn: %q, keyFile: %q}\n", o.DSN, o.StoreKey)
+		replicas := "standby"
+		if o.Share {
+			replicas = "share"
+		}
+		text += fmt.Sprintf("  store: {dsn: %q, keyFile: %q, replicas: %s}\n", o.DSN, o.StoreKey, replicas)
 	}
 	text += o.More
 	if err := os.WriteFile(a.Config, []byte(text), 0o600); err != nil {
