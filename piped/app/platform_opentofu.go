@@ -57,7 +57,9 @@ func openOpenTofu(kind config.Kind) func(platformEnv) platform {
 			Store: env.store, Kind: kind.Name, Interval: p.driftInterval, Refresh: p.refresh, Wake: env.wake, Mark: opentofu.AppliedMark, PipedID: env.cfg.PipedID,
 			Logger: log, Now: env.options.Now,
 		})
-		env.app.parts.add(strings.ToLower(kind.Name)+" drift", p.watcher.Run)
+		if !env.app.worker { // the replica that has the database compares
+			env.app.parts.add(strings.ToLower(kind.Name)+" drift", p.watcher.Run)
+		}
 		return p
 	}
 }
