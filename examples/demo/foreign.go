@@ -22,11 +22,11 @@ func (d *demo) foreign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	labels := map[string]string{"app": foreignName}
-	d.out.fact("by hand", fmt.Sprintf("kubectl -n %s create deployment %s --image %s", d.stage.namespace, foreignName, d.stage.images.at(d.stage.images.first)))
+	labels, image := map[string]string{"app": foreignName}, d.stage.images.at(d.stage.images.first)
+	d.out.fact("by hand", fmt.Sprintf("kubectl -n %s create deployment %s --image %s", d.stage.namespace, foreignName, image))
 	_, err = client.AppsV1().Deployments(d.stage.namespace).Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: foreignName}, Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: d.stage.images.at(d.stage.images.first)}}}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: image}}}},
 	}}, metav1.CreateOptions{FieldManager: "kubectl-by-hand"})
 	if err != nil {
 		return fmt.Errorf("create Deployment %s/%s by hand: %w", d.stage.namespace, foreignName, err)

@@ -98,9 +98,8 @@ func (d *demo) steps() []step {
 		{"A canary gets more and more of the traffic", d.canary},
 		{"A canary that cannot start", d.breakCanary},
 	}
-	foreign := []step{{"Someone deploys what is no application", d.foreign}}
-	if d.stage.own() { // whose other workloads are none of the demo's business
-		first, routing, foreign = step{"A namespace in your cluster", d.useCluster}, nil, nil
+	if d.stage.own() {
+		first, routing = step{"A namespace in your cluster", d.useCluster}, nil
 	}
 	return slices.Concat([]step{
 		first,
@@ -116,7 +115,7 @@ func (d *demo) steps() []step {
 		{"A pipeline that waits for a person", d.approve},
 	}, routing, []step{
 		{"Someone changes a live object by hand", d.drift},
-	}, foreign, []step{
+		{"Someone deploys what is no application", d.foreign},
 		{"A person asks for a deployment", d.syncByHand},
 		{"An application heals itself", d.heal},
 		{"What happened", d.conclude},
@@ -166,7 +165,7 @@ func (d *demo) makeRepository(context.Context) error {
 
 func (d *demo) startAgent(ctx context.Context) error {
 	var err error
-	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.provider(), d.kubeconfig(), d.repo.Dir, d.keys, !d.stage.own()); err != nil {
+	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.provider(), d.kubeconfig(), d.stage.namespace, d.repo.Dir, d.keys); err != nil {
 		return err
 	}
 	d.agent.timeout = d.stage.timeout

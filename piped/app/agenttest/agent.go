@@ -41,7 +41,7 @@ type Options struct {
 	StoreKey   string        // the file of the key of the store, for replicas; "" is the default
 	Share      bool          // replicas share the work
 	Limit      int           // of concurrent deployments; 0 means no limit
-	WatchAll   bool          // record the rollouts of all workloads of the cluster
+	WatchIn    string        // the namespace whose workloads are watched, also those of no application; "" is none
 	More       string        // further lines of the spec, indented
 }
 
@@ -77,7 +77,7 @@ spec:
   platformProviders:
     - name: %s
       type: KUBERNETES
-      config: {kubeConfigPath: %q, rollouts: {watch: %s}}
+      config: {kubeConfigPath: %q, rollouts: {%s}}
 `
 
 // soon is the backoff of a client that reconnects to a restarted agent.
@@ -123,9 +123,9 @@ func prepare(o Options) (*Agent, error) {
 	if a.Address, a.WebAddress, err = FreeAddresses(); err != nil {
 		return nil, err
 	}
-	watch := "applications"
-	if o.WatchAll {
-		watch = "all"
+	watch := "watch: applications"
+	if o.WatchIn != "" {
+		watch = fmt.Sprintf("watch: all, namespaces: [%q]", o.WatchIn)
 	}
 	text := fmt.Sprintf(configText, a.ID, data, a.Address, a.WebAddress, o.Interval, o.Remote, cmp.Or(o.Provider, "devcluster"), o.Kubeconfig, watch)
 	if o.Limit > 0 {
