@@ -21,7 +21,7 @@ var logKeys = strings.Fields(`
 
 	accepted address again api applications at attempt auditRecords branch by bytes chain changed channel check client code command commands dataDir deleted
 	deployments description dir duration endedBy event eventID file from handler heals health holds isolation issuer key kind left lines method missed
-	movedTo object objects ownerKey page panic path phase pullRequest pullRequests reason receiver records ref reference rejected remote replica report request resource result revision rollouts
+	movedTo object objects ownerKey page panic path phase pullRequest pullRequests reason receiver records ref reference rejected remote replica report request resource result revision role rollouts
 	session sessions spans stack status strategy subject summary target tls to took version wait waiting warning web webhook what window workload
 `)
 

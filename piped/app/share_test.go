@@ -16,6 +16,7 @@ import (
 
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/store/pgtest"
@@ -230,4 +231,44 @@ func TestReplicasShareTheWork(t *testing.T) {
 	f.relaunch(f.first)
 	f.awaitShares(3)
 	f.mustEndOnce("v6", f.push("v6", time.Second))
+}
+
+// TestWorkerFollowsItsConfiguration: a worker takes a changed configuration when it is valid, and none
+// that does not share the work.
+func TestWorkerFollowsItsConfiguration(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "piped.yaml")
+	write := func(name, replicas string) {
+		t.Helper()
+		text := fmt.Sprintf("apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  name: %s\n  store: {dsn: \"postgres://db/piped\", keyFile: /key, replicas: %s}\n", name, replicas)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one", "share")
+	cfg, _, err := Kinds().LoadPiped(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const every = 20 * time.Millisecond
+	w := &workers{cfg: cfg, options: Options{ConfigFile: file, ReloadEvery: every}.withDefaults()}
+	next := make(chan *config.Piped, 1)
+	go func() { next <- w.changed(t.Context()) }()
+	for _, bad := range []struct{ name, replicas string }{{"[", "share"}, {"two", "standby"}} {
+		write(bad.name, bad.replicas)
+		select {
+		case got := <-next:
+			t.Fatalf("the configuration %+v is used: %+v", bad, got)
+		case <-time.After(20 * every):
+		}
+	}
+	write("three", "share")
+	select {
+	case got := <-next:
+		if got == nil || got.Name != "three" {
+			t.Errorf("the configuration is %+v", got)
+		}
+	case <-time.After(patience):
+		t.Fatal("the changed configuration is not used")
+	}
 }
