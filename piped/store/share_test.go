@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -168,4 +169,35 @@ func plannedOn(t *testing.T, s *store.Store, id, provider string) deploy.Deploym
 		t.Fatal(err)
 	}
 	return d
+}
+
+// TestStateSaysWhoWorksOnWhat: the state names the partitions that a standby holds.
+func TestStateSaysWhoWorksOnWhat(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	active := openSharing(t, store.Options{Share: true, Exclusive: true}, dsn)
+	ctx, stop := context.WithCancel(t.Context())
+	learned, ended := make(chan store.Active, 10), make(chan error, 1)
+	go func() {
+		_, err := openReplica(ctx, dsn, "p/a", storetest.Key(), learned)
+		ended <- err
+	}()
+	<-learned
+	if got := active.State(t.Context()).Standbys; len(got) != 1 || got[0] != self(t) {
+		t.Errorf("before the standby works: %q", got)
+	}
+	worker := openSharing(t, store.Options{Share: true}, dsn)
+	if err := worker.Join(t.Context(), deploy.Replica{ID: "w", Host: store.Process(), Version: "v1.2", StartedAt: time.Now()}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := worker.Take(t.Context(), "w", []deploy.Partition{3, 4, 5}); err != nil {
+		t.Fatal(err)
+	}
+	want := self(t) + " (version v1.2, works on 3 of 64 partitions)"
+	if got := active.State(t.Context()).Standbys; len(got) != 1 || got[0] != want {
+		t.Errorf("the standbys are %q, want %q", got, want)
+	}
+	stop()
+	if err := <-ended; err == nil {
+		t.Error("the standby has the database")
+	}
 }
