@@ -26,6 +26,7 @@ type commandBody struct {
 	Cascade         bool               `json:"cascade,omitempty"`
 	Accept          bool               `json:"accept,omitempty"`
 	Token           string             `json:"token,omitempty"`
+	LockID          string             `json:"lockID,omitempty"`
 	SupersededBy    string             `json:"supersededBy,omitempty"`
 
 	PlanPreview *deploy.PlanPreviewRequest `json:"planPreview,omitempty"`
@@ -36,7 +37,7 @@ func bodyOf(c deploy.Command) commandBody {
 		Commander: c.Commander, Account: c.Account, CommanderGroups: c.CommanderGroups, Strategy: c.Strategy, Commit: c.Commit, Reason: c.Reason,
 		ForceRollback: c.ForceRollback, ForceNoRollback: c.ForceNoRollback, OverrideWindows: c.OverrideWindows, PermitPrune: c.PermitPrune,
 		ChainID: c.ChainID, ChainBlock: c.ChainBlock,
-		Cascade: c.Cascade, Accept: c.Accept, Token: c.Token, PlanPreview: c.PlanPreview, WaitForRunning: c.WaitForRunning,
+		Cascade: c.Cascade, Accept: c.Accept, Token: c.Token, LockID: c.LockID, PlanPreview: c.PlanPreview, WaitForRunning: c.WaitForRunning,
 		SupersededBy: c.SupersededBy,
 	}
 }
@@ -58,7 +59,7 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 	c.Strategy, c.ForceRollback, c.ForceNoRollback = body.Strategy, body.ForceRollback, body.ForceNoRollback
 	c.Commit, c.Reason, c.OverrideWindows, c.WaitForRunning = body.Commit, body.Reason, body.OverrideWindows, body.WaitForRunning
 	c.PermitPrune, c.ChainID, c.ChainBlock = body.PermitPrune, body.ChainID, body.ChainBlock
-	c.Cascade, c.Accept, c.Token, c.PlanPreview, c.SupersededBy = body.Cascade, body.Accept, body.Token, body.PlanPreview, body.SupersededBy
+	c.Cascade, c.Accept, c.Token, c.LockID, c.PlanPreview, c.SupersededBy = body.Cascade, body.Accept, body.Token, body.LockID, body.PlanPreview, body.SupersededBy
 	c.CreatedAt, c.UpdatedAt, c.HandledAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(handledAt)
 	return c, decode(metadata, &c.Metadata)
 }
