@@ -45,12 +45,12 @@ func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) e
 	if err := e.confirm(ctx, run, options, approved); err != nil {
 		return err
 	}
-	again := run.Stage.Metadata[metaIntent] != ""
+	again, intent := run.Stage.Metadata[metaIntent] != "", ""
 	if again {
 		run.Log.Infof("The apply was interrupted when the agent ended; looking for what is left of plan %s", short(approved.Digest))
 	} else {
 		// The value is unique, so that of two agents only one applies.
-		intent := approved.Digest + " " + uuid.NewString()
+		intent = approved.Digest + " " + uuid.NewString()
 		if err := run.SwapMetadata(ctx, metaIntent, "", intent); err != nil {
 			return fmt.Errorf("record that the plan is about to be applied: %w", err)
 		}
@@ -59,6 +59,9 @@ func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) e
 		err := e.attempt(ctx, run, s, approved, again)
 		if err == nil {
 			return e.conclude(ctx, run, s)
+		}
+		if errors.Is(err, opentofu.ErrStale) && !again { // nothing was applied
+			return errors.Join(run.SwapMetadata(ctx, metaIntent, intent, ""), err)
 		}
 		var final failure
 		if errors.As(err, &final) || ctx.Err() != nil || attempt >= options.Retries {
@@ -76,6 +79,9 @@ func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) e
 
 // attempt applies the approved plan, or what is left of it.
 func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session, approved opentofu.Plan, again bool) error {
+	if again && s.Replaces() {
+		return failure{errors.New("the apply was interrupted, and input.commandFlags.plan has -replace: what is left of the plan cannot be told; look at the resources, and sync again"), false}
+	}
 	if again {
 		left, err := e.plan(ctx, run, s)
 		switch {
@@ -96,9 +102,15 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session,
 	}
 	now, planErr := e.plan(ctx, run, s)
 	if planErr != nil {
-		return failure{fmt.Errorf("%w; what has changed cannot be told: %w", err, planErr), run.First()}
+		return failure{fmt.Errorf("%w; what has changed cannot be told: %w", err, planErr), nothingApplied(run, again)}
 	}
-	return failure{fmt.Errorf("plan %s was not applied: %w: %s; sync again", short(approved.Digest), err, now.Moved(approved)), run.First()}
+	return failure{fmt.Errorf("plan %s was not applied: %w: %s; sync again", short(approved.Digest), err, now.Moved(approved)), nothingApplied(run, again)}
+}
+
+// nothingApplied reports whether the deployment has changed nothing yet, so that a rollback would
+// only undo what others have done.
+func nothingApplied(run deploy.StageRun, again bool) bool {
+	return !again && !slices.ContainsFunc(run.Deployment.Stages, func(s deploy.Stage) bool { return s.ID != run.Stage.ID && s.Metadata[metaIntent] != "" })
 }
 
 // confirm fails the stage if the plan destroys more resources than are permitted without a
@@ -129,7 +141,7 @@ func (e *Executor) confirm(ctx context.Context, run deploy.StageRun, options con
 	}
 	return failure{fmt.Errorf("the plan would destroy or replace %d resources, more than the limit of %d (confirmDestroyAbove), so nothing is applied; "+
 		"if that is wanted, permit it: pipectl application sync --app-id=%s --confirm-destroy. Resources: %s",
-		len(refs), *options.ConfirmDestroyAbove, run.Deployment.ApplicationID, strings.Join(names, ", ")), true}
+		len(refs), *options.ConfirmDestroyAbove, run.Deployment.ApplicationID, strings.Join(names, ", ")), nothingApplied(run, run.Stage.Metadata[metaIntent] != "")}
 }
 
 // conclude reads the state and stores which resources the application has now.
@@ -154,6 +166,32 @@ func (e *Executor) conclude(ctx context.Context, run deploy.StageRun, s *session
 		return err
 	}
 	run.Log.Successf("The state has %d resources and %d outputs", len(state.Resources), len(state.Outputs))
+	e.Applied(d.ApplicationID)
+	return nil
+}
+
+// concludeRollback stores which resources the application has after a rollback, for the deployment
+// whose state is restored.
+func (e *Executor) concludeRollback(ctx context.Context, run deploy.StageRun, s *session) error {
+	state, err := s.State(ctx)
+	if err != nil {
+		return err
+	}
+	d := run.Deployment
+	d.Git = d.RunningGit()
+	if err := e.putInventory(ctx, d, state); err != nil {
+		return err
+	}
+	kept, err := e.record(ctx, d.RunningDeploymentID)
+	if err != nil {
+		return err
+	}
+	kept.State = redacted(state, s.redactor.Text)
+	restored := d
+	restored.ID = d.RunningDeploymentID
+	if err := e.save(ctx, restored, d.RunningCommit, kept); err != nil && !deploy.IsKind(err, deploy.NotFound) { // it was removed by retention
+		return err
+	}
 	e.Applied(d.ApplicationID)
 	return nil
 }

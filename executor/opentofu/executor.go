@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	config "github.com/c785c783/piped/piped/config/opentofu"
@@ -35,6 +36,7 @@ type Config struct {
 	// LockEvery is the pause before a locked state is tried again; default 3 s.
 	LockEvery time.Duration
 	Applied   func(applicationID string) // called after an apply; may be nil
+	Kept      bool                       // Dir is used already, and is not cleaned
 	Logger    *slog.Logger
 	Now       func() time.Time
 }
@@ -49,7 +51,11 @@ func New(c Config) *Executor {
 	if c.Applied == nil {
 		c.Applied = func(string) {}
 	}
-	if err := Clean(c.Dir); err != nil {
+	clean := Clean
+	if c.Kept {
+		clean = func(dir string) error { return os.MkdirAll(dir, 0o700) }
+	}
+	if err := clean(c.Dir); err != nil {
 		c.Logger.Error("stages will fail until the directory of their runs can be used", "error", err)
 	}
 	return &Executor{c}
@@ -69,6 +75,8 @@ type failure struct {
 	error
 	noRollback bool
 }
+
+func (f failure) Unwrap() error { return f.error }
 
 // stage returns a stage that runs do in a session. rollback selects the commit to go back to.
 func (e *Executor) stage(do func(ctx context.Context, run deploy.StageRun, s *session) (deploy.StageStatus, error)) Stage {
@@ -245,6 +253,9 @@ func (e *Executor) Apply() Stage {
 		if kept.Plan == nil || kept.Plan.Stage != planned.ID || kept.Plan.Digest != planned.Metadata[MetaDigest] {
 			return "", fmt.Errorf("the plan of stage %s is not stored any more; sync again", planned.ID)
 		}
+		if kept.applied(run) {
+			return deploy.StageSuccess, nil
+		}
 		if err := s.restore(*kept.Plan); err != nil {
 			return "", err
 		}
@@ -283,11 +294,27 @@ func (e *Executor) sync(ctx context.Context, run deploy.StageRun, s *session) er
 		if kept.Plan == nil || kept.Plan.Stage != run.Stage.ID {
 			return fmt.Errorf("the apply was interrupted, and its plan is not stored any more: look at the resources, and sync again")
 		}
+		if kept.applied(run) {
+			return nil
+		}
 		if err := s.restore(*kept.Plan); err != nil {
 			return err
 		}
 		return e.apply(ctx, run, s)
 	}
+	for attempt := 1; ; attempt++ {
+		err := e.planAndApply(ctx, run, s)
+		if !errors.Is(err, opentofu.ErrStale) || attempt == maxStale {
+			return err
+		}
+		run.Log.Infof("Another run has changed the state since the plan was made; planning again")
+	}
+}
+
+// maxStale is how many plans of a sync may be outdated by other runs.
+const maxStale = 3
+
+func (e *Executor) planAndApply(ctx context.Context, run deploy.StageRun, s *session) error {
 	plan, err := e.plan(ctx, run, s)
 	if err != nil {
 		return err
@@ -312,14 +339,13 @@ func (e *Executor) Rollback() Stage {
 		}
 		if plan.IsEmpty() {
 			run.Log.Successf("Nothing to undo: the resources are as commit %s declares them", deploy.ShortHash(run.Deployment.RunningCommit))
-			return deploy.StageSuccess, nil
+			return deploy.StageSuccess, e.concludeRollback(ctx, run, s)
 		}
 		run.Log.Infof("Plan %s: %s", short(plan.Digest), plan.Summary())
 		if err := e.whileLocked(ctx, run, s, func() error { return s.Run.Apply(ctx) }); err != nil {
 			return "", err
 		}
 		run.Log.Successf("Applied commit %s again", deploy.ShortHash(run.Deployment.RunningCommit))
-		e.Applied(run.Deployment.ApplicationID)
-		return deploy.StageSuccess, nil
+		return deploy.StageSuccess, e.concludeRollback(ctx, run, s)
 	})
 }

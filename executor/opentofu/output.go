@@ -11,7 +11,7 @@ import (
 
 // maxLine and maxLines bound what one command writes to the log.
 const (
-	maxLine  = 8 << 10
+	maxLine  = 64 << 10
 	maxLines = 20_000
 )
 
@@ -34,11 +34,12 @@ func (o *output) Write(p []byte) (int, error) {
 		if i < 0 && len(o.rest) < maxLine {
 			return len(p), nil
 		}
+		next := i + 1
 		if i < 0 {
-			i = maxLine - 1
+			i, next = maxLine, maxLine
 		}
 		o.line(string(o.rest[:i]))
-		o.rest = o.rest[i+1:]
+		o.rest = o.rest[next:]
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/opentofu"
 )
@@ -54,6 +55,16 @@ func RecordOf(set deploy.AppliedSet) (Record, error) {
 	return all[0], nil
 }
 
+// applied reports whether the plan of a stage that was interrupted was applied, and what it left
+// recorded: only the end of the stage was not stored.
+func (r Record) applied(run deploy.StageRun) bool {
+	done := run.Stage.Metadata[metaIntent] != "" && r.State != nil && r.Plan != nil && len(r.Plan.Data) == 0
+	if done {
+		run.Log.Infof("The plan had been applied before the agent was interrupted")
+	}
+	return done
+}
+
 // record reads what is kept of a deployment, the zero Record for nothing.
 func (e *Executor) record(ctx context.Context, deploymentID string) (Record, error) {
 	set, err := e.Store.AppliedSet(ctx, deploymentID)
@@ -79,6 +90,9 @@ func (e *Executor) save(ctx context.Context, d deploy.Deployment, commit string,
 // namespace is where it is declared.
 func Ref(at deploy.GitPath, r opentofu.Resource) deploy.ObjectRef {
 	namespace := path.Join(at.RepoID, at.Dir)
+	if at.ConfigFile != config.DefaultName { // several applications may be in a directory
+		namespace = path.Join(namespace, at.ConfigFile)
+	}
 	if r.Module != "" {
 		namespace += "/" + r.Module
 	}

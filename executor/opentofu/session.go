@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	config "github.com/c785c783/piped/piped/config/opentofu"
@@ -84,11 +85,16 @@ func redactorOf(files source.Files, pass []string) *secret.Redactor {
 	secrets := map[string]string{}
 	maps.Copy(secrets, files.Redactor().Secrets())
 	for _, name := range pass {
-		if value := os.Getenv(name); strings.Contains(name, "SECRET") || strings.Contains(name, "TOKEN") || strings.Contains(name, "PASSWORD") || strings.Contains(name, "KEY") {
+		if value := os.Getenv(name); isSecret(strings.ToUpper(name)) {
 			secrets["environment "+name] = value
 		}
 	}
 	return secret.NewRedactor(secrets)
+}
+
+// isSecret reports whether a variable of that name probably holds a secret.
+func isSecret(name string) bool {
+	return slices.ContainsFunc([]string{"SECRET", "TOKEN", "PASSWORD", "KEY", "CREDENTIAL", "DSN", "_URL"}, func(part string) bool { return strings.Contains(name, part) })
 }
 
 // close ends what is left of the session's processes, such as plugins, and removes its files.

@@ -52,6 +52,7 @@ func openOpenTofu(kind config.Kind) func(platformEnv) platform {
 		}
 		p.executor = opentofu.New(opentofu.Config{
 			Store: env.store, Files: env.sources.loader.Files, Provider: p.provider, Programs: p.programs, Dir: dir, Applied: p.applied, Logger: log, Now: env.options.Now,
+			Kept: env.app.worker, // an earlier worker of this process may still end its runs
 		})
 		p.watcher = drifttofu.New(drifttofu.Config{
 			Store: env.store, Kind: kind.Name, Interval: p.driftInterval, Refresh: p.refresh, Wake: env.wake, Mark: opentofu.AppliedMark, PipedID: env.cfg.PipedID,

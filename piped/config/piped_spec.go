@@ -245,6 +245,9 @@ func (s Store) complete(d *strict.Document, r resolver, dataDir string) Store {
 	if s.Replicas == ReplicasShare && s.KeyFile == "" {
 		d.Problemf("store.replicas", "replicas share a key: set store.keyFile")
 	}
+	if s.Replicas == ReplicasShare && d.Has("previews") { // whose merges are only in the mirror of one replica
+		d.Problemf("store.replicas", "previews of pull requests are deployed by one replica: remove previews, or let the replicas stand by")
+	}
 	return s
 }
 

@@ -8,13 +8,17 @@ import (
 // LeftOf returns "" if a plan does nothing that the approved one did not do: it is what is left of
 // that after an apply was interrupted. Otherwise it returns what is new.
 func (p Plan) LeftOf(approved Plan) string {
-	byAddress := map[string]Change{}
+	byName, byAddress := map[string]Change{}, map[string]Change{}
 	for _, c := range approved.Changes {
-		byAddress[c.Address+c.Name] = c
+		byName[c.Address+c.Name], byAddress[c.Address] = c, c
 	}
 	var news []string
 	for _, c := range p.Changes {
-		if why := c.leftOf(byAddress[c.Address+c.Name]); why != "" {
+		before, there := byName[c.Address+c.Name]
+		if !there && c.Action == Delete && byAddress[c.Address].Action == Replace {
+			before = byAddress[c.Address] // the old one, whose successor was made first
+		}
+		if why := c.leftOf(before); why != "" {
 			news = append(news, fmt.Sprintf("%s %s (%s)", c.Action, c.Address, why))
 		}
 	}
@@ -28,38 +32,32 @@ func (c Change) leftOf(approved Change) string {
 		return "it was not planned"
 	case c.Action == approved.Action:
 	case approved.Action == Replace && (c.Action == Create || c.Action == Delete):
+	case approved.Action == Create && c.Action == Replace: // it was made in part, and is tainted
 	default:
 		return fmt.Sprintf("it was planned to %s", approved.Action)
 	}
 	if c.Action == Delete {
 		return ""
 	}
-	planned := map[string]Attribute{}
+	planned, open := map[string]Attribute{}, map[string]bool{}
 	for _, a := range approved.Attributes {
 		planned[a.Path] = a
+		if a.Unknown {
+			open[a.Path] = true
+		}
 	}
 	for _, a := range c.Attributes {
 		was, there := planned[a.Path]
 		switch {
-		case a.Unknown, a.After == was.After && there: // as planned
-		case there && was.Unknown, coveredUnknown(planned, a.Path): // it is known now
-		case !there && a.After == a.Before:
-		case approved.Action == Replace && !there: // a created resource lists all attributes, a replaced one those that change
+		case under(open, a.Path): // it is known now, or still not
+		case there && !a.Unknown && a.After == was.After: // as planned
+		case a.After == "" && !a.Unknown && approved.Action == Create: // of what was made in part
+		case approved.Action == Replace && c.Action == Create && !there: // a created resource lists all attributes, a replaced one those that change
 		default:
 			return a.Path + " differs from what was planned"
 		}
 	}
 	return ""
-}
-
-// coveredUnknown reports whether the value at a path was part of one that was unknown.
-func coveredUnknown(planned map[string]Attribute, at string) bool {
-	for path, a := range planned {
-		if a.Unknown && strings.HasPrefix(at, path) {
-			return true
-		}
-	}
-	return false
 }
 
 // Moved describes how a plan that is made now differs from the approved one, for users.

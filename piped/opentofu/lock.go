@@ -19,11 +19,17 @@ func (l *Locked) Error() string {
 	return fmt.Sprintf("the state is locked by %s since %s (%s, lock %s); the lock can be released if that run was killed", l.Who, l.Created, l.Operation, l.ID)
 }
 
+// keepsLock reports whether the only error of a command is that it could not release the lock of
+// the state at its end.
+func keepsLock(text string) bool {
+	return strings.Contains(text, "Error releasing the state lock") && strings.Count(text, "Error: ") == 1
+}
+
 var lockLine = regexp.MustCompile(`^\s*[│|]?\s*(ID|Who|Operation|Created):\s+(.*?)\s*$`)
 
 // lockIn returns the lock that the output of a command describes, nil if it is about none.
 func lockIn(text string) *Locked {
-	if !strings.Contains(text, "state lock") {
+	if !strings.Contains(text, "Error acquiring the state lock") {
 		return nil
 	}
 	l := &Locked{}

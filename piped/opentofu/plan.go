@@ -229,12 +229,20 @@ func flatten(at string, value any, out map[string]string) {
 			out[at] = "[]"
 		}
 	default:
-		text, err := json.Marshal(v)
-		if err != nil {
-			text = []byte(fmt.Sprintf("%q", fmt.Sprint(v)))
-		}
-		out[at] = string(text)
+		out[at] = encode(v)
 	}
+}
+
+// encode returns a value as JSON, with the text of strings as it is, so that a secret in it can be
+// found.
+func encode(v any) string {
+	var buf strings.Builder
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Sprintf("%q", fmt.Sprint(v))
+	}
+	return strings.TrimSuffix(buf.String(), "\n")
 }
 
 // flags stores the paths at which a value is true.

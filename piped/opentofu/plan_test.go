@@ -75,16 +75,22 @@ func TestLeftOf(t *testing.T) {
 		left, approved Plan
 		news           string
 	}{
-		"nothing is left":              {Plan{}, change(Create), ""},
-		"the same":                     {change(Update, known("1")), change(Update, known("1")), ""},
-		"another value":                {change(Update, known("2")), change(Update, known("1")), "x differs"},
-		"an unknown value is known":    {change(Create, known("1")), change(Create, unknownYet), ""},
-		"a replacement half done":      {change(Create, known("1")), change(Replace, known("1")), ""},
-		"a replacement with new value": {change(Create, known("2")), change(Replace, known("1")), "x differs"},
-		"a deletion that is left":      {change(Delete), change(Replace), ""},
-		"a deletion in place of it":    {change(Delete), change(Update), "planned to update"},
-		"another resource":             {change(Create), Plan{}, "not planned"},
-		"an attribute more":            {change(Update, known("1"), Attribute{Path: "y", After: "1"}), change(Update, known("1")), "y differs"},
+		"nothing is left":                 {Plan{}, change(Create), ""},
+		"the same":                        {change(Update, known("1")), change(Update, known("1")), ""},
+		"another value":                   {change(Update, known("2")), change(Update, known("1")), "x differs"},
+		"an unknown value is known":       {change(Create, known("1")), change(Create, unknownYet), ""},
+		"a replacement half done":         {change(Create, known("1")), change(Replace, known("1")), ""},
+		"a replacement with new value":    {change(Create, known("2")), change(Replace, known("1")), "x differs"},
+		"a deletion that is left":         {change(Delete), change(Replace), ""},
+		"a deletion in place of it":       {change(Delete), change(Update), "planned to update"},
+		"another value beside an unknown": {change(Create, Attribute{Path: "xy", After: "1"}), change(Create, unknownYet), "xy differs"},
+		"an unknown in place of a value":  {change(Update, unknownYet), change(Update, known("1")), "x differs"},
+		"a tainted resource":              {change(Replace, known("1")), change(Create, known("1")), ""},
+		"the old one of a replacement": {
+			Plan{Changes: []Change{{Resource: Resource{Address: "a.b", Name: "b (deposed 1)"}, Action: Delete}}}, change(Replace, known("1")), "",
+		},
+		"another resource":  {change(Create), Plan{}, "not planned"},
+		"an attribute more": {change(Update, known("1"), Attribute{Path: "y", After: "1"}), change(Update, known("1")), "y differs"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,6 +127,10 @@ Lock Info:
 	lock := lockIn(text)
 	if lock == nil || lock.ID != "ce0f" || lock.Who != "ann@laptop" || lock.Operation != "OperationTypeApply" || !strings.HasPrefix(lock.Created, "2026-11-28 06:38:29.1") {
 		t.Fatalf("got %+v", lock)
+	}
+	const released = "Error: Error releasing the state lock\n\nError message: timeout\nLock Info:\n  ID:        ce0f\n  Who:       ann@laptop\n"
+	if lockIn(released) != nil || !keepsLock(released) || keepsLock(text) || keepsLock("Error: cannot create\n"+released) {
+		t.Error("a lock that could not be released was taken for one that another run has")
 	}
 	if lockIn("Error: Unsupported block type\n  ID: 3\n") != nil {
 		t.Error("another error was taken for a lock")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,9 +92,6 @@ func (r *Run) environment() map[string]string {
 	if dir := r.Provider.PluginCacheDir; dir != "" {
 		env["TF_PLUGIN_CACHE_DIR"] = dir
 	}
-	for name, value := range r.Env {
-		env[name] = value
-	}
 	return env
 }
 
@@ -113,6 +111,9 @@ func (r *Run) prepare(own []string, log io.Writer) (vars []string, err error) {
 				env[name] = value
 			}
 		}
+	}
+	for name, value := range r.Env {
+		env[name] = value
 	}
 	if log == nil {
 		log = io.Discard
@@ -167,7 +168,17 @@ func (r *Run) Plan(ctx context.Context) (Plan, error) {
 // Refresh makes a plan of how the resources differ from the state, without a lock of the state and
 // without a word in the log.
 func (r *Run) Refresh(ctx context.Context) (Plan, error) {
+	flags := r.flags.Plan
+	defer func() { r.flags.Plan = flags }()
+	r.flags.Plan = slices.DeleteFunc(slices.Clone(flags), func(f opentofu.Flag) bool { // which have no meaning for it
+		return f.Name == "-refresh" || f.Name == "-replace" || f.Name == "-target"
+	})
 	return r.plan(ctx, nil, tfexec.RefreshOnly(true), tfexec.Lock(false))
+}
+
+// Replaces reports whether the flags ask for replacements, which every plan makes again.
+func (r *Run) Replaces() bool {
+	return slices.ContainsFunc(r.flags.Plan, func(f opentofu.Flag) bool { return f.Name == "-replace" })
 }
 
 // Preview makes a plan without a lock of the state, of which nothing is written to the log.
@@ -219,7 +230,12 @@ func (r *Run) Apply(ctx context.Context) error {
 		return err
 	}
 	options := append([]tfexec.ApplyOption{tfexec.DirOrPlan(r.PlanPath())}, applyOptions(r.flags.Apply)...)
-	return r.fail(ctx, "apply", r.tf.Apply(ctx, options...))
+	err := r.tf.Apply(ctx, options...)
+	if err != nil && ctx.Err() == nil && keepsLock(err.Error()) {
+		fmt.Fprintln(r.Log, "The plan was applied, but the lock of the state could not be released")
+		return nil
+	}
+	return r.fail(ctx, "apply", err)
 }
 
 // State reads the state.

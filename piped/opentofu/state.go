@@ -2,7 +2,6 @@ package opentofu
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 
@@ -39,11 +38,7 @@ func stateOf(shown *tfjson.State) (s State) {
 		o := shown.Values.Outputs[name]
 		out := Output{Name: name, Sensitive: o.Sensitive, Value: Masked}
 		if !o.Sensitive {
-			text, err := json.Marshal(o.Value)
-			if err != nil {
-				text = []byte("?")
-			}
-			out.Value = string(text)
+			out.Value = encode(o.Value)
 		}
 		s.Outputs = append(s.Outputs, out)
 	}

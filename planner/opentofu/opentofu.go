@@ -86,7 +86,8 @@ func stagesOf(ctx context.Context, strategy deploy.Strategy, app deploy.Applicat
 	if out, err = stage.OfPipeline(cfg.Pipeline); err != nil {
 		return nil, err
 	}
-	if app.LastSuccessful != nil && applies(cfg.Pipeline) {
+	if first := firstApply(cfg.Pipeline); app.LastSuccessful != nil && first != "" {
+		rollback.Metadata = map[string]string{deploy.MetaBaseStage: first} // before it there is nothing to undo
 		out = append(out, rollback)
 	}
 	lastSyncs, err := stage.LastCustomSyncs(ctx, app, cfg, running)
@@ -104,14 +105,14 @@ func numbered(stages []deploy.Stage) []deploy.Stage {
 	return stages
 }
 
-// applies reports whether a pipeline changes resources.
-func applies(p *config.Pipeline) bool {
+// firstApply returns the ID of the first stage of a pipeline that changes resources, "" for none.
+func firstApply(p *config.Pipeline) string {
 	for _, s := range p.Stages {
 		if s.Name == opentofu.StageApply || s.Name == opentofu.StageSync {
-			return true
+			return s.ID
 		}
 	}
-	return false
+	return ""
 }
 
 // versions returns the modules that are called from elsewhere.

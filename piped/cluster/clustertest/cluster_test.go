@@ -141,7 +141,7 @@ func TestStartSaysWhyThereIsNoCluster(t *testing.T) {
 		"DEVCLUSTER is a folder": {dir, dir, "DEVCLUSTER names no program: " + dir + " cannot be executed"},
 		"nothing is built": {"", module, "the test cluster is not built: run `make devcluster` in " + dir + "/module, or set DEVCLUSTER to the program: stat " +
 			dir + "/module/bin/devcluster: no such file or directory"},
-		"outside a module": {"", dir, "find the module: no go.mod above the working directory; set DEVCLUSTER to the devcluster program"},
+		"outside a module": {"", dir, "find the module: no go.mod above the working directory; set DEVCLUSTER to the program"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

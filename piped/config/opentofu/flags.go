@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/config/strict"
 )
 
-// CommandFlags are flags by command. Only flags that cannot change which plan is applied, where
-// the state is, and what the agent reads are permitted.
+// CommandFlags are flags by command. Only flags that cannot change which plan is applied, and what
+// the agent reads are permitted.
 type CommandFlags struct {
 	// Shared are for every command: `-lock`, `-lock-timeout`. Flags about the output have no effect.
 	Shared []string `yaml:"shared"`
@@ -37,11 +37,12 @@ const (
 	isNumber
 	isDuration
 	isText
+	isSetting
 )
 
 var (
 	sharedFlags = map[string]flagKind{"-lock": isSwitch, "-lock-timeout": isDuration}
-	initFlags   = map[string]flagKind{"-backend-config": isText, "-upgrade": isSwitch, "-reconfigure": isSwitch}
+	initFlags   = map[string]flagKind{"-backend-config": isSetting, "-upgrade": isSwitch, "-reconfigure": isSwitch}
 	planFlags   = map[string]flagKind{"-lock": isSwitch, "-lock-timeout": isDuration, "-parallelism": isNumber, "-refresh": isSwitch, "-target": isText, "-replace": isText}
 	applyFlags  = map[string]flagKind{"-lock": isSwitch, "-lock-timeout": isDuration, "-parallelism": isNumber}
 	// outputFlags are permitted and have no effect, since the agent decides about the output.
@@ -110,6 +111,10 @@ func parseFlag(text string, known map[string]flagKind) (_ Flag, why string) {
 	case isNumber:
 		if n, err := strconv.Atoi(value); err != nil || n < 1 {
 			return Flag{}, fmt.Sprintf("%s: expected a number from 1 on, found %q", name, value)
+		}
+	case isSetting:
+		if key, _, ok := strings.Cut(value, "="); !ok || key == "" {
+			return Flag{}, fmt.Sprintf("%s: expected name=value, found %q", name, value)
 		}
 	case isDuration:
 		if _, err := time.ParseDuration(value); err != nil {

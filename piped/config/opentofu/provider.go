@@ -3,6 +3,7 @@ package opentofu
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/c785c783/piped/piped/config/strict"
@@ -64,6 +65,8 @@ func (p *Provider) Complete(d *strict.Document, field string, resolve func(field
 		switch {
 		case !environmentName.MatchString(name):
 			d.Problemf(fmt.Sprintf("%s.passEnv[%d]", field, i), "expected the name of an environment variable, found %q", name)
+		case strings.HasPrefix(name, "TF_VAR_"):
+			d.Problemf(fmt.Sprintf("%s.passEnv[%d]", field, i), "a variable of the configuration cannot be passed; use vars")
 		case managedEnv(name):
 			d.Problemf(fmt.Sprintf("%s.passEnv[%d]", field, i), "%s is set by the agent; %s", name, instead(name))
 		}

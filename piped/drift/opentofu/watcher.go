@@ -22,6 +22,9 @@ const (
 	scanEvery = 15 * time.Second
 	// atOnce is the number of comparisons that run at the same time.
 	atOnce = 2
+	// compareTimeout bounds one comparison, and retryAfter is when one that failed is repeated.
+	compareTimeout = 15 * time.Minute
+	retryAfter     = 5 * time.Minute
 	// firstWithin bounds the time from the start to the first comparison of an application.
 	firstWithin = 30 * time.Second
 )
@@ -63,12 +66,14 @@ type Watcher struct {
 
 // observed is the last result for an application.
 type observed struct {
-	at    time.Time // zero before the first
-	due   time.Time
-	busy  bool
-	err   error     // of the last attempt
-	since time.Time // of the first of the consecutive failures
-	diffs map[string]Difference
+	deployment string    // the last successful one, of which the result is
+	applied    int       // how many applies were heard of: a comparison that began before one is outdated
+	at         time.Time // zero before the first
+	due        time.Time
+	busy       bool
+	err        error     // of the last attempt
+	since      time.Time // of the first of the consecutive failures
+	diffs      map[string]Difference
 }
 
 // New returns a Watcher that has not started.
@@ -118,6 +123,13 @@ func (w *Watcher) due(ctx context.Context) (out []deploy.Application) {
 			o = &observed{due: now.Add(rand.N(min(firstWithin, interval)))}
 			w.apps[app.ID] = o
 		}
+		if id := app.LastSuccessful.DeploymentID; o.deployment != id {
+			if o.deployment != "" { // another replica may have applied
+				o.renew(now)
+				o.due = now.Add(jittered(interval))
+			}
+			o.deployment = id
+		}
 		if !o.busy && !app.Deploying && !now.Before(o.due) {
 			o.busy, o.due = true, now.Add(jittered(interval))
 			out = append(out, app)
@@ -141,7 +153,10 @@ func (w *Watcher) compare(ctx context.Context, app deploy.Application) {
 	case <-ctx.Done():
 		return
 	}
-	diffs, err := w.Refresh(ctx, app)
+	began := w.generation(app.ID)
+	limited, stop := context.WithTimeout(ctx, compareTimeout)
+	diffs, err := w.Refresh(limited, app)
+	stop()
 	<-w.slots
 	if ctx.Err() != nil {
 		return
@@ -149,8 +164,24 @@ func (w *Watcher) compare(ctx context.Context, app deploy.Application) {
 	if err != nil {
 		w.Logger.Warn("cannot compare the resources of an application with its state", "app", app.Name, "error", err)
 	}
-	w.put(app.ID, diffs, err)
+	w.put(app.ID, began, diffs, err)
 	w.Wake(app.ID)
+}
+
+// generation returns what changes when an application is applied.
+func (w *Watcher) generation(id string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.apps[id]; o != nil {
+		return o.applied
+	}
+	return 0
+}
+
+// renew makes the result that of a state that was just applied.
+func (o *observed) renew(now time.Time) {
+	o.applied++
+	o.at, o.err, o.since, o.diffs = now, nil, time.Time{}, nil
 }
 
 // RefreshNow compares an application now, unless it is not compared, or is being compared.
@@ -164,18 +195,24 @@ func (w *Watcher) RefreshNow(ctx context.Context, app deploy.Application) {
 		o = &observed{due: w.Now()}
 		w.apps[app.ID] = o
 	}
-	busy := o.busy
+	busy, began := o.busy, o.applied
 	o.busy = true
 	w.mu.Unlock()
 	if busy {
 		return
 	}
 	diffs, err := w.Refresh(ctx, app)
-	w.put(app.ID, diffs, err)
+	if ctx.Err() != nil { // the caller has gone
+		w.mu.Lock()
+		o.busy = false
+		w.mu.Unlock()
+		return
+	}
+	w.put(app.ID, began, diffs, err)
 }
 
-// put stores a result.
-func (w *Watcher) put(id string, diffs []Difference, err error) {
+// put stores the result of a comparison, unless the application was applied since it began.
+func (w *Watcher) put(id string, began int, diffs []Difference, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.apps[id]
@@ -183,11 +220,17 @@ func (w *Watcher) put(id string, diffs []Difference, err error) {
 		return
 	}
 	o.busy = false
+	if o.applied != began {
+		return
+	}
 	if err != nil {
 		if o.err == nil {
 			o.since = w.Now()
 		}
 		o.err = err
+		if next := w.Now().Add(retryAfter); next.Before(o.due) {
+			o.due = next
+		}
 		return
 	}
 	o.at, o.err, o.since, o.diffs = w.Now(), nil, time.Time{}, map[string]Difference{}
@@ -205,7 +248,8 @@ func (w *Watcher) Applied(id string) {
 		o = &observed{due: w.Now()}
 		w.apps[id] = o
 	}
-	o.at, o.err, o.since, o.diffs = w.Now(), nil, time.Time{}, nil
+	o.renew(w.Now())
+	clear(w.owners) // the inventory may have changed
 }
 
 // owner returns the application that a resource belongs to, "" for none.

@@ -1,0 +1,69 @@
+package opentofu
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// newWatcher returns a watcher whose comparisons do what refresh does.
+func newWatcher(refresh func(context.Context) ([]Difference, error)) *Watcher {
+	return New(Config{
+		Interval: func(string) (time.Duration, bool) { return time.Hour, true },
+		Refresh:  func(ctx context.Context, _ deploy.Application) ([]Difference, error) { return refresh(ctx) },
+		Wake:     func(string) {}, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+}
+
+var app = deploy.Application{ID: "a", LastSuccessful: &deploy.DeploymentRef{DeploymentID: "d"}}
+
+// TestResultOfBeforeAnApply: a comparison that began before an apply says nothing about what it
+// left.
+func TestResultOfBeforeAnApply(t *testing.T) {
+	var w *Watcher
+	w = newWatcher(func(context.Context) ([]Difference, error) {
+		w.Applied("a")
+		return []Difference{{Object: deploy.ObjectRef{Name: "x"}}}, nil
+	})
+	w.RefreshNow(t.Context(), app)
+	if o := w.apps["a"]; len(o.diffs) != 0 || o.busy || o.at.IsZero() {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// TestCallerThatGoes: a request that is cancelled changes nothing, and the next one compares.
+func TestCallerThatGoes(t *testing.T) {
+	calls := 0
+	ctx, cancel := context.WithCancel(t.Context())
+	w := newWatcher(func(context.Context) ([]Difference, error) {
+		if calls++; calls == 1 {
+			cancel()
+			return nil, errors.New("interrupted")
+		}
+		return []Difference{{Object: deploy.ObjectRef{Name: "x"}}}, nil
+	})
+	w.RefreshNow(ctx, app)
+	if o := w.apps["a"]; o.err != nil || o.busy {
+		t.Errorf("after the cancelled request: %+v", o)
+	}
+	w.RefreshNow(t.Context(), app)
+	if o := w.apps["a"]; calls != 2 || len(o.diffs) != 1 {
+		t.Errorf("after the next one: %+v, %d comparisons", o, calls)
+	}
+}
+
+// TestFailedComparison is repeated soon, and its reason is kept with the time of the first failure.
+func TestFailedComparison(t *testing.T) {
+	w := newWatcher(func(context.Context) ([]Difference, error) { return nil, errors.New("no backend") })
+	w.apps["a"] = &observed{due: time.Now().Add(time.Hour)}
+	w.RefreshNow(t.Context(), app)
+	first := w.apps["a"].since
+	w.RefreshNow(t.Context(), app)
+	if o := w.apps["a"]; o.err == nil || !o.since.Equal(first) || time.Until(o.due) > retryAfter {
+		t.Errorf("got %+v", o)
+	}
+}
