@@ -57,7 +57,7 @@ func TestPipedEveryField(t *testing.T) {
 	secret := strict.NewSecret("hunter2")
 	want := &Piped{
 		ProjectID: "shop", PipedID: "p1", Name: "agent", DataDir: "/etc/piped/data",
-		Store: Store{DSN: strict.NewSecret("postgres://u:p@db/piped"), KeyFile: "/etc/piped/store.key", Replicas: ReplicasShare},
+		Store: Store{DSN: strict.NewSecret("postgres://u:p@db/piped"), KeyFile: "/etc/piped/store.key", Replicas: ReplicasStandBy},
 		API: API{
 			Address: "0.0.0.0:1", TLSCertFile: "/etc/piped/tls/a.crt", TLSKeyFile: "/home/someone/a.key", ClientCAFile: "/etc/piped/tls/ca.crt",
 			RateLimit: RateLimit{PerSecond: 7, Burst: 8}, AuditFile: "/etc/piped/audit.jsonl",
