@@ -40,15 +40,15 @@ func (u *unit) argoSources(s field) {
 	if len(contents) == 0 && len(sources) > 0 {
 		s.get("sources").block("no source has a path or a chart")
 	}
+	named := map[string]bool{}
 	for i, source := range contents {
 		name := u.spec.Name
 		if len(contents) > 1 {
 			name += "-" + cmp.Or(source.get("name").text(), source.get("chart").text(), path.Base(source.get("path").text()))
-			for j, other := range contents[:i] {
-				if cmp.Or(other.get("name").text(), other.get("chart").text(), path.Base(other.get("path").text())) == strings.TrimPrefix(name, u.spec.Name+"-") {
-					name = fmt.Sprintf("%s-%d", u.spec.Name, j+2)
-				}
+			for n := i + 1; named[name]; n++ {
+				name = fmt.Sprintf("%s-%d", u.spec.Name, n)
 			}
+			named[name] = true
 		}
 		a := application{spec: u.spec.copy(), fills: true}
 		a.spec.Name = name

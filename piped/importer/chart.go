@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"net/url"
@@ -127,6 +128,10 @@ func (u *unit) place(c chart, a *application) bool {
 	if c.release != a.spec.Name {
 		o.ReleaseName = c.release
 	}
+	inline, ok := u.writeInline(c, a) // before the copies, which give way
+	if !ok {
+		return false
+	}
 	for _, file := range c.values {
 		name, ok := u.own(file, a, copied)
 		if !ok {
@@ -141,23 +146,31 @@ func (u *unit) place(c chart, a *application) bool {
 		}
 		o.SetFiles = merged(o.SetFiles, map[string]string{key: name})
 	}
-	if len(c.inline) > 0 {
-		text := []byte(c.text)
-		if c.text == "" {
-			var err error
-			if text, err = marshal(c.inline); err != nil {
-				u.root.track.add("spec", true, false, "write the values: %v", err)
-				return false
-			}
-		}
-		name := a.spec.Name + ".values.yaml"
-		a.files = append(a.files, File{path.Join(a.dir, name), text})
-		o.ValueFiles = append(o.ValueFiles, name)
+	if inline != "" {
+		o.ValueFiles = append(o.ValueFiles, inline)
 	}
 	if o.ReleaseName != "" || len(o.ValueFiles)+len(o.SetValues)+len(o.SetFiles)+len(o.APIVersions) > 0 || o.KubeVersion != "" {
 		in.HelmOptions = o
 	}
 	return true
+}
+
+// writeInline writes the values that stand in the document, and returns the name of their file; "" without any.
+func (u *unit) writeInline(c chart, a *application) (name string, ok bool) {
+	if len(c.inline) == 0 {
+		return "", true
+	}
+	text := []byte(c.text)
+	if c.text == "" {
+		var err error
+		if text, err = marshal(c.inline); err != nil {
+			u.root.track.add("spec", true, false, "write the values: %v", err)
+			return "", false
+		}
+	}
+	name = u.unused(a.spec.Name, func(name string) string { return path.Join(a.dir, name+".values.yaml") }) + ".values.yaml"
+	a.files = append(a.files, File{path.Join(a.dir, name), text})
+	return name, true
 }
 
 // hasPassword reports whether an address contains a password.
@@ -185,6 +198,9 @@ func (u *unit) own(file string, a *application, copied bool) (string, bool) {
 		return "", false
 	}
 	name := strings.ReplaceAll(file, "/", "-")
+	for n := 2; a.writes(path.Join(a.dir, name)); n++ { // a/b-c and a-b/c are two files
+		name = fmt.Sprintf("%d-%s", n, strings.ReplaceAll(file, "/", "-"))
+	}
 	a.files = append(a.files, File{path.Join(a.dir, name), text})
 	u.root.track.add("", false, false, "%s is copied to %s, because files of values have to be in the directory of the application: change the copy, or move the file there", file, path.Join(a.dir, name))
 	return name, true

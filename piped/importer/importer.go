@@ -78,7 +78,7 @@ func Convert(ctx context.Context, req Request) ([]Result, error) {
 // converter converts the documents of one request.
 type converter struct {
 	Request
-	taken map[string]bool // configurations that are written
+	taken map[string]bool // paths of the files that are written
 }
 
 // unit is a document in conversion.
@@ -172,8 +172,8 @@ func (c *converter) unit(ctx context.Context, d Document, convert func(*unit), p
 		r.Files, r.Configs, r.Objects = nil, nil, nil
 		return []Result{r}, nil
 	}
-	for _, config := range r.Configs {
-		c.taken[config] = true
+	for _, file := range r.Files {
+		c.taken[file.Path] = true
 	}
 	r.Plan = plan(u)
 	return []Result{r}, nil
@@ -264,21 +264,42 @@ func (a *application) placeNamespaces(objects []manifest.Object, t *track) {
 // add adds an application with the settings of the unit.
 func (u *unit) add(a application) {
 	a.file = configFile
-	if config := path.Join(a.dir, a.file); u.taken[config] || slices.ContainsFunc(u.apps, func(b application) bool { return path.Join(b.dir, b.file) == config }) {
-		a.file = a.spec.Name + ".pipecd.yaml"
+	if u.used(path.Join(a.dir, a.file)) {
+		a.file = u.unused(a.spec.Name, func(name string) string { return path.Join(a.dir, name+".pipecd.yaml") }) + ".pipecd.yaml"
 	}
 	u.apps = append(u.apps, a)
+}
+
+// used reports whether another application of the import writes a file.
+func (u *unit) used(file string) bool {
+	return u.taken[file] || slices.ContainsFunc(u.apps, func(a application) bool { return path.Join(a.dir, a.file) == file || a.writes(file) })
+}
+
+// writes reports whether a file is one that the application brings besides its configuration.
+func (a *application) writes(file string) bool {
+	return slices.ContainsFunc(a.files, func(f File) bool { return f.Path == file })
+}
+
+// unused returns a name whose file no other application writes: the name, NAMESPACE-NAME if it is
+// taken, and then with a number.
+func (u *unit) unused(name string, file func(name string) string) string {
+	full := name
+	if namespace := u.document.namespace(); namespace != "" && u.used(file(name)) {
+		full = namespace + "-" + name
+	}
+	free := full
+	for n := 2; u.used(file(free)); n++ {
+		free = fmt.Sprintf("%s-%d", full, n)
+	}
+	return free
 }
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
 // ownDir returns a new directory for an application.
 func (u *unit) ownDir(name string) string {
-	dir := path.Join(u.Dir, strings.Trim(unfit.ReplaceAllString(name, "-"), "-."))
-	if u.taken[path.Join(dir, configFile)] {
-		dir = path.Join(u.Dir, u.document.namespace()+"-"+path.Base(dir))
-	}
-	return dir
+	in := func(name string) string { return path.Join(u.Dir, name) }
+	return in(u.unused(strings.Trim(unfit.ReplaceAllString(name, "-"), "-."), func(name string) string { return path.Join(in(name), configFile) }))
 }
 
 // inside returns a clean path of the checkout, and false for one that leads out of it.

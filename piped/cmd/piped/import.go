@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -331,6 +332,9 @@ func (i *importing) adopted(r importer.Result) {
 
 // write writes or prints files. Before the first it finds out whether all may be written.
 func (i *importing) write(files []importer.File) error {
+	if err := oneText(files); err != nil {
+		return err
+	}
 	if i.dryRun {
 		for _, f := range files {
 			fmt.Fprintf(i.stdout, "--- %s\n%s", f.Path, f.Text)
@@ -360,6 +364,18 @@ func (i *importing) write(files []importer.File) error {
 		if err := root.WriteFile(f.Path, f.Text, 0o644); err != nil {
 			return fmt.Errorf("write the applications: %w", err)
 		}
+	}
+	return nil
+}
+
+// oneText refuses files of which the last would win.
+func oneText(files []importer.File) error {
+	texts := map[string][]byte{}
+	for _, f := range files {
+		if text, again := texts[f.Path]; again && !bytes.Equal(text, f.Text) {
+			return fmt.Errorf("two applications write different texts to %s: import them one by one with --apps-dir", f.Path)
+		}
+		texts[f.Path] = f.Text
 	}
 	return nil
 }

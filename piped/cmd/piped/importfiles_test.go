@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/importer"
 )
 
 // TestImportKeepsFiles: nothing is written if one of the files exists, unless that is forced.
@@ -127,5 +129,22 @@ func TestImportOfTheDocumentation(t *testing.T) {
 	got := map[string]string{name: files(t, repo)[name]}
 	if diff := cmp.Diff(values(t, want), values(t, got)); diff != "" {
 		t.Errorf("(-documented +imported):\n%s", diff)
+	}
+}
+
+// TestImportRefusesTwoTexts: of two texts for one file, the last would win.
+func TestImportRefusesTwoTexts(t *testing.T) {
+	two := func(second string) []importer.File {
+		return []importer.File{{Path: "web/a.yaml", Text: []byte("a: 1\n")}, {Path: "web/a.yaml", Text: []byte(second)}}
+	}
+	i := &importing{importFlags: importFlags{output: t.TempDir()}}
+	if err := i.write(two("a: 2\n")); err == nil || !strings.Contains(err.Error(), "web/a.yaml") {
+		t.Errorf("two texts: %v", err)
+	}
+	if written := files(t, i.output); len(written) > 0 {
+		t.Errorf("%v is written", written)
+	}
+	if err := i.write(two("a: 1\n")); err != nil {
+		t.Errorf("one text twice: %v", err)
 	}
 }
