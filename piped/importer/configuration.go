@@ -104,8 +104,12 @@ func (s *spec) watch(pattern string) {
 	}
 }
 
-// heal turns self-healing on.
+// heal turns self-healing on, unless commits are not deployed: what the other tool leaves alone
+// stays as it is.
 func (s *spec) heal() {
+	if s.Trigger != nil && s.Trigger.OnCommit != nil && s.Trigger.OnCommit.Disabled {
+		return
+	}
 	if s.Trigger == nil {
 		s.Trigger = &trigger{}
 	}
