@@ -124,6 +124,33 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestSetIsDeletedFirst: an ApplicationSet makes its Applications again, so that it goes, and leaves
+// them, before the first is deleted.
+func TestSetIsDeletedFirst(t *testing.T) {
+	const application = "spec: {source: {repoURL: git@git.example.com:team/apps.git, path: web}, destination: {name: in-cluster}}"
+	for name, text := range map[string]string{
+		"set": "{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, metadata: {name: shop, namespace: tools}, " +
+			"spec: {generators: [{list: {elements: [{name: a}, {name: b}]}}], template: {metadata: {name: '{{name}}'}, " + application + "}}}",
+		"live": "{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: a, namespace: tools, ownerReferences: [{kind: ApplicationSet, name: shop}]}, " + application + "}",
+	} {
+		documents, err := Parse("shop.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, err := Convert(t.Context(), Request{Documents: documents, Checkout: Checkout{Files: fstest.MapFS{"web/web.yaml": {Data: []byte("kind: ConfigMap\n")}}}})
+		if err != nil || len(results) == 0 {
+			t.Fatalf("%s: %v, %v", name, results, err)
+		}
+		for _, r := range results {
+			plan := strings.Join(r.Plan, "\n")
+			set, first := strings.Index(plan, "kubectl -n tools delete applicationset shop --cascade=orphan"), strings.Index(plan, "kubectl -n tools delete application "+r.Document.name())
+			if set < 0 || first < set {
+				t.Errorf("%s of %s:\n%s", r.Document, name, plan)
+			}
+		}
+	}
+}
+
 // FuzzConvert converts any documents without a crash. What is written lies in the checkout, and
 // what is not written has a reason.
 func FuzzConvert(f *testing.F) {

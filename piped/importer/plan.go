@@ -1,6 +1,9 @@
 package importer
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // steps returns the steps of a takeover, which only differ in how the other tool is paused and
 // removed.
@@ -29,7 +32,9 @@ func (u *unit) steps(pause []string, remove ...string) []string {
 func argoPlan(u *unit) []string {
 	name, namespace := u.document.name(), u.argoNamespace()
 	pause := []string{}
-	if owner := u.owner(); owner != "" {
+	if owner := u.owner(); strings.HasPrefix(owner, "ApplicationSet ") {
+		pause = append(pause, deleteSet(strings.TrimPrefix(owner, "ApplicationSet "), namespace))
+	} else if owner != "" {
 		pause = append(pause, fmt.Sprintf("Pause what makes the Application first, or it is restored: %s", owner))
 	}
 	pause = append(pause, fmt.Sprintf(`Pause Argo CD: kubectl -n %s patch application %s --type merge -p '{"spec":{"syncPolicy":{"automated":null}}}' (or argocd app set %s --sync-policy none)`, namespace, name, name))
@@ -64,14 +69,16 @@ func (u *unit) owner() string {
 	return ""
 }
 
-// argoSetPlan returns the takeover of an Application that an ApplicationSet makes.
+// argoSetPlan returns the takeover of an Application that an ApplicationSet makes. The set is
+// deleted before its first Application: it makes again what is deleted, with every policy.
 func argoSetPlan(set Document) func(*unit) []string {
 	return func(u *unit) []string {
-		namespace := u.argoNamespace()
-		steps := argoPlan(u)
-		return append([]string{fmt.Sprintf(`Keep the ApplicationSet from restoring its Applications: kubectl -n %s patch applicationset %s --type merge -p '{"spec":{"syncPolicy":{"applicationsSync":"create-only","preserveResourcesOnDeletion":true}}}'; when all are taken over, delete it with --cascade=orphan`,
-			namespace, set.name())}, steps...)
+		return append([]string{deleteSet(set.name(), u.argoNamespace())}, argoPlan(u)...)
 	}
+}
+
+func deleteSet(name, namespace string) string {
+	return fmt.Sprintf("Delete the ApplicationSet without its Applications, or it restores them, also one that is deleted: remove its file from Git, then kubectl -n %s delete applicationset %s --cascade=orphan", namespace, name)
 }
 
 // fluxPlan returns the takeover of a Kustomization or HelmRelease. Flux leaves alone what a
