@@ -150,6 +150,9 @@ func (u *unit) argoHelm(source field, refs map[string]field, a *application, c c
 	u.parameters(h.get("parameters"), &c)
 	for _, p := range h.get("fileParameters").items() {
 		name := p.get("name").text()
+		if !u.noBuildVariable(p.get("path")) {
+			continue
+		}
 		file, ok := inside(path.Join(c.dir, p.get("path").text()))
 		if !ok || c.dir == "" {
 			p.get("path").block("expected a file of the repository")
@@ -175,9 +178,24 @@ func (u *unit) argoHelm(source field, refs map[string]field, a *application, c c
 	return u.place(c, a)
 }
 
+// buildVariable is a variable of Argo CD's build environment.
+var buildVariable = regexp.MustCompile(`\$\{?(ARGOCD_APP_[A-Z0-9_]+|KUBE_VERSION|KUBE_API_VERSIONS)`)
+
+// noBuildVariable blocks a text that Argo CD fills variables into.
+func (u *unit) noBuildVariable(f field) bool {
+	m := buildVariable.FindStringSubmatch(f.text())
+	if m != nil {
+		f.block("variables such as %s are not filled in: write the value, and import again", m[1])
+	}
+	return m == nil
+}
+
 // valueFile adds a values file of a source. It begins with $ref for a file of another source.
 func (u *unit) valueFile(f field, refs map[string]field, c *chart) {
 	name := f.text()
+	if !u.noBuildVariable(f) {
+		return
+	}
 	switch first, rest, _ := strings.Cut(name, "/"); {
 	case isURL(name):
 		c.values = append(c.values, name)

@@ -53,6 +53,7 @@ func (u *unit) parameters(list field, c *chart) {
 	for _, p := range list.items() {
 		name, value, text := p.get("name").text(), p.get("value").text(), p.get("forceString").flag()
 		switch {
+		case !u.noBuildVariable(p.get("value")):
 		case !text:
 			if !strings.HasPrefix(value, "{") {
 				value = strings.ReplaceAll(strings.ReplaceAll(value, `\,`, ","), ",", `\,`)

@@ -51,8 +51,11 @@ HelmRepository, OCIRepository, HelmChart) and of ConfigMaps with values are give
 
 The command lists, with the path of each field, what cannot be expressed and why, what
 belongs into the configuration of the agent, and the steps of the takeover. An application
-whose objects would be others than the live ones is not written. The files are checked
-like by piped check. Existing files are not overwritten without --force.
+is not written if a field that decides about its objects has no equivalent, or if its files
+do not render. What is written is not compared with what is live: a pinned commit, a tag,
+another branch and skipCrds are listed, and pipectl application adoptions shows what they
+change. The files are checked like by piped check. Existing files are not overwritten
+without --force.
 
 The exit code is 1 when something was not written or has problems.`,
 		RunE: func(cmd *cobra.Command, files []string) error {
