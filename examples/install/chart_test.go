@@ -163,3 +163,24 @@ func TestTheSchemaRefusesWhatCannotWork(t *testing.T) {
 		}
 	}
 }
+
+// TestTheVolumeOutlivesTheRelease: Helm deletes what a release has no more, but for objects that say
+// otherwise, https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource.
+func TestTheVolumeOutlivesTheRelease(t *testing.T) {
+	objects, err := render(t, "piped", map[string]any{"repo": "git@git.example.com:team/apps.git", "image": "registry.example/piped:v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := 0
+	for _, o := range objects {
+		if o.GetKind() == "PersistentVolumeClaim" {
+			claims++
+			if o.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+				t.Errorf("the volume has the annotations %v", o.GetAnnotations())
+			}
+		}
+	}
+	if claims != 1 {
+		t.Errorf("%d claims", claims)
+	}
+}
