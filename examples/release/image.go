@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -20,6 +22,12 @@ const layoutDir = "image"
 // makeImage writes the agent's image, and pushes it if that is asked for, with the
 // credentials of `docker login` or `podman login`.
 func makeImage(ctx context.Context, source build.Source, o options, stdout io.Writer) error {
+	if source.Dirty {
+		if o.push != "" {
+			return errors.New("the work tree differs from its commit: commit or remove the changes before you push, since the image states what it was made from")
+		}
+		source.Version = marked(source.Version)
+	}
 	var platforms []image.Platform
 	for _, target := range servers {
 		fmt.Fprintf(stdout, "compile for %s\n", target)
@@ -42,6 +50,11 @@ func makeImage(ctx context.Context, source build.Source, o options, stdout io.Wr
 	}
 	return err
 }
+
+// marked returns the version of a work tree that differs from its commit, as git describe writes it.
+func marked(version string) string { return strings.TrimSuffix(version, dirty) + dirty }
+
+const dirty = "-dirty"
 
 // writeImage writes the layout and a tarball for each platform.
 func writeImage(made *image.Image, source build.Source, dist string, stdout io.Writer) error {

@@ -75,8 +75,20 @@ func TestRefusals(t *testing.T) {
 	if code, _, stderr := runIn(t, c, "-version", "v1.2.0", "all"); code != 1 || !strings.Contains(stderr, "changed") {
 		t.Errorf("a work tree that differs: exit code %d, %s", code, stderr)
 	}
+	if code, _, stderr := runIn(t, c, "-version", "v1.2.0", "-push", "127.0.0.1:1/piped", "image"); code != 1 || !strings.Contains(stderr, "differs from its commit") {
+		t.Errorf("a push of a work tree that differs: exit code %d, %s", code, stderr)
+	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
 	if code, _, stderr := runIn(t, c, "-version", "v1.2.0", "image"); code != 1 || !strings.Contains(stderr, "SOURCE_DATE_EPOCH") {
 		t.Errorf("a time that is none: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestDirtyVersions: the version says that it is of no commit, once.
+func TestDirtyVersions(t *testing.T) {
+	for version, want := range map[string]string{"v1.2.0": "v1.2.0-dirty", "7e230e4-dirty": "7e230e4-dirty"} {
+		if got := marked(version); got != want {
+			t.Errorf("%s: %s", version, got)
+		}
 	}
 }

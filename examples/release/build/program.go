@@ -22,7 +22,7 @@ func (s Source) Program(ctx context.Context, pkg string, t Target, file string) 
 	flags := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s -X main.date=%s", s.Version, s.Commit[:shortCommit], s.Time.Format(time.RFC3339))
 	env := []string{
 		"GOOS=" + t.OS, "GOARCH=" + t.Arch, "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOEXPERIMENT=",
-		"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off",
+		"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off", "GOENV=off", "GOFIPS140=off",
 	}
 	_, err := s.Go(ctx, env, "build", "-buildvcs=false", "-ldflags", flags, "-o", file, pkg)
 	return err

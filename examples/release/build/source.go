@@ -17,6 +17,7 @@ type Source struct {
 	Dir     string
 	Version string
 	Commit  string    // the full hash
+	Dirty   bool      // the work tree differs from the commit: what is made is not of it
 	Time    time.Time // of everything that is made: $SOURCE_DATE_EPOCH, or the commit's
 }
 
@@ -27,6 +28,11 @@ func ReadSource(ctx context.Context, dir, version string) (Source, error) {
 	if s.Commit, err = s.Git(ctx, "rev-parse", "HEAD"); err != nil {
 		return s, err
 	}
+	changed, err := s.Git(ctx, "status", "--porcelain")
+	if err != nil {
+		return s, err
+	}
+	s.Dirty = changed != ""
 	seconds := os.Getenv("SOURCE_DATE_EPOCH")
 	if seconds == "" {
 		if seconds, err = s.Git(ctx, "log", "-1", "--format=%ct"); err != nil {

@@ -89,7 +89,7 @@ func newMaterials(ctx context.Context, source build.Source) (m materials, err er
 // labels describe the image; https://specs.opencontainers.org/image-spec/annotations.
 func (m materials) labels() map[string]string {
 	const prefix = "org.opencontainers.image."
-	return map[string]string{
+	labels := map[string]string{
 		prefix + "title":         "piped",
 		prefix + "description":   "A GitOps agent for progressive delivery on Kubernetes",
 		prefix + "version":       m.source.Version,
@@ -100,6 +100,10 @@ func (m materials) labels() map[string]string {
 		prefix + "documentation": website + "/blob/" + m.source.Commit + "/README.md",
 		prefix + "licenses":      "Apache-2.0",
 	}
+	if m.source.Dirty {
+		delete(labels, prefix+"revision")
+	}
+	return labels
 }
 
 // systemLayer is the layer below the programs. Its files are of the time 0: it stays the

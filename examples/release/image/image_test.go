@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -359,5 +360,50 @@ func TestPushThatFails(t *testing.T) {
 	cancel() // no retries
 	if _, err := makeSmall(t).Push(ctx, repository); err == nil || !strings.Contains(err.Error(), repository+":v1.2.0") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestAWorkTreeThatDiffersNamesNoCommit: neither the statement nor the labels say that a commit was
+// built.
+func TestAWorkTreeThatDiffersNamesNoCommit(t *testing.T) {
+	dir := checkout(t)
+	for _, dirty := range []bool{false, true} {
+		if dirty {
+			if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(smallProgram+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		source, err := build.ReadSource(t.Context(), dir, "v1.2.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := materials{source: source}
+		statement, err := m.provenance(&Image{Index: empty.Index})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if named := strings.Contains(string(statement), source.Commit); named == dirty {
+			t.Errorf("dirty %v: the statement is %s", dirty, statement)
+		}
+		if named := m.labels()["org.opencontainers.image.revision"] == source.Commit; named == dirty {
+			t.Errorf("dirty %v: the labels are %v", dirty, m.labels())
+		}
+	}
+}
+
+// TestSettingsOfTheUserDoNotMatter: with these of `go env -w` and of the shell, nothing compiles.
+func TestSettingsOfTheUserDoNotMatter(t *testing.T) {
+	source, err := build.ReadSource(t.Context(), checkout(t), "v1.2.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(settings, []byte("GOEXPERIMENT=nosuchexperiment\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOENV", settings)
+	t.Setenv("GOFIPS140", "nosuchversion")
+	if err := source.Program(t.Context(), ".", targets[0], filepath.Join(t.TempDir(), "piped")); err != nil {
+		t.Error(err)
 	}
 }

@@ -47,8 +47,23 @@ type runDetails struct {
 	} `json:"builder"`
 }
 
-// GitAddress returns where a source is, as SPDX and in-toto write it.
-func GitAddress(source build.Source) string { return "git+" + website + "@" + source.Commit }
+// GitAddress returns where a source is, as SPDX and in-toto write it. A work tree that differs from
+// its commit is in no repository.
+func GitAddress(source build.Source) string {
+	if source.Dirty {
+		return "git+" + website
+	}
+	return "git+" + website + "@" + source.Commit
+}
+
+// sourceOf is the source as a dependency of the build, with its commit if it is one.
+func sourceOf(source build.Source) resource {
+	r := resource{URI: GitAddress(source)}
+	if !source.Dirty {
+		r.Digest = map[string]string{"gitCommit": source.Commit}
+	}
+	return r
+}
 
 // provenance states what the image was made from. It contains no time of the build and
 // no machine: who repeats the build gets the same statement.
@@ -72,7 +87,7 @@ func (m materials) provenance(made *Image) ([]byte, error) {
 		BuildType:          buildType,
 		ExternalParameters: map[string]any{"version": m.source.Version, "platforms": platforms, "sourceDateEpoch": m.source.Time.Unix()},
 		ResolvedDependencies: []resource{
-			{URI: GitAddress(m.source), Digest: map[string]string{"gitCommit": m.source.Commit}},
+			sourceOf(m.source),
 			{URI: "pkg:golang/stdlib@" + strings.TrimPrefix(m.goVer, "go")},
 			{URI: "pkg:golang/" + rootsModule + "@" + m.roots},
 		},
