@@ -203,6 +203,19 @@ func TestSecretsAreKept(t *testing.T) {
 	if got := string(secret(GitSecret)["known_hosts"]); got != "two" {
 		t.Errorf("the known hosts to keep are %q", got)
 	}
+	plan, err := i.PlanRemoval(t.Context(), false, noConfiguration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Remove(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	if got := secret(StoreSecret); string(got["key"]) != string(first["key"]) || len(secret(GitSecret)["id"]) == 0 {
+		t.Error("a removal without data took the key of the store or the deploy key")
+	}
+	if kept := fmt.Sprint(plan.Kept); !strings.Contains(kept, "piped-store it has the key of the store") || !strings.Contains(kept, "piped-git it has the deploy key") {
+		t.Errorf("the plan keeps %s", kept)
+	}
 }
 
 // TestRightsOfTheUserAreChecked: one who may do nothing, and one who may make roles, but not grant

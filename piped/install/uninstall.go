@@ -29,9 +29,9 @@ type Removal struct {
 // Kept is an object that stays.
 type Kept struct{ Object, Reason string }
 
-// PlanRemoval returns what there is to remove. The volume with the agent's data goes only with data,
-// and the namespace only if nothing else is in it. Objects that the agent deployed stay. Parse reads
-// a configuration of an agent.
+// PlanRemoval returns what there is to remove. The volume with the agent's data and the secrets that
+// nothing can make again go only with data, and the namespace only if nothing else is in it. Objects
+// that the agent deployed stay. Parse reads a configuration of an agent.
 func (i *Installer) PlanRemoval(ctx context.Context, data bool, parse func(string) (*config.Piped, error)) (r Removal, err error) {
 	found, err := i.Find(ctx)
 	if err != nil {
@@ -46,9 +46,10 @@ func (i *Installer) PlanRemoval(ctx context.Context, data bool, parse func(strin
 	}
 	for _, o := range found {
 		ref := manifest.Ref(o)
+		reason := irreplaceable(o)
 		switch {
-		case ref.Kind == "PersistentVolumeClaim" && !data:
-			r.Kept = append(r.Kept, Kept{ref.String(), "it has the agent's data: history, API keys and the SQLite store; --data removes it"})
+		case reason != "" && !data:
+			r.Kept = append(r.Kept, Kept{ref.String(), reason + "; --data removes it"})
 		case ref.Kind == "Namespace":
 			others, err := i.others(ctx, found, data)
 			if err != nil {
@@ -64,6 +65,20 @@ func (i *Installer) PlanRemoval(ctx context.Context, data bool, parse func(strin
 		}
 	}
 	return r, nil
+}
+
+// irreplaceable says what is lost for good with an object, "" if another installation makes the same.
+func irreplaceable(o *unstructured.Unstructured) string {
+	switch o.GetKind() + "/" + o.GetName() {
+	case "Secret/" + StoreSecret:
+		return "it has the key of the store, without which the database and its backups cannot be read"
+	case "Secret/" + GitSecret:
+		return "it has the deploy key that the repository knows"
+	}
+	if o.GetKind() == "PersistentVolumeClaim" {
+		return "it has the agent's data: history, API keys and the SQLite store"
+	}
+	return ""
 }
 
 // Remove deletes what PlanRemoval returned.
@@ -134,7 +149,7 @@ func listed(names []string) string {
 func (i *Installer) others(ctx context.Context, found []*unstructured.Unstructured, data bool) (names []string, err error) {
 	removed := map[string]bool{}
 	for _, o := range found {
-		if o.GetKind() != "PersistentVolumeClaim" || data {
+		if data || irreplaceable(o) == "" {
 			removed[o.GetKind()+"/"+o.GetNamespace()+"/"+o.GetName()] = true
 		}
 	}

@@ -186,7 +186,8 @@ func TestInstallation(t *testing.T) {
 	i.contains(i.piped(1, "install", "check"), "problem  agent", "ImagePullBackOff", "describe pods")
 
 	kept := i.everything()
-	i.contains(i.piped(0, "uninstall"), "would delete Deployment piped/piped", "would delete ClusterRole piped-agent", "stays: PersistentVolumeClaim piped/piped: it has the agent's data", "stays: Namespace piped: it contains", "Nothing was changed")
+	i.contains(i.piped(0, "uninstall"), "would delete Deployment piped/piped", "would delete ClusterRole piped-agent", "stays: PersistentVolumeClaim piped/piped: it has the agent's data",
+		"stays: Secret piped/piped-store: it has the key of the store", "stays: Secret piped/piped-git: it has the deploy key", "stays: Namespace piped: it contains", "Nothing was changed")
 	if after := i.everything(); !maps.Equal(kept, after) {
 		t.Errorf("listing changed %q", difference(kept, after))
 	}

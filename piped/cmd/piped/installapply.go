@@ -215,8 +215,9 @@ func uninstallCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "uninstall", Short: "List or remove what piped install made in a cluster", Args: cobra.NoArgs,
 		Long: `List what piped install made in a cluster; with --yes, remove it. It is found by its
-labels. What the agent deployed stays, and so do the volume with the agent's data, unless
---data is given, and a namespace that contains anything else.`,
+labels. What the agent deployed stays, and so do the volume with the agent's data, the key of
+its store and its access to Git, unless --data is given, and a namespace that contains
+anything else.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := f.within(cmd.Context())
 			defer cancel()
@@ -231,7 +232,7 @@ labels. What the agent deployed stays, and so do the volume with the agent's dat
 	cmd.Flags().StringVar(&o.Namespace, "namespace", install.DefaultNamespace, "the namespace of the agent")
 	cmd.Flags().StringSliceVar(&o.Namespaces, "namespaces", nil, "the namespaces of the applications; needed where you may not list objects in the whole cluster")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it")
-	cmd.Flags().BoolVar(&data, "data", false, "remove the volume with the agent's data, too")
+	cmd.Flags().BoolVar(&data, "data", false, "remove the volume with the agent's data, the key of its store and its access to Git, too")
 	f.add(cmd.Flags())
 	cmd.SetFlagErrorFunc(usageError)
 	return cmd
