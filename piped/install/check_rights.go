@@ -40,6 +40,11 @@ func (i *Installer) mayInstall(ctx context.Context, v Variant) (out []Finding, e
 			out = append(out, Finding{"rights", Problem, "there is no namespace " + name + ", in which the agent is to deploy", "kubectl create namespace " + name})
 		}
 	}
+	made, err := i.namespaceExists(ctx, v.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	missing[v.Namespace] = !made // it is made first, and nothing can be tried in it before
 	refused, asked := []string{}, map[authorizationv1.ResourceAttributes]bool{}
 	ask := func(a authorizationv1.ResourceAttributes) error {
 		if asked[a] {
@@ -51,10 +56,6 @@ func (i *Installer) mayInstall(ctx context.Context, v Variant) (out []Finding, e
 			refused = append(refused, attributes(a))
 		}
 		return err
-	}
-	made, err := i.namespaceExists(ctx, v.Namespace)
-	if err != nil {
-		return nil, err
 	}
 	for _, o := range all {
 		if o.GetKind() == "Namespace" && made {

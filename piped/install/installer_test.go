@@ -269,6 +269,10 @@ func TestRightsOfTheUserAreChecked(t *testing.T) {
 	if got := levels(""); !strings.Contains(got, "rights ok") {
 		t.Errorf("an administrator: %s", got)
 	}
+	v.Namespaces = []string{v.Namespace, inOne} // the agent's own does not exist yet
+	if got := levels(""); !strings.Contains(got, "rights ok") || strings.Contains(got, "problem") {
+		t.Errorf("an administrator, before there is the agent's namespace: %s", got)
+	}
 }
 
 // TestTheDatabaseIsChecked on a real server: a user who may make tables, one who may not, one who is
