@@ -29,6 +29,8 @@ type Installer struct {
 	// Namespaces are those of the applications as far as the caller knows them: objects are
 	// searched there where searching the whole cluster is not permitted.
 	Namespaces []string
+	// ReplaceConfig also replaces a configuration that was edited since the last installation.
+	ReplaceConfig bool
 	// Say receives what is done, in lines. It must not be nil.
 	Say func(format string, args ...any)
 }
@@ -109,6 +111,14 @@ func (i *Installer) applyObject(ctx context.Context, o *unstructured.Unstructure
 	}
 	if err != nil {
 		return err
+	}
+	if isConfig(o) {
+		if edited(live, o) && !i.ReplaceConfig {
+			i.Say("%s differs from what the last installation applied, and stays as it is: --replace-config replaces it", manifest.Ref(o))
+			return nil
+		}
+		o = o.DeepCopy()
+		record(o, live)
 	}
 	return i.write(ctx, o, live == nil)
 }

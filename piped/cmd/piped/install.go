@@ -23,7 +23,7 @@ type installFlags struct {
 	options                               install.Options
 	keyFile, knownHostsFile, passwordFile string
 	only                                  []string
-	applies                               bool
+	applies, replaceConfig                bool
 	cluster                               clusterFlags
 	read                                  install.Given // out of the files
 }
@@ -41,8 +41,9 @@ printed with where to add it. A repository over HTTP is read without credentials
 
 With --apply they are applied to the cluster that kubectl would use, secrets first, and the
 command waits until the agent answers, or says why it does not. Secrets that exist are
-kept. What another variant had and this one has not is deleted, but for secrets and the
-volume.`,
+kept, and so is a configuration that was edited since the last installation, unless
+--replace-config is given. What another variant had and this one has not is deleted, but for
+secrets and the volume.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.applies {
 				return f.apply(cmd.Context(), stdout, stderr)
@@ -53,6 +54,7 @@ volume.`,
 	f.add(cmd.Flags())
 	f.cluster.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.applies, "apply", false, "apply them to the cluster of kubectl, and wait until the agent answers")
+	cmd.Flags().BoolVar(&f.replaceConfig, "replace-config", false, "with --apply: replace a configuration that was edited since the last installation")
 	cmd.AddCommand(installCheckCommand(stdout, stderr))
 	cmd.SetFlagErrorFunc(usageError)
 	return cmd
