@@ -22,7 +22,12 @@ type PullPreview struct {
 	ReadyAt   time.Time        `json:"readyAt,omitzero"`   // when Head was first ready
 	ExpiresAt time.Time        `json:"expiresAt,omitzero"` // when it is removed, zero for never
 	// Approved is the head that had the label of a pull request of a fork; "" for others.
-	Approved     string                   `json:"approved,omitempty"`
+	Approved string `json:"approved,omitempty"`
+	// ApprovedLabels are the permitting labels that the pull request had since. As long as it has one
+	// of them, no other head is approved.
+	ApprovedLabels []string `json:"approvedLabels,omitempty"`
+	// Ended is that the pull request has no preview any more. It is retained for what was decided.
+	Ended        bool                     `json:"ended,omitempty"`
 	Applications []PullPreviewApplication `json:"applications,omitempty"`
 
 	// What users decided. It is not part of what the agent observes, and written on its own.

@@ -87,13 +87,15 @@ func waiting(want []wanted) (out []appState) {
 	return out
 }
 
-// end removes the preview of a pull request for good, if there is one, and what is stored of it.
+// end removes the preview of a pull request for good, if there is one, and what is stored of it. What
+// was decided stays stored, because the pull request can be opened again: which head of a fork is
+// approved, and for which head a user has removed the preview.
 func (p *Previewer) end(ctx context.Context, r Repository, number int, apps []deploy.Application, known deploy.PullPreview, why string) error {
 	switch {
 	case len(alive(apps)) > 0:
 		known.ExpiresAt = time.Time{} // it may come back with the same commit
 		return p.remove(ctx, r, number, apps, known, why)
-	case known.Head == "":
+	case known.Head == "" || known.Ended:
 		return nil
 	case known.Phase != deploy.PreviewRemoved: // it was waiting, or the agent ended after the removal
 		if err := p.reportRemoved(ctx, r, number, headOf(apps, known), why); err != nil {
@@ -101,7 +103,12 @@ func (p *Previewer) end(ctx context.Context, r Repository, number int, apps []de
 		}
 	}
 	p.forget(r, number)
-	return p.Store.DropPullPreview(ctx, r.ID, number)
+	if known.Approved == "" && known.Dismissed != known.Head {
+		return p.Store.DropPullPreview(ctx, r.ID, number)
+	}
+	known.Phase, known.Reason, known.Ended = deploy.PreviewRemoved, why, true
+	known.ExpiresAt, known.Since, known.Applications = time.Time{}, p.now(), nil
+	return p.Store.PutPullPreview(ctx, known)
 }
 
 // endUntilNext removes a preview until the next commit, and stores why.

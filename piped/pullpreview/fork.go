@@ -2,6 +2,7 @@ package pullpreview
 
 import (
 	"context"
+	"reflect"
 	"slices"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -16,18 +17,15 @@ func (p *Previewer) approve(ctx context.Context, r Repository, pr *request) (boo
 	if err != nil {
 		return false, err
 	}
-	if !slices.ContainsFunc(pr.Labels, func(l string) bool { return slices.Contains(labels, l) }) {
-		if pr.known.Approved != "" { // before all else, so that the label counts when it is set again
-			pr.known.Approved = ""
-			if err := p.Store.PutPullPreview(ctx, pr.known); err != nil {
-				return false, err
-			}
-		}
+	if err := p.withdraw(ctx, pr, labels); err != nil {
+		return false, err
+	}
+	if len(has(pr, labels)) == 0 {
 		return false, p.end(ctx, r, pr.Number, pr.apps, pr.known, "the pull request of a fork has no label that permits its preview")
 	}
 	switch pr.known.Approved {
 	case "":
-		return true, p.storeApproval(ctx, r, pr) // before the head is read
+		return true, p.storeApproval(ctx, r, pr, labels) // before the head is read
 	case pr.Commit:
 	default:
 		return false, p.publish(ctx, r, pr, preview{waits: "the pull request of a fork has a new commit; a maintainer who has read it removes the label and adds it again"})
@@ -35,12 +33,46 @@ func (p *Previewer) approve(ctx context.Context, r Repository, pr *request) (boo
 	return true, nil
 }
 
+// withdraw stores that the head is not approved any more once the host says that the pull request is
+// open without any label of the approval, so that the label counts when it is set again. That the
+// branch permits no forks at the moment withdraws nothing: the label may have stayed.
+func (p *Previewer) withdraw(ctx context.Context, pr *request, labels []string) error {
+	if pr.known.Approved == "" {
+		return nil
+	}
+	next := pr.known
+	for _, label := range has(pr, labels) { // set later, and not for a later head
+		if !slices.Contains(next.ApprovedLabels, label) {
+			next.ApprovedLabels = append(slices.Clone(next.ApprovedLabels), label)
+		}
+	}
+	if len(next.ApprovedLabels)+len(labels) > 0 && len(has(pr, next.ApprovedLabels)) == 0 {
+		next.Approved, next.ApprovedLabels = "", nil
+	}
+	if reflect.DeepEqual(next, pr.known) {
+		return nil
+	}
+	pr.known = next
+	return p.Store.PutPullPreview(ctx, next)
+}
+
+// has returns which of these labels a pull request has.
+func has(pr *request, labels []string) (out []string) {
+	for _, label := range labels {
+		if slices.Contains(pr.Labels, label) && !slices.Contains(out, label) {
+			out = append(out, label)
+		}
+	}
+	return out
+}
+
 // storeApproval stores that a maintainer has set the label for the head. It stays stored as long as
 // the pull request has the label, whatever becomes of the preview.
-func (p *Previewer) storeApproval(ctx context.Context, r Repository, pr *request) error {
+func (p *Previewer) storeApproval(ctx context.Context, r Repository, pr *request, labels []string) error {
 	next := pr.known
-	next.Approved = pr.Commit
-	if next.Head == "" {
+	next.Approved, next.ApprovedLabels = pr.Commit, has(pr, labels)
+	if next.Head == "" || next.Ended {
+		next.Ended, next.Reason = false, ""
 		now := p.now()
 		next.RepoID, next.Number, next.Head, next.Branch, next.Base = r.ID, pr.Number, pr.Commit, pr.OpenRequest.Head, pr.Base
 		next.Phase, next.CreatedAt, next.HeadAt, next.Since = deploy.PreviewBuilding, now, now, now

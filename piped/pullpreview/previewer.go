@@ -228,9 +228,9 @@ func (p *Previewer) degradations(ctx context.Context) (map[string]deploy.Degrada
 	return out, err
 }
 
-// recorded returns what is stored of the previews of a repository, by pull request.
+// recorded returns what is stored of the previews of a repository, ended ones included, by pull request.
 func (p *Previewer) recorded(ctx context.Context, repoID string) (map[int]deploy.PullPreview, error) {
-	list, err := p.Store.PullPreviews(ctx, repoID, 0)
+	list, err := p.Store.RetainedPullPreviews(ctx, repoID, 0)
 	out := map[int]deploy.PullPreview{}
 	for _, one := range list {
 		out[one.Number] = one

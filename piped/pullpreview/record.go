@@ -23,7 +23,7 @@ func (p *Previewer) record(ctx context.Context, r Repository, pr *request, next 
 	now, known := p.now(), pr.known
 	next.RepoID, next.Number, next.Head, next.Branch, next.Base = r.ID, pr.Number, pr.Commit, pr.Head, pr.Base
 	next.ExtendedUntil, next.Dismissed, next.DismissedBy = known.ExtendedUntil, known.Dismissed, known.DismissedBy
-	next.Approved = known.Approved
+	next.Approved, next.ApprovedLabels = known.Approved, known.ApprovedLabels
 	next.CreatedAt, next.HeadAt, next.ReadyAt, next.Since = known.CreatedAt, known.HeadAt, known.ReadyAt, known.Since
 	if len(next.Applications) == 0 { // it cannot be merged: what runs stays
 		next.Applications = known.Applications

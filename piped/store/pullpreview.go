@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -11,8 +12,14 @@ import (
 const selectPullPreview = "SELECT repo_id, number, head, body, extended_until, dismissed, dismissed_by FROM pull_previews"
 
 // PullPreviews returns the previews of pull requests, by repository and number: all, those of one
-// repository, or that of one pull request.
+// repository, or that of one pull request. Those that have ended are not among them.
 func (s *Store) PullPreviews(ctx context.Context, repoID string, number int) ([]deploy.PullPreview, error) {
+	list, err := s.RetainedPullPreviews(ctx, repoID, number)
+	return slices.DeleteFunc(list, func(p deploy.PullPreview) bool { return p.Ended }), err
+}
+
+// RetainedPullPreviews is PullPreviews with those that have ended.
+func (s *Store) RetainedPullPreviews(ctx context.Context, repoID string, number int) ([]deploy.PullPreview, error) {
 	f := &filter{}
 	if repoID != "" {
 		f.add("repo_id = ?", repoID)

@@ -53,6 +53,14 @@ func testPullPreviews(t *testing.T, e *env) {
 	first.ExtendedUntil, first.Dismissed, first.DismissedBy = time.Time{}, "c1", "ann"
 	expect("dismissed", "apps", 12, first)
 
+	first.Ended = true
+	must(t, s.PutPullPreview(ctx, first))
+	if got, err := s.PullPreviews(ctx, "apps", 12); err != nil || len(got) > 0 {
+		t.Errorf("one that has ended is listed: %v, %v", got, err)
+	}
+	if got, err := s.RetainedPullPreviews(ctx, "apps", 12); err != nil || !cmp.Equal(got, []deploy.PullPreview{first}) {
+		t.Errorf("retained: %v, %v, want %v", got, err, first)
+	}
 	watch.Take()
 	must(t, s.DropPullPreview(ctx, "apps", 12))
 	must(t, s.DropPullPreview(ctx, "apps", 12))
