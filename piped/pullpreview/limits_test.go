@@ -66,6 +66,36 @@ func TestTTL(t *testing.T) {
 	}
 }
 
+// TestTTLAfterOtherPush: a push that touches no file of the application does not deploy it, and does not
+// disable its ttl. One that touches it begins the time anew.
+func TestTTLAfterOtherPush(t *testing.T) {
+	e := newEnv(t)
+	e.app("web", "{ttl: 1h}")
+	e.open(7, nil, "web")
+	e.pass()
+	begin := e.now
+	e.now = begin.Add(10 * time.Minute)
+	e.open(7, nil, "docs")
+	e.pass()
+	e.want("a push elsewhere", "7 READY", "web-pr-7", 1)
+	if got := e.stored(7).ExpiresAt; !got.Equal(begin.Add(time.Hour)) {
+		t.Errorf("it expires at %s, want an hour after %s", got, begin)
+	}
+	e.now = begin.Add(time.Hour)
+	e.pass()
+	e.want("at the end", "7 REMOVED", "", 0)
+	e.now = begin.Add(10 * time.Hour)
+	e.open(7, nil, "web")
+	e.pass()
+	e.want("a new commit", "7 READY", "web-pr-7", 1)
+	e.now = begin.Add(10*time.Hour + 30*time.Minute)
+	e.open(7, nil, "web")
+	e.pass()
+	e.now = begin.Add(11*time.Hour + time.Minute)
+	e.pass()
+	e.want("an hour after the first of two", "7 READY", "web-pr-7", 1)
+}
+
 // TestRemovedByUser: a preview that a user has removed stays removed until the next commit.
 func TestRemovedByUser(t *testing.T) {
 	e := newEnv(t)

@@ -92,7 +92,10 @@ func (f phase) stored() deploy.PullPreviewPhase {
 func (p *Previewer) expiry(want []wanted, pr *request) (at time.Time, ttl time.Duration) {
 	for _, w := range want {
 		app := find(pr.apps, w.app.ID)
-		if w.preview.TTL <= 0 || app == nil || app.LastTriggered == nil || app.LastTriggered.Trigger.Commit.Merged != pr.Commit {
+		if w.preview.TTL <= 0 || app == nil || app.LastTriggered == nil {
+			continue
+		}
+		if app.Deleted && app.LastTriggered.Trigger.Commit.Merged != pr.Commit { // of an earlier head, and deployed anew
 			continue
 		}
 		if end := app.LastTriggered.StartedAt.Add(w.preview.TTL); at.IsZero() || end.Before(at) {
