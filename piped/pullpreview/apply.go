@@ -33,7 +33,7 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 		if len(alive(pr.apps)) == 0 {
 			return nil
 		}
-		return p.publish(ctx, r, pr, preview{problem: pl.problem})
+		return p.hold(ctx, r, pr, preview{problem: pl.problem})
 	}
 	want := pl.labelled(pr.OpenRequest)
 	if len(want) == 0 {
@@ -72,6 +72,18 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 		err = p.publish(ctx, r, pr, state)
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// hold leaves what runs as it is, because the head cannot be deployed now: until its time is over, or
+// a user removes it.
+func (p *Previewer) hold(ctx context.Context, r Repository, pr *request, state preview) error {
+	if why := p.over(pr); why != "" {
+		return p.endUntilNext(ctx, r, pr, nil, why)
+	}
+	if len(alive(pr.apps)) > 0 {
+		state.expires = pr.known.ExpiresAt
+	}
+	return p.publish(ctx, r, pr, state)
 }
 
 // publish stores what a preview is like, and reports it to the Git host.

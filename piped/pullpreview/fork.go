@@ -28,7 +28,7 @@ func (p *Previewer) approve(ctx context.Context, r Repository, pr *request) (boo
 		return true, p.storeApproval(ctx, r, pr, labels) // before the head is read
 	case pr.Commit:
 	default:
-		return false, p.publish(ctx, r, pr, preview{waits: "the pull request of a fork has a new commit; a maintainer who has read it removes the label and adds it again"})
+		return false, p.hold(ctx, r, pr, preview{waits: "the pull request of a fork has a new commit; a maintainer who has read it removes the label and adds it again"})
 	}
 	return true, nil
 }

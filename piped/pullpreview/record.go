@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,7 +115,7 @@ func (p *Previewer) expiry(want []wanted, pr *request) (at time.Time, ttl time.D
 // ended returns why the preview of a commit is not to exist any more, "" if it is.
 func (p *Previewer) ended(want []wanted, pr *request) string {
 	if pr.known.Dismissed == pr.Commit {
-		return fmt.Sprintf("%s removed it; a new commit brings it back", pr.known.DismissedBy)
+		return dismissed(pr)
 	}
 	at, ttl := p.expiry(want, pr)
 	switch {
@@ -126,4 +127,28 @@ func (p *Previewer) ended(want []wanted, pr *request) string {
 		return pr.known.Reason
 	}
 	return fmt.Sprintf("it was deployed more than %s ago; a new commit brings it back", ttl)
+}
+
+func dismissed(pr *request) string {
+	return fmt.Sprintf("%s removed it; a new commit brings it back", pr.known.DismissedBy)
+}
+
+// over returns why what runs of a pull request is to be removed while its head cannot be deployed, ""
+// if it stays. A user can have removed the head, or what runs.
+func (p *Previewer) over(pr *request) string {
+	running := alive(pr.apps)
+	isDismissed := pr.known.Dismissed != "" && slices.ContainsFunc(running, func(a deploy.Application) bool {
+		return a.LastTriggered != nil && a.LastTriggered.Trigger.Commit.Merged == pr.known.Dismissed
+	})
+	end := pr.known.ExpiresAt
+	if pr.known.ExtendedUntil.After(end) {
+		end = pr.known.ExtendedUntil
+	}
+	switch {
+	case isDismissed || pr.known.Dismissed == pr.Commit:
+		return dismissed(pr)
+	case len(running) > 0 && !pr.known.ExpiresAt.IsZero() && !p.Now().Before(end):
+		return "its time is over; a new commit brings it back"
+	}
+	return ""
 }
