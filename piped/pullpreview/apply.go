@@ -46,6 +46,10 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 	if why := p.ended(want, pr); why != "" {
 		return p.endUntilNext(ctx, r, pr, want, why)
 	}
+	if moved(want, pr.apps) { // the next pass creates it there
+		pr.known.ExpiresAt = time.Time{}
+		return p.remove(ctx, r, pr.Number, pr.apps, pr.known, "an application has another platform provider now")
+	}
 	if full := p.full(want, pr.apps, active); full != "" {
 		return p.publish(ctx, r, pr, preview{waits: full, apps: waiting(want)})
 	}
@@ -72,6 +76,15 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 		err = p.publish(ctx, r, pr, state)
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// moved reports whether what runs is in another cluster than it is to be. Its namespace there is to be
+// deleted first.
+func moved(want []wanted, apps []deploy.Application) bool {
+	return slices.ContainsFunc(want, func(w wanted) bool {
+		app := find(apps, w.app.ID)
+		return w.problem == nil && app != nil && !app.Deleted && app.Provider != w.app.Provider
+	})
 }
 
 // hold leaves what runs as it is, because the head cannot be deployed now: until its time is over, or

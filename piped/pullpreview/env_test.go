@@ -1,6 +1,7 @@
 package pullpreview
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/githost"
+	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
 )
@@ -31,7 +33,7 @@ type env struct {
 	requests map[int]githost.OpenRequest
 	comments map[int]string
 	statuses map[string]string // by commit
-	spaces   map[string]bool   // namespaces
+	spaces   map[string]bool   // namespaces, as PROVIDER/NAME
 	metrics  countedMetrics
 	host     Host   // instead of the one of the test
 	remote   string // by which that host knows the repository
@@ -226,7 +228,7 @@ func (r envRepositories) MergeRef(ctx context.Context, _, _, ref, commit string)
 	return r.repo.MergeRef(ctx, ref, commit)
 }
 
-// Foresee returns the applications of which the merge changes a file.
+// Foresee returns the applications of which the merge changes a file, as the merge describes them.
 func (r envRepositories) Foresee(ctx context.Context, _ string, m *git.Merge) (out []deploy.AffectedApplication, err error) {
 	apps, _, err := r.store.ListApplications(ctx, store.ApplicationQuery{RepoID: "apps", IncludeAll: true})
 	if err != nil {
@@ -235,6 +237,9 @@ func (r envRepositories) Foresee(ctx context.Context, _ string, m *git.Merge) (o
 	changed, err := m.Changed(ctx, m.Base.Hash)
 	for _, app := range apps {
 		if !app.IsPreview() && slices.ContainsFunc(changed, func(name string) bool { return strings.HasPrefix(name, app.Git.Dir+"/") }) {
+			if cfg := source.CandidateAt(m.FS(), app.Git.ConfigPath(), kinds).Config; cfg != nil {
+				app.Labels, app.Provider = cfg.Labels, cmp.Or(cfg.PlatformProvider, "local")
+			}
 			out = append(out, deploy.AffectedApplication{Application: app})
 		}
 	}
@@ -246,13 +251,13 @@ func (r envRepositories) Foresee(ctx context.Context, _ string, m *git.Merge) (o
 
 type envNamespaces struct{ *env }
 
-func (n envNamespaces) Ensure(_ context.Context, _ deploy.Application, name string) error {
-	n.spaces[name] = true
+func (n envNamespaces) Ensure(_ context.Context, app deploy.Application, name string) error {
+	n.spaces[app.Provider+"/"+name] = true
 	return nil
 }
 
-func (n envNamespaces) Delete(_ context.Context, _ deploy.Application, name string) (bool, error) {
-	delete(n.spaces, name)
+func (n envNamespaces) Delete(_ context.Context, app deploy.Application, name string) (bool, error) {
+	delete(n.spaces, app.Provider+"/"+name)
 	return true, nil
 }
 

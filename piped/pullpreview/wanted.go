@@ -143,7 +143,7 @@ func (p *Previewer) require(ctx context.Context, r Repository, pl *plan, before,
 }
 
 // want returns the preview of an affected application, nil if it has none. What the branch says
-// about previews counts: a pull request cannot permit itself more.
+// about previews, and its cluster and labels count: a pull request cannot permit itself more.
 func (p *Previewer) want(before, after fs.FS, a deploy.AffectedApplication, pr githost.OpenRequest) *wanted {
 	if a.Removed {
 		return nil
@@ -162,8 +162,10 @@ func (p *Previewer) want(before, after fs.FS, a deploy.AffectedApplication, pr g
 	w.app.ID = deploy.ApplicationID(w.app.Git)
 	w.app.Name = previewName(a.Application.Name, number)
 	w.app.Labels = map[string]string{labelPullRequest: strconv.Itoa(number)}
-	for name, value := range a.Application.Labels {
-		w.app.Labels[name] = value
+	for name, value := range base.Labels {
+		if name != labelPullRequest {
+			w.app.Labels[name] = value
+		}
 	}
 	w.app.LastTriggered, w.app.LastSuccessful, w.app.Hold, w.app.EvaluatedCommit, w.app.Former = nil, nil, nil, "", nil
 	switch {
@@ -172,6 +174,8 @@ func (p *Previewer) want(before, after fs.FS, a deploy.AffectedApplication, pr g
 		w.problem = deploy.Errorf(deploy.Invalid, "%s cannot be read", a.Application.Git.ConfigPath())
 	case !isNew && !reflect.DeepEqual(base.Preview, merged.Preview):
 		w.problem = deploy.Errorf(deploy.Invalid, "%s: the pull request changes spec.preview, which counts when it is merged", a.Application.Git.ConfigPath())
+	case !isNew && base.PlatformProvider != merged.PlatformProvider:
+		w.problem = deploy.Errorf(deploy.Invalid, "%s: the pull request changes spec.platformProvider, which counts when it is merged", a.Application.Git.ConfigPath())
 	default:
 		w.host, w.problem = w.preview.HostOf(number)
 	}
