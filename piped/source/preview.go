@@ -52,6 +52,9 @@ func (l *Loader) previewObjects(objects []manifest.Object, at deploy.GitPath, cf
 	}
 	for _, o := range objects {
 		group, kind := o.GroupVersionKind().Group, o.GetKind()
+		if takesRequests(group, kind) {
+			return nil, deploy.Errorf(deploy.Invalid, "%s: a preview has no objects of kind %s, because they could receive requests of others", o.Origin, kind)
+		}
 		route := group == gatewayGroup && strings.HasSuffix(kind, "Route")
 		ingress := kind == "Ingress" && (group == ingressGroup || group == "extensions")
 		switch {
@@ -61,10 +64,11 @@ func (l *Loader) previewObjects(objects []manifest.Object, at deploy.GitPath, cf
 			o.Object["spec"] = with(o.Object["spec"], "hostnames", []any{host})
 		case ingress:
 			o.Object["spec"] = ingressFor(o.Object["spec"], host)
-		case group == gatewayGroup && kind != "ReferenceGrant", strings.HasSuffix(group, ".istio.io") && (kind == "Gateway" || kind == "VirtualService" || kind == "ServiceEntry"):
-			return nil, deploy.Errorf(deploy.Invalid, "%s: a preview has no objects of kind %s, because they could receive requests of others", o.Origin, kind)
+			withoutAnnotations(o.Unstructured, isOfIngress)
+		case group == "" && kind == "Service":
+			withoutAddresses(o.Object["spec"])
 		}
-		withoutDNS(o.Unstructured)
+		withoutAnnotations(o.Unstructured, func(name string) bool { return !strings.HasPrefix(name, dnsAnnotations) })
 	}
 	return objects, nil
 }
@@ -97,11 +101,48 @@ func ingressFor(spec any, host string) map[string]any {
 	return m
 }
 
-// withoutDNS removes annotations for which a controller creates records of other names.
-func withoutDNS(o *unstructured.Unstructured) {
+// takesRequests reports whether objects of a kind claim hosts of the outside in ways that are not
+// replaced.
+func takesRequests(group, kind string) bool {
+	switch {
+	case group == gatewayGroup:
+		return kind != "ReferenceGrant" && !strings.HasSuffix(kind, "Route")
+	case strings.HasSuffix(group, ".istio.io"):
+		return slices.Contains([]string{"Gateway", "VirtualService", "ServiceEntry"}, kind)
+	case group == "traefik.io" || group == "traefik.containo.us":
+		return strings.HasPrefix(kind, "IngressRoute")
+	case group == "projectcontour.io":
+		return kind == "HTTPProxy"
+	case group == "route.openshift.io":
+		return kind == "Route"
+	case group == "externaldns.k8s.io":
+		return kind == "DNSEndpoint"
+	}
+	return false
+}
+
+// dnsAnnotations begin the annotations for which a controller creates records of other names.
+const dnsAnnotations = "external-dns.alpha.kubernetes.io/"
+
+// isOfIngress reports whether an annotation of an Ingress is known to claim no requests. Others could
+// add hosts and paths, or configuration of the controller.
+func isOfIngress(name string) bool {
+	return name == "kubernetes.io/ingress.class" || strings.HasPrefix(name, "cert-manager.io/") || strings.HasPrefix(name, "pipecd.dev/")
+}
+
+// withoutAddresses removes the addresses of a Service at which it would receive requests of others.
+func withoutAddresses(spec any) {
+	if m, ok := spec.(map[string]any); ok {
+		delete(m, "externalIPs")
+		delete(m, "loadBalancerIP")
+	}
+}
+
+// withoutAnnotations removes the annotations that are not allowed.
+func withoutAnnotations(o *unstructured.Unstructured, allowed func(name string) bool) {
 	all := o.GetAnnotations()
 	for name := range all {
-		if strings.HasPrefix(name, "external-dns.alpha.kubernetes.io/") {
+		if !allowed(name) {
 			delete(all, name)
 		}
 	}

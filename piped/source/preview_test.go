@@ -53,6 +53,58 @@ spec: {rules: []}
 	}
 }
 
+// TestPreviewClaimsNothingByAnnotations: annotations with which a controller adds hosts or configuration, and
+// addresses of Services, never reach the objects of a preview.
+func TestPreviewClaimsNothingByAnnotations(t *testing.T) {
+	src, err := preview(t, previewHost, `apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: web
+  annotations:
+    nginx.ingress.kubernetes.io/server-alias: shop.example.com
+    nginx.ingress.kubernetes.io/configuration-snippet: claimed
+    alb.ingress.kubernetes.io/group.name: claimed
+    haproxy.org/server-snippet: claimed
+    external-dns.alpha.kubernetes.io/hostname: shop.example.com
+    kubernetes.io/ingress.class: nginx
+    cert-manager.io/cluster-issuer: letsencrypt
+    pipecd.dev/ignore-drift-detection: "true"
+spec: {rules: [{http: {}}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, annotations: {external-dns.alpha.kubernetes.io/hostname: shop.example.com, prometheus.io/scrape: "true"}}
+spec: {type: LoadBalancer, externalIPs: [192.0.2.1], loadBalancerIP: 192.0.2.2, ports: [{port: 80}]}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	retained := map[string][]string{
+		"Ingress": {"kubernetes.io/ingress.class", "cert-manager.io/cluster-issuer", "pipecd.dev/ignore-drift-detection"},
+		"Service": {"prometheus.io/scrape", `"port":80`, "LoadBalancer"},
+	}
+	for _, o := range src.Objects {
+		text, err := o.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, claim := range []string{"shop.example.com", "claimed", "192.0.2", "externalIPs", "loadBalancerIP"} {
+			if strings.Contains(string(text), claim) {
+				t.Errorf("%q is in %s", claim, text)
+			}
+		}
+		for _, rest := range retained[o.GetKind()] {
+			if !strings.Contains(string(text), rest) {
+				t.Errorf("%q is not in %s", rest, text)
+			}
+		}
+		delete(retained, o.GetKind())
+	}
+	if len(retained) > 0 {
+		t.Errorf("not rendered: %v", retained)
+	}
+}
+
 // TestPreviewKeepsItsLimits: with a template of namespaces, a pull request cannot add what limits its
 // namespace; without one, the manifests are applied as they are.
 func TestPreviewKeepsItsLimits(t *testing.T) {
@@ -95,6 +147,13 @@ func TestPreviewIsRefused(t *testing.T) {
 		"no host":         {"  preview: {}\n", "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n", "set spec.preview.host"},
 		"a gateway":       {previewHost, "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: web}\n", "kind Gateway"},
 		"istio":           {previewHost, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: web}\n", "kind VirtualService"},
+		"a service entry": {previewHost, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: web}\n", "kind ServiceEntry"},
+		"traefik":         {previewHost, "apiVersion: traefik.io/v1alpha1\nkind: IngressRoute\nmetadata: {name: web}\n", "kind IngressRoute"},
+		"traefik's tcp":   {previewHost, "apiVersion: traefik.io/v1alpha1\nkind: IngressRouteTCP\nmetadata: {name: web}\n", "kind IngressRouteTCP"},
+		"traefik 2":       {previewHost, "apiVersion: traefik.containo.us/v1alpha1\nkind: IngressRoute\nmetadata: {name: web}\n", "kind IngressRoute"},
+		"contour":         {previewHost, "apiVersion: projectcontour.io/v1\nkind: HTTPProxy\nmetadata: {name: web}\n", "kind HTTPProxy"},
+		"openshift":       {previewHost, "apiVersion: route.openshift.io/v1\nkind: Route\nmetadata: {name: web}\n", "kind Route"},
+		"external-dns":    {previewHost, "apiVersion: externaldns.k8s.io/v1alpha1\nkind: DNSEndpoint\nmetadata: {name: web}\n", "kind DNSEndpoint"},
 		"a secret":        {previewHost + "  encryption: {encryptedSecrets: {password: abc}, decryptionTargets: [app.yaml]}\n", object("Secret", "web"), "gets no secrets"},
 	} {
 		t.Run(name, func(t *testing.T) {
