@@ -90,18 +90,21 @@ func (p *Previewer) forkLabels(ctx context.Context, r Repository) ([]string, err
 	if !ok {
 		return nil, deploy.Errorf(deploy.Unavailable, "the repository has not been read yet")
 	}
-	if known, ok := p.forks[r.ID]; ok && known.head == head.Hash {
+	apps, _, err := p.Store.ListApplications(ctx, store.ApplicationQuery{RepoID: r.ID})
+	if err != nil {
+		return nil, err
+	}
+	found := forkLabels{head: head.Hash}
+	for _, app := range apps { // they are registered after the head is read
+		found.apps = append(found.apps, app.Git)
+	}
+	if known := p.forks[r.ID]; known.head == found.head && slices.Equal(known.apps, found.apps) {
 		return known.labels, nil
 	}
 	tree, err := r.Git.At(head.Hash)
 	if err != nil {
 		return nil, err
 	}
-	apps, _, err := p.Store.ListApplications(ctx, store.ApplicationQuery{RepoID: r.ID})
-	if err != nil {
-		return nil, err
-	}
-	found := forkLabels{head: head.Hash}
 	for _, app := range apps {
 		if preview := p.previewOf(tree, app.Git); preview != nil && preview.AllowForks && preview.Label != "" {
 			found.labels = append(found.labels, preview.Label)
@@ -111,8 +114,10 @@ func (p *Previewer) forkLabels(ctx context.Context, r Repository) ([]string, err
 	return found.labels, nil
 }
 
-// forkLabels are the labels that permit previews of forks as of a head of the branch.
+// forkLabels are the labels that permit previews of forks as of a head of the branch and the
+// applications that are known.
 type forkLabels struct {
 	head   string
+	apps   []deploy.GitPath
 	labels []string
 }

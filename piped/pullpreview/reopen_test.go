@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // branchConfig pushes another configuration of web to the branch.
@@ -147,4 +149,20 @@ func TestReopened(t *testing.T) {
 	e.open(8, nil, "api")
 	e.pass()
 	e.want("a new commit", "7 READY, 8 READY", "api-pr-8 web-pr-7", 2)
+}
+
+// TestForkOfNewApplication: an application that is registered after the head of the branch was read
+// permits forks without another commit.
+func TestForkOfNewApplication(t *testing.T) {
+	e := newEnv(t)
+	e.app("api", "{}")
+	e.branchConfig("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n  preview: {label: preview, allowForks: true}\n")
+	e.fork([]string{"preview"}, map[string]string{"web/version": "2"})
+	e.pass()
+	e.want("before it is registered", "", "", 0)
+	at := deploy.GitPath{RepoID: "apps", Dir: "web", ConfigFile: "app.pipecd.yaml"}
+	_, err := e.store.PutApplication(t.Context(), deploy.Application{ID: deploy.ApplicationID(at), Name: "web", Kind: "KUBERNETES", Git: at, Provider: "local"})
+	e.must(err)
+	e.pass()
+	e.want("registered", "7 READY", "web-pr-7", 1)
 }
