@@ -77,6 +77,13 @@ func IsOfPreviewTemplate(group, kind string) bool {
 	return false
 }
 
+// WidensPreviewTemplate reports whether a kind could undo what the template of namespaces limits:
+// rights in the namespace, and network policies of other controllers, which can take precedence over
+// those of the template.
+func WidensPreviewTemplate(group, kind string) bool {
+	return group == "rbac.authorization.k8s.io" || strings.HasSuffix(kind, "NetworkPolicy") && !IsOfPreviewTemplate(group, kind)
+}
+
 // Allows reports whether a preview may have a host: it is below one of the domains.
 func (p *Previews) Allows(host string) bool {
 	return slices.ContainsFunc(p.Hosts, func(domain string) bool { return strings.HasSuffix(host, "."+domain) })

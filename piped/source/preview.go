@@ -38,8 +38,8 @@ const (
 
 // previewObjects replaces the hosts of Ingresses and routes by that of the preview. Other objects
 // that claim hosts of the outside are refused, so that a preview cannot take requests of others.
-// With a template of namespaces, what limits the namespace is left out, so that a pull request
-// cannot widen the limits.
+// With a template of namespaces, what limits the namespace is left out, and what could undo the limits
+// is refused, so that a pull request cannot widen them.
 func (l *Loader) previewObjects(objects []manifest.Object, at deploy.GitPath, cfg *config.Application) ([]manifest.Object, error) {
 	host, err := cfg.Preview.HostOf(at.PullRequest)
 	if err != nil {
@@ -52,6 +52,9 @@ func (l *Loader) previewObjects(objects []manifest.Object, at deploy.GitPath, cf
 	}
 	for _, o := range objects {
 		group, kind := o.GroupVersionKind().Group, o.GetKind()
+		if l.Previews.NamespaceTemplate != "" && config.WidensPreviewTemplate(group, kind) {
+			return nil, deploy.Errorf(deploy.Invalid, "%s: a preview has no objects of kind %s, because they could undo the limits of spec.previews.namespaceTemplate of the agent", o.Origin, kind)
+		}
 		if takesRequests(group, kind) {
 			return nil, deploy.Errorf(deploy.Invalid, "%s: a preview has no objects of kind %s, because they could receive requests of others", o.Origin, kind)
 		}

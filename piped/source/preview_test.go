@@ -139,6 +139,29 @@ spec: {limits: []}
 	}
 }
 
+// TestPreviewUndoesNoLimits: with a template of namespaces, rights and network policies of other
+// controllers are refused; without one, they are applied.
+func TestPreviewUndoesNoLimits(t *testing.T) {
+	for name, apiVersion := range map[string]string{
+		"Role": "rbac.authorization.k8s.io/v1", "RoleBinding": "rbac.authorization.k8s.io/v1", "CiliumNetworkPolicy": "cilium.io/v2",
+		"NetworkPolicy": "crd.projectcalico.org/v1", "AdminNetworkPolicy": "policy.networking.k8s.io/v1alpha1",
+	} {
+		for template, refused := range map[string]bool{"": false, "template.yaml": true} {
+			l, _ := loader(fstest.MapFS{
+				"apps/web/app.pipecd.yaml": {Data: []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n" + previewHost)},
+				"apps/web/app.yaml":        {Data: []byte("apiVersion: " + apiVersion + "\nkind: " + name + "\nmetadata: {name: web}\n")},
+			}, 0)
+			l.Previews = &config.Previews{NamespacePrefix: "preview-", Hosts: []string{"preview.example.com"}, NamespaceTemplate: template}
+			at := at
+			at.PullRequest = 7
+			_, err := l.Load(t.Context(), at, "c0ffee")
+			if says := err != nil && strings.Contains(err.Error(), "no objects of kind "+name); says != refused || !refused && err != nil {
+				t.Errorf("%s of %s with template %q: %v, want it refused: %t", name, apiVersion, template, err, refused)
+			}
+		}
+	}
+}
+
 func TestPreviewIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ spec, objects, says string }{
 		"without preview": {"", object("ConfigMap", "web"), "no spec.preview"},
