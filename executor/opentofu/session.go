@@ -2,6 +2,8 @@ package opentofu
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -24,10 +26,16 @@ const markVariable = "PIPED_OPENTOFU_DIR"
 // runs. New does so, too.
 func Clean(dir string) error {
 	marked.Kill(markVariable, dir)
-	if err := os.RemoveAll(dir); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(socketsDir(dir))); err != nil {
 		return fmt.Errorf("remove leftovers of OpenTofu runs: %w", err)
 	}
 	return os.MkdirAll(dir, 0o700)
+}
+
+// socketsDir returns the directory for the temporary files of the runs in a directory. Plugins have
+// sockets there, whose paths must be short.
+func socketsDir(dir string) string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("piped-tofu-%.8x", sha256.Sum256([]byte(dir))))
 }
 
 // session is a program in the files of a commit.
@@ -35,6 +43,7 @@ type session struct {
 	*opentofu.Run
 	input    config.Input
 	dir      string
+	tmp      string
 	out      *output
 	redactor *secret.Redactor
 }
@@ -66,11 +75,15 @@ func (e *Executor) open(ctx context.Context, kind, provider string, at deploy.Gi
 	if err := source.Materialise(ctx, files, root); err != nil {
 		return nil, err
 	}
+	s.tmp = filepath.Join(socketsDir(e.Dir), filepath.Base(s.dir))
+	if err := os.MkdirAll(s.tmp, 0o700); err != nil {
+		return nil, deploy.Errorf(deploy.Unavailable, "make the directory of a run: %w", err)
+	}
 	s.redactor = redactorOf(files, p.PassEnv)
 	s.out = &output{log: s.redactor.Log(log)}
 	s.Run, err = opentofu.Open(opentofu.Config{
 		Program: program, Provider: p, Input: s.input, Root: root, Dir: at.Dir, Own: filepath.Join(s.dir, "own"),
-		Env: map[string]string{markVariable: s.dir}, Log: s.out,
+		Env: map[string]string{markVariable: s.dir, "TMPDIR": s.tmp}, Log: s.out,
 	})
 	if err != nil {
 		return nil, err
@@ -103,5 +116,10 @@ func (s *session) close() {
 		s.out.flush()
 	}
 	marked.Kill(markVariable, s.dir)
-	_ = os.RemoveAll(s.dir) // Clean removes it after the next start
+	for _, dir := range []string{s.dir, s.tmp} {
+		if dir != "" {
+			_ = os.RemoveAll(dir) // Clean removes it after the next start
+		}
+	}
+	_ = os.Remove(filepath.Dir(s.tmp)) // if no other run uses it
 }

@@ -30,7 +30,7 @@ func TestDryRun(t *testing.T) {
 	files := webApp(ns, "v1", "")
 	maps.Copy(files, map[string]string{
 		"broken/app.pipecd.yaml":  "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: broken, pipelin: {}}\n",
-		"another/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: TerraformApp\nspec: {name: another}\n",
+		"another/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: ECSApp\nspec: {name: another}\n",
 	})
 	commit := repo.Push(t, "add applications", files)
 	var writes writeRequests

@@ -17,7 +17,7 @@ func TestOldDeploymentsGo(t *testing.T) {
 	s := spec{dataDir: t.TempDir(), more: "  retention: {deployments: 168h, keepPerApplication: 2}\n"}
 	fillWithOld(t, "sqlite://"+filepath.Join(s.dataDir, "piped.db"), 5)
 	agent := runReloadingWith(t, s, Options{RemoveAfter: time.Millisecond})
-	agent.awaitLog("removed old data\" component=retention deployments=3 commands=0 lines=5")
+	agent.awaitLog("removed old data\" component=retention deployments=3 rollouts=0 commands=0 lines=5")
 	if got := scrape(t, "http://"+agent.app.WebAddr()+"/metrics")["piped_retention_removed_deployments_total{}"]; got != 3 {
 		t.Errorf("%v deployments were counted, want 3", got)
 	}
