@@ -253,6 +253,7 @@ func TestObserve(t *testing.T) {
 			name = created
 		}
 	}
+	clustertest.Eventually(t, "the first rollout to be complete", func() bool { return rolloutsOf(t, name)[0].Outcome == "ROLLOUT_OUTCOME_COMPLETE" })
 	change(t, client, ns, name, "web:v2")
 	var recorded []listed
 	clustertest.Eventually(t, "the change of "+name+" to be recorded", func() bool {
