@@ -184,7 +184,8 @@ status:
 			t.Errorf("%q is not among\n%s", want, stderr)
 		}
 	}
-	if !strings.Contains(stdout, "Pause what makes the Application first, or it is restored: ApplicationSet shop") {
-		t.Errorf("the plan does not pause the ApplicationSet:\n%s", stdout)
+	set, app := strings.Index(stdout, "delete applicationset shop --cascade=orphan"), strings.Index(stdout, "delete application ")
+	if set < 0 || app >= 0 && app < set {
+		t.Errorf("the plan does not delete the ApplicationSet before its Applications:\n%s", stdout)
 	}
 }
