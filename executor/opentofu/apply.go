@@ -31,7 +31,7 @@ func (s *session) restore(saved SavedPlan) error {
 	return nil
 }
 
-// apply applies the plan in the session, which was seen by then. After an interruption, and before
+// apply applies the plan of the session, which the log has shown. After an interruption, and before
 // a retry, it makes a new plan and goes on only with what is left of the first.
 func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) error {
 	var options config.ApplyOptions
@@ -80,7 +80,7 @@ func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) e
 // attempt applies the approved plan, or what is left of it.
 func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session, approved opentofu.Plan, again bool) error {
 	if again && s.Replaces() {
-		return failure{errors.New("the apply was interrupted, and input.commandFlags.plan has -replace: what is left of the plan cannot be told; look at the resources, and sync again"), false}
+		return failure{errors.New("the apply was interrupted, and input.commandFlags.plan has -replace: the agent cannot determine what is left of the plan: look at the resources, and sync again"), false}
 	}
 	if again {
 		left, err := e.plan(ctx, run, s)
@@ -102,13 +102,13 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session,
 	}
 	now, planErr := e.plan(ctx, run, s)
 	if planErr != nil {
-		return failure{fmt.Errorf("%w; what has changed cannot be told: %w", err, planErr), nothingApplied(run, again)}
+		return failure{fmt.Errorf("%w; cannot determine what has changed: %w", err, planErr), nothingApplied(run, again)}
 	}
 	return failure{fmt.Errorf("plan %s was not applied: %w: %s; sync again", short(approved.Digest), err, now.Moved(approved)), nothingApplied(run, again)}
 }
 
 // nothingApplied reports whether the deployment has changed nothing yet, so that a rollback would
-// only undo what others have done.
+// only undo the changes of other runs.
 func nothingApplied(run deploy.StageRun, again bool) bool {
 	return !again && !slices.ContainsFunc(run.Deployment.Stages, func(s deploy.Stage) bool { return s.ID != run.Stage.ID && s.Metadata[metaIntent] != "" })
 }

@@ -69,8 +69,8 @@ func (s Stage) Execute(ctx context.Context, run deploy.StageRun) deploy.StageRes
 	return s(ctx, run)
 }
 
-// failure is the error of a stage that ends with another status than FAILURE, or is not rolled
-// back.
+// failure is a final error of a stage: it is not retried, and with noRollback the deployment is not
+// rolled back.
 type failure struct {
 	error
 	noRollback bool
@@ -78,7 +78,8 @@ type failure struct {
 
 func (f failure) Unwrap() error { return f.error }
 
-// stage returns a stage that runs do in a session. rollback selects the commit to go back to.
+// stage returns a stage that runs do in a session. That of a rollback has the files of the last
+// successful commit.
 func (e *Executor) stage(do func(ctx context.Context, run deploy.StageRun, s *session) (deploy.StageStatus, error)) Stage {
 	return func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 		status, err := e.inSession(ctx, run, do)
@@ -181,7 +182,7 @@ func (e *Executor) whileLocked(ctx context.Context, run deploy.StageRun, s *sess
 	}
 }
 
-// refuseReleases answers the requests that came while the stage did not wait for a lock.
+// refuseReleases fails the requests to release a lock that arrived while the stage waited for none.
 func (e *Executor) refuseReleases(ctx context.Context, run deploy.StageRun) {
 	commands, err := e.Store.OpenCommands(ctx, deploy.CommandReleaseStateLock)
 	for _, c := range commands {

@@ -15,7 +15,7 @@ type stateServer struct {
 
 	mu    sync.Mutex
 	state []byte
-	lock  []byte // what the holder has said about itself; nil while nobody has it
+	lock  []byte // the lock information of the holder; nil while the state is not locked
 	locks int    // how many times it was taken
 }
 
@@ -58,7 +58,7 @@ func (s *stateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// locked returns who holds the lock, "" for nobody.
+// locked returns the lock information of the holder, "" if the state is not locked.
 func (s *stateServer) locked() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ const (
 	EventWaitApproval EventType = "DEPLOYMENT_WAIT_APPROVAL"
 	EventApproved     EventType = "DEPLOYMENT_APPROVED"
 
-	// The start and the end of a rollout, whoever began it, and the end of a scaling. Not in
+	// The start and the end of a rollout, also of one that the agent did not begin, and the end of a scaling. Not in
 	// PipeCD.
 	EventRolloutStarted EventType = "ROLLOUT_STARTED"
 	EventRolloutEnded   EventType = "ROLLOUT_ENDED"

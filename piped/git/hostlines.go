@@ -21,8 +21,8 @@ import (
 // HostLines are the lines of a known_hosts file for the host of a remote.
 type HostLines struct {
 	Text string
-	// Shown is the fingerprint of the key that the host showed, if no file has one: nobody has
-	// compared it with what the host publishes. "" if the lines are from the files.
+	// Shown is the fingerprint of the key that the host showed, if no file has one: it was not
+	// compared with what the host publishes. "" if the lines are from the files.
 	Shown string
 }
 

@@ -275,7 +275,7 @@ func (u *unit) used(file string) bool {
 	return u.taken[file] || slices.ContainsFunc(u.apps, func(a application) bool { return path.Join(a.dir, a.file) == file || a.writes(file) })
 }
 
-// writes reports whether a file is one that the application brings besides its configuration.
+// writes reports whether the application writes a file in addition to its configuration.
 func (a *application) writes(file string) bool {
 	return slices.ContainsFunc(a.files, func(f File) bool { return f.Path == file })
 }

@@ -84,7 +84,7 @@ func (i *Installer) mayInstall(ctx context.Context, v Variant) (out []Finding, e
 			continue
 		}
 		if err := i.tryRole(ctx, o); err != nil {
-			out = append(out, Finding{"rights", Problem, err.Error(), "nobody may grant what he may not do: let an administrator of the cluster install the agent"})
+			out = append(out, Finding{"rights", Problem, err.Error(), "Kubernetes lets users grant only permissions that they have: let an administrator of the cluster install the agent"})
 			return out, nil
 		}
 	}

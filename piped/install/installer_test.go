@@ -234,8 +234,8 @@ func TestRightsOfTheUserAreChecked(t *testing.T) {
 		}
 		return fmt.Sprint(found)
 	}
-	if got := levels("nobody"); !strings.Contains(got, "problem you may not ") || !strings.Contains(got, "create serviceaccounts in namespace rights") {
-		t.Errorf("nobody: %s", got)
+	if got := levels("unprivileged"); !strings.Contains(got, "problem you may not ") || !strings.Contains(got, "create serviceaccounts in namespace rights") {
+		t.Errorf("a user without rights: %s", got)
 	}
 	role, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "rights-installer"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"", "apps", "policy", "networking.k8s.io", "rbac.authorization.k8s.io"}, Verbs: []string{"get", "create", "patch"},

@@ -144,7 +144,7 @@ func listed(names []string) string {
 	return text
 }
 
-// others returns what is in the namespace besides what will be removed: objects of every kind that
+// others returns the objects of the namespace that will not be removed: objects of every kind that
 // no other object owns and that Kubernetes does not make itself.
 func (i *Installer) others(ctx context.Context, found []*unstructured.Unstructured, data bool) (names []string, err error) {
 	removed := map[string]bool{}

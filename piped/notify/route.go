@@ -15,7 +15,7 @@ import (
 // do not report every push to a pull request.
 //
 // Rollouts and scalings of workloads without an application, which PipeCD does not have, match
-// only routes without Apps and Labels: whoever names applications wants nothing of others.
+// only routes without Apps and Labels: a route that names applications selects only those.
 //
 // Events that PipeCD does not have match only if the route names them or their group:
 // a configuration written for PipeCD selects no new events.

@@ -248,7 +248,7 @@ func (r *Run) State(ctx context.Context) (State, error) {
 	return stateOf(shown), nil
 }
 
-// ReleaseLock releases the lock of the state with the given ID, whoever holds it.
+// ReleaseLock releases the lock of the state with the given ID, also one that another run holds.
 func (r *Run) ReleaseLock(ctx context.Context, id string) error {
 	r.quiet()
 	return r.fail(ctx, "force-unlock", r.tf.ForceUnlock(ctx, id))

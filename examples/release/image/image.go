@@ -66,7 +66,7 @@ func Make(ctx context.Context, source build.Source, platforms []Platform) (*Imag
 	return made, m.attach(made, platforms)
 }
 
-// materials are what images are made of, besides the programs.
+// materials are the contents of an image other than the programs.
 type materials struct {
 	source build.Source
 	goroot string

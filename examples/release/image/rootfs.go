@@ -59,7 +59,7 @@ func certificates() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// timeZones returns the time zones that the Go tool brings.
+// timeZones returns the time zones of the Go toolchain.
 func timeZones(goroot string) (files []tree.File, err error) {
 	archive := filepath.Join(goroot, "lib", "time", "zoneinfo.zip")
 	r, err := zip.OpenReader(archive)

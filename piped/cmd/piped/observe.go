@@ -17,8 +17,8 @@ func observeCommand(launcher sandbox.Launcher, stdout, stderr io.Writer) *cobra.
 	var level, format string
 	cmd := &cobra.Command{
 		Use: "observe", Short: "Record the rollouts of a cluster, and change nothing", Args: cobra.NoArgs,
-		Long: `Record the rollouts of a cluster until it is stopped, whoever begins them: every
-Deployment, StatefulSet and DaemonSet, with start, end, outcome and times.
+		Long: `Record the rollouts of every Deployment, StatefulSet and DaemonSet of a cluster, with
+start, end, outcome and times, until it is stopped.
 
 Neither a repository nor an application is needed. It sends no request that changes the
 cluster, and needs no right to: get, list and watch on Deployments, StatefulSets and

@@ -103,7 +103,7 @@ type failure struct {
 	text    string
 	signIn  string // address to sign in again; "" unless that helps
 	retry   string // address to try again; "" unless that helps
-	subject string // who is signed in; "" for nobody
+	subject string // of the user who is signed in; "" without a sign-in
 	request string // ID under which the log has the error; "" if the caller can understand it
 }
 
