@@ -5,7 +5,6 @@
 //	session.go   the files and the program of one stage
 //	apply.go     an apply with its intent, its retries, and what follows an interruption
 //	record.go    what is kept of a deployment: the approved plan, then the state
-//	output.go    the output of the program as lines of the stage's log
 //
 // A plan is saved, encrypted, with the deployment, and its digest with the stage: the plan that
 // was seen, and approved, is the plan that is applied. An apply is not idempotent, so an intent is

@@ -107,7 +107,7 @@ func (e *Executor) inSession(ctx context.Context, run deploy.StageRun, do func(c
 	}
 	defer s.close()
 	defer e.refuseReleases(context.WithoutCancel(ctx), run)
-	run.Log = s.out.log
+	run.Log = s.log
 	if err := s.Init(ctx); err != nil {
 		return "", s.redactor.Error(err)
 	}

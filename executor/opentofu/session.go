@@ -13,6 +13,7 @@ import (
 
 	config "github.com/c785c783/piped/piped/config/opentofu"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/linelog"
 	"github.com/c785c783/piped/piped/marked"
 	"github.com/c785c783/piped/piped/opentofu"
 	"github.com/c785c783/piped/piped/source"
@@ -44,7 +45,8 @@ type session struct {
 	input    config.Input
 	dir      string
 	tmp      string
-	out      *output
+	out      *linelog.Writer
+	log      deploy.StageLog
 	redactor *secret.Redactor
 }
 
@@ -80,7 +82,8 @@ func (e *Executor) open(ctx context.Context, kind, provider string, at deploy.Gi
 		return nil, deploy.Errorf(deploy.Unavailable, "make the directory of a run: %w", err)
 	}
 	s.redactor = redactorOf(files, p.PassEnv)
-	s.out = &output{log: s.redactor.Log(log)}
+	s.log = s.redactor.Log(log)
+	s.out = linelog.New(s.log)
 	s.Run, err = opentofu.Open(opentofu.Config{
 		Program: program, Provider: p, Input: s.input, Root: root, Dir: at.Dir, Own: filepath.Join(s.dir, "own"),
 		Env: map[string]string{markVariable: s.dir, "TMPDIR": s.tmp}, Log: s.out,
@@ -88,7 +91,7 @@ func (e *Executor) open(ctx context.Context, kind, provider string, at deploy.Gi
 	if err != nil {
 		return nil, err
 	}
-	s.out.log.Infof("Using %s %s, in %s at commit %s", filepath.Base(program.Path), program.Version, at.Dir, deploy.ShortHash(commit))
+	s.log.Infof("Using %s %s, in %s at commit %s", filepath.Base(program.Path), program.Version, at.Dir, deploy.ShortHash(commit))
 	return s, nil
 }
 
@@ -113,7 +116,7 @@ func isSecret(name string) bool {
 // close ends what is left of the session's processes, such as plugins, and removes its files.
 func (s *session) close() {
 	if s.out != nil {
-		s.out.flush()
+		s.out.Flush()
 	}
 	marked.Kill(markVariable, s.dir)
 	for _, dir := range []string{s.dir, s.tmp} {

@@ -7,7 +7,6 @@
 //	workspace.go  the directory of one run
 //	isolated.go   one run in a sandbox: see package sandbox
 //	process.go    one run without isolation: as a process group
-//	output.go     copies the bounded output to the stage's log
 //
 // The package owns the configured directory and every process of a stage: Execute
 // removes both before it returns, and New cleans up after a killed agent. A script

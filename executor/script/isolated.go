@@ -9,6 +9,7 @@ import (
 
 	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/linelog"
 )
 
 // isolation is the isolation of one script.
@@ -58,7 +59,7 @@ func (c command) runIsolated(ctx context.Context, log deploy.StageLog, in isolat
 		return err
 	}
 	var copied sync.WaitGroup
-	copied.Go(func() { (&output{log: log}).copy(r) })
+	copied.Go(func() { linelog.Copy(log, r) })
 	ended := make(chan struct{})
 	copied.Go(func() { c.stop(ctx, process, ended) })
 	err = process.Wait()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/linelog"
 	"github.com/c785c783/piped/piped/marked"
 )
 
@@ -54,7 +55,7 @@ func (c command) run(ctx context.Context, log deploy.StageLog) error {
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)
-		(&output{log: log}).copy(r)
+		linelog.Copy(log, r)
 	}()
 	err = cmd.Wait()
 	c.finish(ctx, cmd.Process.Pid)

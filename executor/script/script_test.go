@@ -14,6 +14,7 @@ import (
 
 	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/linelog"
 )
 
 func TestScripts(t *testing.T) {
@@ -147,7 +148,7 @@ func TestOutputIsBounded(t *testing.T) {
 	t.Run("one line", func(t *testing.T) {
 		f := newFixture(t)
 		wantResult(t, f.runScript("head -c 1000000 /dev/zero | tr '\\0' z; echo; echo next"), deploy.StageSuccess, "")
-		if diff := cmp.Diff([]string{strings.Repeat("z", maxLine) + " … (cut)", "next"}, f.log.printed()); diff != "" {
+		if diff := cmp.Diff([]string{strings.Repeat("z", linelog.MaxLine) + " … (cut)", "next"}, f.log.printed()); diff != "" {
 			t.Errorf("the long line is not cut well: %.200s", diff)
 		}
 	})
