@@ -66,13 +66,13 @@ type Watcher struct {
 
 // observed is the last result for an application.
 type observed struct {
-	deployment string    // the last successful one, of which the result is
-	applied    int       // how many applies were heard of: a comparison that began before one is outdated
-	at         time.Time // zero before the first
+	deployment *deploy.DeploymentRef // the last successful one, of which the result is
+	applied    int                   // how many applies were heard of: a comparison that began before one is outdated
+	at         time.Time             // zero before the first
 	due        time.Time
-	busy       bool
-	err        error     // of the last attempt
-	since      time.Time // of the first of the consecutive failures
+	running    chan struct{} // closed when the comparison in progress ends; nil without one
+	err        error         // of the last attempt
+	since      time.Time     // of the first of the consecutive failures
 	diffs      map[string]Difference
 }
 
@@ -118,20 +118,9 @@ func (w *Watcher) due(ctx context.Context) (out []deploy.Application) {
 			continue
 		}
 		seen[app.ID] = true
-		o := w.apps[app.ID]
-		if o == nil {
-			o = &observed{due: now.Add(rand.N(min(firstWithin, interval)))}
-			w.apps[app.ID] = o
-		}
-		if id := app.LastSuccessful.DeploymentID; o.deployment != id {
-			if o.deployment != "" { // another replica may have applied
-				o.renew(now)
-				o.due = now.Add(jittered(interval))
-			}
-			o.deployment = id
-		}
-		if !o.busy && !app.Deploying && !now.Before(o.due) {
-			o.busy, o.due = true, now.Add(jittered(interval))
+		o := w.observe(app, interval)
+		if o.running == nil && !app.Deploying && !now.Before(o.due) {
+			o.due = now.Add(jittered(interval))
 			out = append(out, app)
 		}
 	}
@@ -143,39 +132,82 @@ func (w *Watcher) due(ctx context.Context) (out []deploy.Application) {
 	return out
 }
 
+// observe returns what is known of an application, and notes the deployment that it is of. The
+// caller holds mu.
+func (w *Watcher) observe(app deploy.Application, interval time.Duration) *observed {
+	now := w.Now()
+	o := w.apps[app.ID]
+	if o == nil {
+		o = &observed{due: now.Add(rand.N(min(firstWithin, interval)))}
+		w.apps[app.ID] = o
+	}
+	known := o.deployment
+	if known != nil && app.LastSuccessful.CompletedAt.Before(known.CompletedAt) {
+		return o // the row was read before a newer one
+	}
+	if known != nil && known.DeploymentID != app.LastSuccessful.DeploymentID { // another replica may have applied
+		o.renew(now)
+		o.due = now.Add(jittered(interval))
+	}
+	o.deployment = app.LastSuccessful
+	return o
+}
+
 // jittered returns an interval that is up to a tenth longer, so that not all are due together.
 func jittered(interval time.Duration) time.Duration { return interval + rand.N(interval/10+1) }
 
-// compare compares one application and tells the detector.
+// comparison is one run of Refresh for an application.
+type comparison struct {
+	of    *observed
+	began int // observed.applied when it started
+}
+
+// compare makes the comparison of an application that was due and tells the detector.
 func (w *Watcher) compare(ctx context.Context, app deploy.Application) {
 	select {
 	case w.slots <- struct{}{}:
+		defer func() { <-w.slots }()
 	case <-ctx.Done():
 		return
 	}
-	began := w.generation(app.ID)
+	c, running := w.start(app)
+	if running != nil { // a request started one meanwhile
+		return
+	}
+	defer w.end(c)
 	limited, stop := context.WithTimeout(ctx, compareTimeout)
+	defer stop()
 	diffs, err := w.Refresh(limited, app)
-	stop()
-	<-w.slots
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
 		w.Logger.Warn("cannot compare the resources of an application with its state", "app", app.Name, "error", err)
 	}
-	w.put(app.ID, began, diffs, err)
+	w.put(c, diffs, err)
 	w.Wake(app.ID)
 }
 
-// generation returns what changes when an application is applied.
-func (w *Watcher) generation(id string) int {
+// start notes that a comparison of an application runs, or returns what is closed when the one that
+// runs already ends.
+func (w *Watcher) start(app deploy.Application) (c comparison, running <-chan struct{}) {
+	interval, _ := w.Interval(app.Provider)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o := w.apps[id]; o != nil {
-		return o.applied
+	o := w.observe(app, interval)
+	if o.running != nil {
+		return comparison{}, o.running
 	}
-	return 0
+	o.running = make(chan struct{})
+	return comparison{o, o.applied}, nil
+}
+
+// end wakes those that wait for a comparison.
+func (w *Watcher) end(c comparison) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(c.of.running)
+	c.of.running = nil
 }
 
 // renew makes the result that of a state that was just applied.
@@ -184,43 +216,34 @@ func (o *observed) renew(now time.Time) {
 	o.at, o.err, o.since, o.diffs = now, nil, time.Time{}, nil
 }
 
-// RefreshNow compares an application now, unless it is not compared, or is being compared.
+// RefreshNow compares an application, unless its provider is not compared. What it finds is not
+// older than the call: a comparison that runs already is awaited, and another one follows.
 func (w *Watcher) RefreshNow(ctx context.Context, app deploy.Application) {
 	if _, enabled := w.Interval(app.Provider); !enabled || app.LastSuccessful == nil {
 		return
 	}
-	w.mu.Lock()
-	o := w.apps[app.ID]
-	if o == nil {
-		o = &observed{due: w.Now()}
-		w.apps[app.ID] = o
+	c, running := w.start(app)
+	for running != nil {
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return
+		}
+		c, running = w.start(app)
 	}
-	busy, began := o.busy, o.applied
-	o.busy = true
-	w.mu.Unlock()
-	if busy {
-		return
-	}
+	defer w.end(c)
 	diffs, err := w.Refresh(ctx, app)
-	if ctx.Err() != nil { // the caller has gone
-		w.mu.Lock()
-		o.busy = false
-		w.mu.Unlock()
-		return
+	if ctx.Err() == nil { // else the caller has gone
+		w.put(c, diffs, err)
 	}
-	w.put(app.ID, began, diffs, err)
 }
 
 // put stores the result of a comparison, unless the application was applied since it began.
-func (w *Watcher) put(id string, began int, diffs []Difference, err error) {
+func (w *Watcher) put(c comparison, diffs []Difference, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o := w.apps[id]
-	if o == nil {
-		return
-	}
-	o.busy = false
-	if o.applied != began {
+	o := c.of
+	if o.applied != c.began {
 		return
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -30,7 +31,7 @@ func TestResultOfBeforeAnApply(t *testing.T) {
 		return []Difference{{Object: deploy.ObjectRef{Name: "x"}}}, nil
 	})
 	w.RefreshNow(t.Context(), app)
-	if o := w.apps["a"]; len(o.diffs) != 0 || o.busy || o.at.IsZero() {
+	if o := w.apps["a"]; len(o.diffs) != 0 || o.running != nil || o.at.IsZero() {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -47,7 +48,7 @@ func TestCallerThatGoes(t *testing.T) {
 		return []Difference{{Object: deploy.ObjectRef{Name: "x"}}}, nil
 	})
 	w.RefreshNow(ctx, app)
-	if o := w.apps["a"]; o.err != nil || o.busy {
+	if o := w.apps["a"]; o.err != nil || o.running != nil {
 		t.Errorf("after the cancelled request: %+v", o)
 	}
 	w.RefreshNow(t.Context(), app)
@@ -64,6 +65,47 @@ func TestFailedComparison(t *testing.T) {
 	first := w.apps["a"].since
 	w.RefreshNow(t.Context(), app)
 	if o := w.apps["a"]; o.err == nil || !o.since.Equal(first) || time.Until(o.due) > retryAfter {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// TestResultIsNotOlderThanTheRequest: a request during a comparison awaits its end and compares
+// again.
+func TestResultIsNotOlderThanTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		edited, release := false, make(chan struct{})
+		w := newWatcher(func(context.Context) (diffs []Difference, err error) {
+			if edited {
+				diffs = []Difference{{Object: deploy.ObjectRef{Name: "x"}}}
+			}
+			<-release
+			return diffs, nil
+		})
+		go w.compare(t.Context(), app)
+		synctest.Wait()
+		edited = true
+		go w.RefreshNow(t.Context(), app)
+		synctest.Wait()
+		close(release)
+		synctest.Wait()
+		if o := w.apps["a"]; len(o.diffs) != 1 || o.running != nil {
+			t.Errorf("got %+v", o)
+		}
+	})
+}
+
+// TestDeploymentThatAppliedNothing: the first look at its application after it keeps the result of
+// a comparison that was asked for meanwhile.
+func TestDeploymentThatAppliedNothing(t *testing.T) {
+	w := newWatcher(func(context.Context) ([]Difference, error) {
+		return []Difference{{Object: deploy.ObjectRef{Name: "x"}}}, nil
+	})
+	w.RefreshNow(t.Context(), app)
+	next := deploy.Application{ID: "a", LastSuccessful: &deploy.DeploymentRef{DeploymentID: "e"}}
+	w.RefreshNow(t.Context(), next)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.observe(next, time.Hour); len(o.diffs) != 1 {
 		t.Errorf("got %+v", o)
 	}
 }
