@@ -147,7 +147,8 @@ apiVersion: pipecd.dev/v1beta1
 kind: KubernetesApp
 spec:
   name: {{yaml .Name}}
-  labels: {}
+  # Lists, routes of notifications and rights select applications by labels:
+  # labels: {team: shop}
 {{- if or .Namespace .Chart}}
   input:
 {{- if .Namespace}}
