@@ -279,7 +279,7 @@ func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited 30 s for %s", what)
+			t.Fatalf("waited 10 minutes for %s", what)
 		}
 	}
 }

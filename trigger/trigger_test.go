@@ -87,3 +87,21 @@ func TestAnotherTriggerGoesOn(t *testing.T) {
 		return l.command(id).Status == deploy.CommandSucceeded && l.command(gone).Status == deploy.CommandFailed
 	})
 }
+
+// TestCommitsInSeries: after a commit that a hint announced, the next one is found long before the
+// interval has passed.
+func TestCommitsInSeries(t *testing.T) {
+	l := newEnv(t, func(_ *env, c *Config) { c.Interval, c.Now = time.Minute, time.Now })
+	l.upstream.Push(t, "begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	l.start()
+	await(t, "the first deployment", func() bool { return len(l.all("web")) == 1 })
+	l.upstream.Push(t, "announced", map[string]string{"web/d.yaml": "1"})
+	l.trigger.Poll("apps")
+	await(t, "the announced commit", func() bool { return len(l.all("web")) == 2 })
+	pushed := time.Now()
+	l.upstream.Push(t, "not announced", map[string]string{"web/d.yaml": "2"})
+	await(t, "the commit that nothing announced", func() bool { return len(l.all("web")) == 3 })
+	if took := time.Since(pushed); took > 40*time.Second {
+		t.Errorf("the commit was found after %s", took)
+	}
+}

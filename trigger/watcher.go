@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,9 +16,6 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 )
-
-// maxSlowDown bounds the backoff of a failing repository, in intervals.
-const maxSlowDown = 8
 
 // reconcileRest, plus reconcileRestEach for each application, is the minimum time between
 // two comparisons of the store with an unchanged catalog. Running deployments write often,
@@ -59,6 +55,7 @@ type watcher struct {
 	refused    error                // why the last good commit is evaluated instead of the head
 	unread     unreadHead           // the last head that exceeded the read limits
 	failures   int                  // consecutive failed passes
+	pace       pace                 // of the passes that nothing requests
 	lastErr    string               // the last logged error, so that an outage is logged once
 }
 
@@ -81,7 +78,7 @@ func (in *inbox) add(commands ...deploy.Command) {
 
 func newWatcher(t *Trigger, r Repository) *watcher {
 	w := &watcher{
-		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1), passed: make(chan struct{}),
+		Trigger: t, repo: r, pace: pace{interval: t.Interval}, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1), passed: make(chan struct{}),
 		drifted: map[string]time.Time{}, pinned: map[string]string{}, warned: map[string][]string{},
 		silent: silences{by: map[respondent]silence{}}, lookups: lookups{},
 	}
@@ -176,9 +173,11 @@ func (w *watcher) run(ctx context.Context) {
 			run = w.passRequired(ctx)
 		}
 		if run {
+			began := w.Now()
 			w.poll(ctx)
 			ended()
-			poll.Reset(w.pause())
+			now := w.Now()
+			poll.Reset(w.pace.next(now, max(0, now.Sub(began)), w.failures))
 		}
 		heal.Stop()
 		if !w.due.IsZero() {
@@ -203,14 +202,6 @@ func (w *watcher) passRequired(ctx context.Context) bool {
 		w.log.Error("cannot review drifted applications; trying again", "error", err)
 	}
 	return !due.IsZero() && !due.After(w.Now())
-}
-
-// pause returns the time until the next pass: the interval with 10 % jitter, so that
-// repositories of one host are not polled at the same time, and with exponential backoff
-// while the repository fails.
-func (w *watcher) pause() time.Duration {
-	slow := min(1<<min(w.failures, 10), maxSlowDown)
-	return time.Duration(float64(w.Interval) * float64(slow) * (0.9 + 0.2*rand.Float64()))
 }
 
 // poll is one pass over the repository. A sync command is answered for a head at least as
@@ -271,6 +262,9 @@ func (w *watcher) refresh(ctx context.Context) (deploy.Commit, error) {
 	}
 	if w.catalog != nil && w.catalog.commit.Hash == head.Hash {
 		return head, nil
+	}
+	if w.catalog != nil && w.unread.commit != head.Hash {
+		w.pace.moved = w.Now()
 	}
 	if w.unread.commit == head.Hash {
 		return w.stay(w.unread.why)

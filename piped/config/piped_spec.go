@@ -33,7 +33,8 @@ type pipedSpec struct {
 	// Web is the HTTP server of `/api/v1/`, `/healthz`, `/readyz`, `/metrics` and `/webhooks/<name>`.
 	// Not in PipeCD.
 	Web Web `yaml:"web"`
-	// SyncInterval is the time between two checks of a branch's head. PipeCD's default is 1m.
+	// SyncInterval is the time between two checks of a branch's head, at most. In the 30 seconds
+	// after a new commit it is 2s, unless `syncInterval` is above 1m. PipeCD's default is 1m.
 	SyncInterval time.Duration `yaml:"syncInterval"`
 	// Git is how the agent reaches Git remotes.
 	Git Git `yaml:"git"`
