@@ -85,9 +85,9 @@ func (s *sshSession) ReceivePack(_ context.Context, req *packp.ReferenceUpdateRe
 	if !req.Capabilities.Supports(capability.ReportStatus) {
 		return nil, nil
 	}
-	out := s.out
+	var out io.Reader = &limitedReader{s.out, maxReport}
 	if req.Capabilities.Supports(capability.Sideband64k) {
-		d := sideband.NewDemuxer(sideband.Sideband64k, s.out)
+		d := sideband.NewDemuxer(sideband.Sideband64k, out)
 		d.Progress, out = req.Progress, d
 	}
 	report := packp.NewReportStatus()

@@ -169,9 +169,9 @@ func (s *sshSession) start(service, path string) error {
 }
 
 // AdvertisedReferencesContext reads the references that the server sends first.
-func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRefs, error) {
+func (s *sshSession) AdvertisedReferencesContext(ctx context.Context) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
-	err := refs.Decode(s.out)
+	err := refs.Decode(newRefList(ctx, s.out))
 	var line *pktline.ErrorLine
 	switch {
 	case errors.Is(err, packp.ErrEmptyAdvRefs), err == nil && refs.IsEmpty():

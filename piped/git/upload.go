@@ -28,7 +28,7 @@ type connection[T advertiser] struct {
 
 // head returns the commit of a branch. It must be called before any other request.
 func (c *connection[T]) head(ctx context.Context, name plumbing.ReferenceName) (plumbing.Hash, error) {
-	refs, err := c.server.AdvertisedReferencesContext(ctx)
+	refs, err := c.server.AdvertisedReferencesContext(onlyRef(ctx, name))
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -149,7 +149,7 @@ func (d *httpDialer) endpoint() (*transport.Endpoint, transport.AuthMethod) {
 // client returns a client that refuses redirects to other hosts if there are credentials:
 // go-git would send the credentials there.
 func (d *httpDialer) client() *http.Client {
-	return &http.Client{Transport: d.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+	return &http.Client{Transport: boundedTransport{d.transport}, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		first := via[0].URL
 		switch {
 		case len(via) > maxFileRedirects:
