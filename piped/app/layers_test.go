@@ -18,7 +18,7 @@ const module = "github.com/c785c783/piped/"
 // the room itself. Test support (package footest) may import what it supports.
 // clusterRooms says how the rooms of a cluster may import each other.
 var layers = map[string]int{
-	"piped/deploy": 0, "piped/build": 0, "piped/metric": 0, "piped/ansi": 0, "piped/marked": 0,
+	"piped/deploy": 0, "piped/build": 0, "piped/metric": 0, "piped/ansi": 0, "piped/marked": 0, "piped/bounded": 0,
 
 	"piped/store": 1, "piped/git": 1, "piped/config": 1, "piped/manifest": 1, "piped/outbound": 1, "piped/forward": 1, "piped/certificate": 1,
 	"piped/background": 1, "piped/ratelimit": 1, "piped/linelog": 1,

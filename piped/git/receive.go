@@ -13,6 +13,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
+	"github.com/c785c783/piped/piped/bounded"
 )
 
 // receiver is a server that accepts packs (git-receive-pack).
@@ -85,7 +87,7 @@ func (s *sshSession) ReceivePack(_ context.Context, req *packp.ReferenceUpdateRe
 	if !req.Capabilities.Supports(capability.ReportStatus) {
 		return nil, nil
 	}
-	var out io.Reader = &limitedReader{s.out, maxReport}
+	var out io.Reader = bounded.Body(io.NopCloser(s.out), maxReport)
 	if req.Capabilities.Supports(capability.Sideband64k) {
 		d := sideband.NewDemuxer(sideband.Sideband64k, out)
 		d.Progress, out = req.Progress, d

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/c785c783/piped/piped/bounded"
 )
 
 // maxListing bounds the bytes of a list of references: a million of them.
@@ -116,7 +118,7 @@ func (b boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case strings.HasSuffix(req.URL.Path, "/info/refs"):
 		res.Body = replaced(res.Body, newRefList(req.Context(), bufio.NewReader(res.Body)))
 	case strings.HasSuffix(req.URL.Path, "/git-receive-pack"):
-		res.Body = replaced(res.Body, &limitedReader{res.Body, maxReport})
+		res.Body = bounded.Body(res.Body, maxReport)
 	}
 	return res, nil
 }
@@ -127,19 +129,4 @@ func replaced(body io.Closer, r io.Reader) io.ReadCloser {
 		io.Reader
 		io.Closer
 	}{r, body}
-}
-
-// limitedReader fails after left bytes.
-type limitedReader struct {
-	r    io.Reader
-	left int64
-}
-
-// Read implements io.Reader.
-func (l *limitedReader) Read(p []byte) (int, error) {
-	n, err := l.r.Read(p)
-	if l.left -= int64(n); l.left < 0 {
-		return 0, errTooLarge
-	}
-	return n, err
 }

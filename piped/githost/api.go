@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/transport"
 
+	"github.com/c785c783/piped/piped/bounded"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
@@ -75,7 +76,7 @@ func NewAPI(c config.GitHost, credential strict.Secret, o Options) (*API, error)
 	if c.Type != config.GitHostGitHub {
 		o.Pause = 0
 	}
-	client := &http.Client{CheckRedirect: sameHost, Transport: newPaced(http.DefaultTransport, o.Pause)}
+	client := &http.Client{CheckRedirect: sameHost, Transport: newPaced(bounded.Transport(http.DefaultTransport, maxAnswer), o.Pause)}
 	rest := restAPI{url: c.APIURL, token: credential, client: client}
 	switch c.Type {
 	case config.GitHostGitHub:

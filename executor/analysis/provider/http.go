@@ -19,39 +19,6 @@ const (
 	maxShown  = 300      // displayed characters of a server's error message
 )
 
-// bounded limits the size of responses.
-type bounded struct{ next http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := b.next.RoundTrip(req)
-	if err == nil {
-		resp.Body = &boundedBody{resp.Body, maxAnswer}
-	}
-	return resp, err
-}
-
-// CloseIdleConnections forwards the call of http.Client.
-func (b bounded) CloseIdleConnections() {
-	if t, ok := b.next.(*http.Transport); ok {
-		t.CloseIdleConnections()
-	}
-}
-
-// boundedBody is a response body that returns an error after left bytes.
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return n, fmt.Errorf("the answer has more than %d bytes; ask for less", maxAnswer)
-	}
-	return n, err
-}
-
 // noRedirect rejects redirects, so that credentials are only sent to the configured
 // address.
 func noRedirect(next *http.Request, _ []*http.Request) error {

@@ -152,7 +152,7 @@ func TestRefusals(t *testing.T) {
 		"Datadog, a web page":        {"Datadog", 200, "<html>", deploy.Unavailable, "the answer cannot be read (is the address right?)"},
 		"Datadog, down":              {"Datadog", 502, "<html>\n" + strings.Repeat("x", 1000), deploy.Unavailable, "it answers 502 Bad Gateway: <html> xxx"},
 		"Datadog, moved":             {"Datadog", 302, "", deploy.Unavailable, "it redirects to elsewhere.example.com: write that address into analysisProviders"},
-		"Datadog, far too much":      {"Datadog", 200, strings.Repeat(" ", maxAnswer+1), deploy.Unavailable, "the answer has more than 16777216 bytes; ask for less"},
+		"Datadog, far too much":      {"Datadog", 200, strings.Repeat(" ", maxAnswer+1), deploy.Unavailable, "the answer has more than 16777216 bytes"},
 		"Loki, wrong credentials":    {"Loki", 401, "no", deploy.Invalid, "it answers 401 Unauthorized: no: check the credentials"},
 		"Loki, wrong query":          {"Loki", 400, "parse error at line 1", deploy.Invalid, "it answers 400 Bad Request: parse error at line 1"},
 		"Loki, numbers":              {"Loki", 200, `{"data": {"resultType": "matrix", "result": []}}`, deploy.Invalid, `the query is answered with a "matrix", not with lines of logs`},

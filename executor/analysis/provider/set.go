@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/c785c783/piped/piped/bounded"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -58,7 +59,7 @@ type Set struct {
 
 // NewSet returns an empty Set.
 func NewSet() *Set {
-	s := &Set{http: &http.Client{Transport: bounded{http.DefaultTransport.(*http.Transport).Clone()}, CheckRedirect: noRedirect}}
+	s := &Set{http: &http.Client{Transport: bounded.Transport(http.DefaultTransport.(*http.Transport).Clone(), maxAnswer), CheckRedirect: noRedirect}}
 	s.Use(nil)
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	limit "github.com/c785c783/piped/piped/bounded"
 	"github.com/c785c783/piped/piped/outbound"
 )
 
@@ -18,7 +19,6 @@ const (
 )
 
 var (
-	errTooLarge   = errors.New("the response is too large")
 	errRedirected = errors.New("the issuer redirects the agent, which is not permitted")
 )
 
@@ -52,7 +52,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, err
 	}
-	resp.Body = &boundedBody{resp.Body, maxResponse, cancel}
+	resp.Body = &timedBody{limit.Body(resp.Body, maxResponse), cancel}
 	return resp, nil
 }
 
@@ -63,30 +63,23 @@ func (b bounded) CloseIdleConnections() {
 	}
 }
 
-type boundedBody struct {
+// timedBody is a body whose time limit ends with it.
+type timedBody struct {
 	io.ReadCloser
-	left   int64
 	cancel context.CancelFunc
 }
 
-// Read returns errTooLarge after the limit.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		b.cancel()
-		return 0, errTooLarge
-	}
-	if int64(len(p)) > b.left {
-		p = p[:b.left]
-	}
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); err != nil {
+	if err != nil {
 		b.cancel()
 	}
 	return n, err
 }
 
 // Close ends the time limit, too.
-func (b *boundedBody) Close() error {
+func (b *timedBody) Close() error {
 	defer b.cancel()
 	return b.ReadCloser.Close()
 }

@@ -384,7 +384,7 @@ func TestLargeAnswersAreNotRead(t *testing.T) {
 	}))
 	defer server.Close()
 	issuers, _ := newIssuers(t, &http.Transport{DisableKeepAlives: true}, config.Issuer{Name: "staff", Issuer: server.URL, ClientID: "piped"})
-	if _, err := issuers.All()[0].AuthURL(t.Context(), attemptOf(t)); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err := issuers.All()[0].AuthURL(t.Context(), attemptOf(t)); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
 		t.Errorf("got %v, want an error about the size", err)
 	}
 }
