@@ -131,7 +131,7 @@ func (h *sessionHold) active(ctx context.Context) (Active, error) {
 	if err != nil {
 		return out, err
 	}
-	if name := out.Host; strings.HasPrefix(name, "piped ") && !strings.HasPrefix(name, agentNameOf(host)) {
+	if name := out.Host; strings.HasPrefix(name, "piped ") && !strings.HasPrefix(name, agentNameOf(host)+",") {
 		return Active{Host: name}, nil // the one that has the lock has not claimed the database yet
 	}
 	if agent != "" && agent != h.store.agent {

@@ -81,6 +81,38 @@ func TestStandby(t *testing.T) {
 	}
 }
 
+// TestStandbyOfATakeover: between the moment at which an agent gets the lock and the one at which it
+// stores where it listens, a standby does not use the address of the agent before, also if the name of
+// that one is the beginning of the new one's.
+func TestStandbyOfATakeover(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	active, err := openReplica(t.Context(), dsn, "p/a", storetest.Key(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer active.Close()
+	if err := active.Advertise(t.Context(), "127.0.0.1:1", "127.0.0.1:2"); err != nil {
+		t.Fatal(err)
+	}
+	before := store.Process()[:len(store.Process())-1]
+	if _, err := storetest.Raw(t, dsn).ExecContext(t.Context(), "UPDATE store_owner SET host = $1", before); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	learned, ended := make(chan store.Active, 10), make(chan error, 1)
+	go func() {
+		_, err := openReplica(ctx, dsn, "p/a", storetest.Key(), learned)
+		ended <- err
+	}()
+	if a := <-learned; a.API != "" || a.Web != "" || !strings.Contains(a.Host, store.Process()+",") {
+		t.Errorf("the active agent is %+v after %s", a, before)
+	}
+	stop()
+	if err := <-ended; err == nil {
+		t.Error("the standby has the database")
+	}
+}
+
 // TestStandbyRefused: an agent that is not a replica does not wait. A standby stops waiting when its
 // callback fails or its context ends.
 func TestStandbyRefused(t *testing.T) {
