@@ -55,18 +55,22 @@ func (d *described) MustRegister(collectors ...prometheus.Collector) {
 			m := description.FindStringSubmatch(desc.String())
 			labels := strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' })
 			slices.Sort(labels)
-			d.metrics = append(d.metrics, Metric{Name: m[1], Type: typeOf(c), Help: strings.ReplaceAll(m[2], `\"`, `"`), Labels: labels})
+			d.metrics = append(d.metrics, Metric{Name: m[1], Type: typeOf(c, m[1]), Help: strings.ReplaceAll(m[2], `\"`, `"`), Labels: labels})
 		}
 	}
 }
 
-// typeOf returns the type of a collector's metrics. Our own collectors have gauges only.
-func typeOf(c prometheus.Collector) string {
+// typeOf returns the type of a collector's metric. Our own collectors have gauges, and counters,
+// which are known by their names.
+func typeOf(c prometheus.Collector, name string) string {
 	switch c.(type) {
 	case *prometheus.CounterVec, prometheus.Counter:
 		return "counter"
 	case *prometheus.HistogramVec, prometheus.Histogram:
 		return "histogram"
+	}
+	if strings.HasSuffix(name, "_total") {
+		return "counter"
 	}
 	return "gauge"
 }

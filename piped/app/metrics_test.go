@@ -106,6 +106,11 @@ func TestMetrics(t *testing.T) {
 		} else {
 			delete(got, back)
 		}
+		if all := "piped_partitions_held{replica=" + store.Process() + "}"; got[all] != deploy.Partitions {
+			t.Errorf("%s: %s is %v", when, all, got[all])
+		} else {
+			delete(got, all)
+		}
 		delete(got, "piped_queue_oldest_seconds{queue=outbox}") // of the rollback's events
 		delete(got, "piped_queue_oldest_seconds{queue=pending}")
 		delete(got, "piped_store_up{}")
@@ -141,6 +146,13 @@ func TestMetrics(t *testing.T) {
 	want := map[string]float64{
 		"piped_applications{sync_status=SYNCED}": 2, "piped_applications{sync_status=OUT_OF_SYNC}": 1,
 		"piped_drifted_objects{drift=changed}": 2, "piped_drifted_objects{drift=extra}": 1,
+		"piped_partition_handovers_total{}": 2,
+	}
+	if err := st.Join(t.Context(), deploy.Replica{ID: "r"}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Take(t.Context(), "r", []deploy.Partition{1, 2}); err != nil {
+		t.Fatal(err)
 	}
 	expect("while one drifts", want)
 	report.EndedAt, report.End = at.Add(time.Second), deploy.DriftReverted
@@ -171,6 +183,7 @@ func TestMetrics(t *testing.T) {
 		"piped_queue_length{queue=pending}":             1,
 		"piped_queue_length{queue=outbox}":              2,
 		"piped_applications{sync_status=SYNCED}":        3,
+		"piped_partition_handovers_total{}":             2,
 		"piped_drift_comparisons_total{tier=0}":         10,
 		"piped_drift_comparisons_total{tier=3}":         10,
 		"piped_drift_api_calls_total{call=get}":         20,

@@ -21,6 +21,7 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/store/pgtest"
 	"github.com/c785c783/piped/piped/store/storetest"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
@@ -183,6 +184,42 @@ func (f *sharingFleet) started(a *agenttest.Agent) int {
 	return bytes.Count(text, []byte("deployment started"))
 }
 
+// mustListReplicas checks that the status and the metrics, asked from a replica that may stand by, list n
+// replicas with all partitions, and one of them as that with the database.
+func (f *sharingFleet) mustListReplicas(n int) {
+	f.t.Helper()
+	status, err := f.client.control.GetStatus(f.t.Context(), &controlv1.GetStatusRequest{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	partitions, active := 0, 0
+	want := map[string]float64{}
+	for _, r := range status.GetStore().GetReplicas() {
+		partitions += int(r.GetPartitions())
+		want["piped_partitions_held{replica="+r.GetHost()+"}"] = float64(r.GetPartitions())
+		if r.GetActive() {
+			active++
+		}
+		if r.GetVersion() == "" || r.GetLastHandoverAtMs() < r.GetStartedAtMs() {
+			f.t.Errorf("replica %v", r)
+		}
+	}
+	if len(want) != n || partitions != deploy.Partitions || active != 1 || status.GetStore().GetHandovers() < deploy.Partitions {
+		f.t.Errorf("the status lists %v, want %d replicas", status.GetStore(), n)
+	}
+	got := scrape(f.t, "http://"+f.third.WebAddress+"/metrics")
+	for name := range got {
+		if _, wanted := want[name]; !wanted && strings.HasPrefix(name, "piped_partitions_held") {
+			f.t.Errorf("there is %s", name)
+		}
+	}
+	for name, n := range want {
+		if got[name] != n {
+			f.t.Errorf("%s is %v, want %v", name, got[name], n)
+		}
+	}
+}
+
 // TestReplicasShareTheWork: three replicas run deployments at the same time. Whichever of them is
 // killed, stopped or suspended, each deployment goes on in another one and ends once, and so does
 // each of its scripts. One that was suspended works on when it goes on.
@@ -196,6 +233,7 @@ func TestReplicasShareTheWork(t *testing.T) {
 		}
 	}
 
+	f.mustListReplicas(3)
 	commit := f.push("v2", 8*time.Second)
 	f.awaitWaits(commit)
 	f.second.Kill()
@@ -235,6 +273,7 @@ func TestReplicasShareTheWork(t *testing.T) {
 	t.Logf("after the replica that has the database was killed, all deployments have ended in %s", time.Since(began).Round(time.Millisecond))
 	f.relaunch(f.first)
 	f.awaitShares(3)
+	f.mustListReplicas(3)
 	f.mustEndOnce("v6", f.push("v6", time.Second))
 }
 

@@ -33,7 +33,7 @@ func (s *controlService) readStatus(ctx context.Context) (*controlv1.GetStatusRe
 		},
 		Store: &controlv1.StoreStatus{
 			Engine: text(state.Store.Engine), SchemaVersion: state.Store.SchemaVersion, SizeBytes: state.Store.SizeBytes, Error: text(state.Store.Error),
-			Standbys: textList(state.Store.Standbys),
+			Standbys: textList(state.Store.Standbys), Replicas: replicaStatuses(state.Store.Replicas), Handovers: state.Store.Handovers, Fenced: state.Store.Fenced,
 		},
 		Scripts: &controlv1.ScriptsStatus{
 			Isolation: text(state.Scripts.Isolation), EndedBy: text(state.Scripts.EndedBy), Holds: text(state.Scripts.Holds), Error: text(state.Scripts.Error),
@@ -99,4 +99,13 @@ func clusterStatus(c deploy.ClusterState) *controlv1.ClusterStatus {
 		m.WatchProblems = append(m.WatchProblems, &controlv1.WatchProblem{Kind: text(p.Kind), Error: text(p.Error), FailingSinceMs: millis(p.Since)})
 	}
 	return m
+}
+
+func replicaStatuses(replicas []deploy.ReplicaState) (out []*controlv1.ReplicaStatus) {
+	for _, r := range replicas {
+		out = append(out, &controlv1.ReplicaStatus{
+			Host: text(r.Host), Version: text(r.Version), StartedAtMs: millis(r.StartedAt), Active: r.Active, Partitions: int32(r.Partitions), LastHandoverAtMs: millis(r.LastHandover),
+		})
+	}
+	return out
 }

@@ -87,4 +87,21 @@ type StoreState struct {
 
 	// Standbys are the processes that stand by for this agent, on PostgreSQL.
 	Standbys []string
+
+	// Shared states that replicas share the work. Replicas are they, by host.
+	Shared   bool
+	Replicas []ReplicaState
+	// Handovers counts the partitions that a replica has taken, and Fenced the writes and requests
+	// that were refused because another replica had the work.
+	Handovers, Fenced int64
+}
+
+// ReplicaState is what is known of a replica that shares the work of its agent.
+type ReplicaState struct {
+	Host         string // host name and process
+	Version      string
+	StartedAt    time.Time
+	Active       bool      // it has the database
+	Partitions   int       // that it holds, of Partitions
+	LastHandover time.Time // when it took the last of them; zero if it holds none
 }

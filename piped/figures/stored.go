@@ -25,6 +25,10 @@ var (
 	writersDesc = metric.Desc("store_waiting_writers", "Writes that wait for SQLite's only writer.")
 	standbyDesc = metric.Desc("store_standbys", "Replicas of the agent that stand by; 0 on SQLite.")
 	storeUpDesc = metric.Desc("store_up", "1 if the store answers, else 0.")
+
+	partitionsDesc = metric.Desc("partitions_held", "Partitions of the work, of 64, that a replica holds, by its host and process. An agent that does not share its work holds all.", "replica")
+	handoversDesc  = metric.Desc("partition_handovers_total", "Partitions that any replica has taken, since the store was created.")
+	fencedDesc     = metric.Desc("fenced_writes_total", "Writes to the store and requests to clusters of any replica that were refused because another replica had the work by then, since the store was created.")
 )
 
 // Stored collects gauges that are read from the store during a scrape. Drift is read only
@@ -51,7 +55,7 @@ func (s *Stored) Close() error {
 
 // Describe implements prometheus.Collector.
 func (s *Stored) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{applicationsDesc, heldDesc, approvalDesc, driftedDesc, queueDesc, oldestDesc, sizeDesc, writersDesc, standbyDesc, storeUpDesc} {
+	for _, d := range []*prometheus.Desc{applicationsDesc, heldDesc, approvalDesc, driftedDesc, queueDesc, oldestDesc, sizeDesc, writersDesc, standbyDesc, storeUpDesc, partitionsDesc, handoversDesc, fencedDesc} {
 		out <- d
 	}
 }
@@ -69,11 +73,25 @@ func (s *Stored) Collect(out chan<- prometheus.Metric) {
 	metric.Gauge(out, storeUpDesc, 1)
 	metric.Gauge(out, sizeDesc, float64(state.SizeBytes))
 	metric.Gauge(out, standbyDesc, float64(len(state.Standbys)))
+	collectReplicas(out, state)
 	s.collectApplications(ctx, out)
 	s.collectHolds(ctx, out)
 	s.collectApprovals(ctx, out)
 	s.collectDrift(ctx, out)
 	s.collectQueues(ctx, out)
+}
+
+// collectReplicas sends which replicas share the work. Metrics of a replica that stands by cannot be
+// scraped, so that the store counts for all.
+func collectReplicas(out chan<- prometheus.Metric, state deploy.StoreState) {
+	metric.Counter(out, handoversDesc, float64(state.Handovers))
+	metric.Counter(out, fencedDesc, float64(state.Fenced))
+	for _, r := range state.Replicas {
+		metric.Gauge(out, partitionsDesc, float64(r.Partitions), r.Host)
+	}
+	if !state.Shared {
+		metric.Gauge(out, partitionsDesc, deploy.Partitions, store.Process())
+	}
 }
 
 // collectApplications sends the number of applications by sync status. As in the others, an

@@ -3,7 +3,8 @@
 //
 // Labels take their values from fixed lists and from the names that the configuration
 // gives to repositories, clusters, webhooks, receivers and providers, never from the
-// content of a repository. That bounds the number of time series.
+// content of a repository. That bounds the number of time series. The exceptions are documented
+// in docs/reference/metrics.md.
 package metric
 
 import (
@@ -58,7 +59,7 @@ func Histogram(r prometheus.Registerer, subsystem, name, help string, buckets []
 	return promauto.With(r).NewHistogram(prometheus.HistogramOpts{Namespace: prefix, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets})
 }
 
-// Desc describes a gauge whose values a collector reads during a scrape.
+// Desc describes a gauge or a counter whose values a collector reads during a scrape.
 func Desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prefix+"_"+name, help, labels, nil)
 }
@@ -66,6 +67,11 @@ func Desc(name, help string, labels ...string) *prometheus.Desc {
 // Gauge sends the value of a gauge.
 func Gauge(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
 	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+}
+
+// Counter sends the value of a counter that is read during a scrape.
+func Counter(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 }
 
 // Age returns the seconds from a time until now, 0 for the zero time.

@@ -56,6 +56,7 @@ func (p *printer) status(s *controlv1.GetStatusResponse) error {
 		p.section("Clusters", p.clusters(s)),
 		p.section("Kinds that cannot be watched", p.watchProblems(s)),
 		p.section("Store", p.store(s.GetStore())),
+		p.section("Replicas", p.replicas(s.GetStore())),
 		p.section("Receivers of notifications", p.receivers(s)),
 		p.section("Abandoned notifications", p.deadLetters(s)),
 	)
@@ -152,6 +153,19 @@ func (p *printer) store(s *controlv1.StoreStatus) *table {
 			ok += fmt.Sprintf(", %d standing by: %s", n, strings.Join(s.GetStandbys(), ", "))
 		}
 		t.add(s.GetEngine(), s.GetSchemaVersion(), size(s.GetSizeBytes()), state(ok, s.GetError()))
+	}
+	return t
+}
+
+// replicas returns a row for each replica that shares the work.
+func (p *printer) replicas(s *controlv1.StoreStatus) *table {
+	t := newTable(flexible("REPLICA"), fixed("VERSION"), fixed("STARTED"), fixed("PARTITIONS"), fixed("LAST HANDOVER"), fixed("DATABASE"))
+	for _, r := range s.GetReplicas() {
+		active := ""
+		if r.GetActive() {
+			active = "has it"
+		}
+		t.add(r.GetHost(), r.GetVersion(), p.age(r.GetStartedAtMs()), r.GetPartitions(), p.age(r.GetLastHandoverAtMs()), active)
 	}
 	return t
 }

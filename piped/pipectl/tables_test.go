@@ -367,7 +367,10 @@ func TestTables(t *testing.T) {
 				}, {Name: "prod"}},
 				SyncStates: []*controlv1.SyncStateCount{{Status: modelv1.ApplicationSyncStatus_SYNCED, Applications: 7}, {Status: modelv1.ApplicationSyncStatus_OUT_OF_SYNC, Applications: 2}},
 				Scripts:    &controlv1.ScriptsStatus{Isolation: "landlock", EndedBy: "cgroup", Holds: "a script opens its own files only"},
-				Store:      &controlv1.StoreStatus{Engine: "postgres", SchemaVersion: 12, SizeBytes: 3 << 20, Standbys: []string{"node-b pid 7", "node-c pid 1"}},
+				Store: &controlv1.StoreStatus{Engine: "postgres", SchemaVersion: 12, SizeBytes: 3 << 20, Standbys: []string{"node-b pid 7", "node-c pid 1"}, Replicas: []*controlv1.ReplicaStatus{
+					{Host: "node-a pid 3", Version: "v1", StartedAtMs: ago(2 * time.Hour), Active: true, Partitions: 64, LastHandoverAtMs: ago(5 * time.Minute)},
+					{Host: "node-b pid 7", Version: "v0.9", StartedAtMs: ago(30 * time.Minute)},
+				}},
 				Receivers: []*controlv1.ReceiverStatus{{
 					Name: "slack", Pending: 1, OldestPendingSinceMs: ago(5 * time.Minute), DeadLetterCount: 2, Error: "Slack answers not_in_channel",
 					DeadLetters: []*controlv1.DeadLetter{{

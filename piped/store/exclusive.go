@@ -286,6 +286,7 @@ func (s *Store) Owned(ctx context.Context) error {
 		if err == nil && !holds {
 			err = f.err
 		}
+		s.countFenced(err)
 		if err != nil {
 			return s.fail(err, "check the right of this agent to its work")
 		}

@@ -40,5 +40,13 @@ func (f fence) prove(ctx context.Context, t *tx) error {
 	if err == nil && !holds {
 		err = f.err
 	}
+	t.store.countFenced(err)
 	return err
+}
+
+// countFenced counts a refusal for a term that is over.
+func (s *Store) countFenced(err error) {
+	if deploy.IsKind(err, deploy.Fenced) {
+		s.fenced.Add(1)
+	}
 }

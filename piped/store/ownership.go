@@ -31,8 +31,10 @@ func (s *Store) Join(ctx context.Context, r deploy.Replica, expiry time.Duration
 }
 
 // Renew lets a replica live for the time in expiry from now on, and returns who holds what.
-// NotFound if it has expired: the replica holds nothing then, and must join under a new ID.
+// NotFound if it has expired: the replica holds nothing then, and must join under a new ID. Renew also
+// stores how often something was refused since the last one because another replica had the work.
 func (s *Store) Renew(ctx context.Context, id string, expiry time.Duration) (o deploy.Ownership, err error) {
+	fenced := s.fenced.Load()
 	err = s.write(ctx, func(t *tx) error {
 		renewed, err := t.exec(ctx, "UPDATE replicas SET expires_at = "+s.dialect.clock()+" + ? WHERE id = ? AND expires_at > "+s.dialect.clock(), expiry.Milliseconds(), id)
 		if err != nil {
@@ -41,9 +43,17 @@ func (s *Store) Renew(ctx context.Context, id string, expiry time.Duration) (o d
 		if renewed == 0 {
 			return deploy.Errorf(deploy.NotFound, "replica %s was not renewed in time", id)
 		}
+		if fenced > 0 {
+			if err := t.count(ctx, "fenced", fenced); err != nil {
+				return err
+			}
+		}
 		o, err = ownership(ctx, s.dialect, t)
 		return err
 	})
+	if err == nil {
+		s.fenced.Add(-fenced)
+	}
 	return o, s.fail(err, "renew the replica")
 }
 
@@ -76,14 +86,23 @@ func (s *Store) Take(ctx context.Context, id string, wanted []deploy.Partition) 
 			placeholders(len(wanted))+") ORDER BY id"+s.dialect.skipLocked(), numbers(wanted)...)
 		for _, term := range free {
 			term.Number++
-			if _, err := t.exec(ctx, "UPDATE partitions SET holder = ?, term = ? WHERE id = ?", id, term.Number, int64(term.Partition)); err != nil {
+			if _, err := t.exec(ctx, "UPDATE partitions SET holder = ?, term = ?, taken_at = "+s.dialect.clock()+" WHERE id = ?", id, term.Number, int64(term.Partition)); err != nil {
 				return err
 			}
 			taken = append(taken, term)
 		}
-		return err
+		if err != nil || len(taken) == 0 {
+			return err
+		}
+		return t.count(ctx, "handovers", int64(len(taken)))
 	})
 	return taken, s.fail(err, "take partitions")
+}
+
+// count adds to a number that State returns.
+func (t *tx) count(ctx context.Context, name string, n int64) error {
+	_, err := t.exec(ctx, "UPDATE counters SET value = value + ? WHERE name = ?", n, name)
+	return err
 }
 
 // removeExpired removes the replicas that have expired, but for one whose renewal is in

@@ -2,8 +2,8 @@ package store
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"maps"
+	"slices"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/jackc/pgx/v5"
@@ -61,23 +61,48 @@ func (t *tx) checkShare(ctx context.Context) error {
 	return nil
 }
 
-// describeShares adds to the names of processes how many partitions they hold. It is best effort.
-func (s *Store) describeShares(ctx context.Context, processes []string) {
-	o, err := s.Ownership(ctx)
-	if err != nil {
-		return
+// replicaStates returns the replicas that share the work, ordered by host. This process is among
+// them, also before it has joined.
+func (s *Store) replicaStates(ctx context.Context) (out []deploy.ReplicaState, err error) {
+	err = s.readTogether(ctx, func(q querier) error {
+		o, err := ownership(ctx, s.dialect, q)
+		if err != nil {
+			return err
+		}
+		taken, err := all(ctx, q, scanNumber, "SELECT taken_at FROM partitions ORDER BY id")
+		out = describe(o, taken, self())
+		return err
+	})
+	return out, err
+}
+
+// describe returns the states of processes; taken is when each partition was taken last, and active
+// the process that has the database. A process that has joined again may have two replicas until the
+// first expires.
+func describe(o deploy.Ownership, taken []int64, active string) []deploy.ReplicaState {
+	states := map[string]*deploy.ReplicaState{active: {Host: active, Active: true}}
+	holders := map[string]*deploy.ReplicaState{}
+	for _, r := range o.Replicas {
+		state := states[r.Host]
+		if state == nil {
+			state = &deploy.ReplicaState{Host: r.Host}
+			states[r.Host] = state
+		}
+		state.Version, state.StartedAt, holders[r.ID] = r.Version, r.StartedAt, state
 	}
-	held := map[string]int{}
-	for _, t := range o.Terms {
-		held[t.HeldBy]++
-	}
-	for i, process := range processes {
-		for _, r := range o.Replicas {
-			if strings.HasPrefix(r.Host, process) { // which the server may have cut
-				processes[i] = fmt.Sprintf("%s (version %s, works on %d of %d partitions)", process, r.Version, held[r.ID], deploy.Partitions)
+	for i, t := range o.Terms {
+		if state := holders[t.HeldBy]; state != nil {
+			state.Partitions++
+			if at := fromMilli(taken[i]); at.After(state.LastHandover) {
+				state.LastHandover = at
 			}
 		}
 	}
+	var out []deploy.ReplicaState
+	for _, host := range slices.Sorted(maps.Keys(states)) {
+		out = append(out, *states[host])
+	}
+	return out
 }
 
 // StartDeployment is UpdateDeploymentFrom for a transition to RUNNING, with limits for what runs in

@@ -1,8 +1,10 @@
 package store_test
 
 import (
-	"context"
+	"cmp"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -171,33 +173,89 @@ func plannedOn(t *testing.T, s *store.Store, id, provider string) deploy.Deploym
 	return d
 }
 
-// TestStateSaysWhoWorksOnWhat: the state names the partitions that a standby holds.
-func TestStateSaysWhoWorksOnWhat(t *testing.T) {
+// TestStateNamesReplicas: the state has the partitions, the version and the last handover of each
+// replica, also of those whose host begins with that of another.
+func TestStateNamesReplicas(t *testing.T) {
 	dsn := postgres.NewDSN(t)
 	active := openSharing(t, store.Options{Share: true, Exclusive: true}, dsn)
-	ctx, stop := context.WithCancel(t.Context())
-	learned, ended := make(chan store.Active, 10), make(chan error, 1)
-	go func() {
-		_, err := openReplica(ctx, dsn, "p/a", storetest.Key(), learned)
-		ended <- err
-	}()
-	<-learned
-	if got := active.State(t.Context()).Standbys; len(got) != 1 || got[0] != self(t) {
-		t.Errorf("before the standby works: %q", got)
+	alone := []deploy.ReplicaState{{Host: store.Process(), Active: true}}
+	if got := active.State(t.Context()); !got.Shared || !reflect.DeepEqual(got.Replicas, alone) {
+		t.Errorf("before any replica has joined: %+v", got)
 	}
+	began := time.Now().Add(-time.Minute) // the server is on this machine
+	started := time.UnixMilli(time.Now().UnixMilli()).UTC()
+	take := func(id, host, version string, wanted ...deploy.Partition) {
+		t.Helper()
+		if err := active.Join(t.Context(), deploy.Replica{ID: id, Host: host, Version: version, StartedAt: started}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if len(wanted) == 0 {
+			return
+		}
+		if terms, err := active.Take(t.Context(), id, wanted); err != nil || len(terms) != len(wanted) {
+			t.Fatal(terms, err)
+		}
+	}
+	take("a", "web pid 1", "v1.2", 3, 4, 5)
+	take("b", "web pid 12", "v1.3", 6)
+	take("c", "web pid 123", "v1.4")
+	take("d", "web pid 12", "v1.3", 7) // the process joined again
+	state := active.State(t.Context())
+	for i, r := range state.Replicas {
+		if r.Partitions > 0 == (r.LastHandover.Before(began) || r.LastHandover.After(time.Now().Add(time.Minute))) {
+			t.Errorf("the last handover of %s was at %s", r.Host, r.LastHandover)
+		}
+		state.Replicas[i].LastHandover = time.Time{}
+	}
+	slices.SortFunc(state.Replicas, func(a, b deploy.ReplicaState) int { return cmp.Compare(a.Version, b.Version) })
+	want := []deploy.ReplicaState{
+		alone[0],
+		{Host: "web pid 1", Version: "v1.2", StartedAt: started, Partitions: 3},
+		{Host: "web pid 12", Version: "v1.3", StartedAt: started, Partitions: 2},
+		{Host: "web pid 123", Version: "v1.4", StartedAt: started},
+	}
+	if !reflect.DeepEqual(state.Replicas, want) {
+		t.Errorf("the replicas are %+v, want %+v", state.Replicas, want)
+	}
+	if state.Handovers != 5 || state.Fenced != 0 {
+		t.Errorf("%d handovers and %d refusals, want 5 and 0", state.Handovers, state.Fenced)
+	}
+}
+
+// TestRefusalsAreCounted: what a replica was refused because another one had the work is counted in
+// the database with its next renewal, once.
+func TestRefusalsAreCounted(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	active := openSharing(t, store.Options{Share: true, Exclusive: true}, dsn)
 	worker := openSharing(t, store.Options{Share: true}, dsn)
-	if err := worker.Join(t.Context(), deploy.Replica{ID: "w", Host: store.Process(), Version: "v1.2", StartedAt: time.Now()}, time.Hour); err != nil {
+	for id, s := range map[string]*store.Store{"a": active, "w": worker} {
+		if err := join(t, s, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	terms, err := worker.Take(t.Context(), "w", []deploy.Partition{7})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := worker.Take(t.Context(), "w", []deploy.Partition{3, 4, 5}); err != nil {
+	if err := worker.Release(t.Context(), "w", terms); err != nil {
 		t.Fatal(err)
 	}
-	want := self(t) + " (version v1.2, works on 3 of 64 partitions)"
-	if got := active.State(t.Context()).Standbys; len(got) != 1 || got[0] != want {
-		t.Errorf("the standbys are %q, want %q", got, want)
+	late := deploy.WithTerm(t.Context(), terms[0])
+	if _, err := active.Take(t.Context(), "a", []deploy.Partition{7}); err != nil {
+		t.Fatal(err)
 	}
-	stop()
-	if err := <-ended; err == nil {
-		t.Error("the standby has the database")
+	if _, err := worker.UpdateAgent(late, func(a *deploy.AgentRecord) { a.Name = "late" }); !deploy.IsKind(err, deploy.Fenced) {
+		t.Errorf("a late write: %v", err)
+	}
+	if err := worker.Owned(late); !deploy.IsKind(err, deploy.Fenced) {
+		t.Errorf("a late request: %v", err)
+	}
+	for range 2 {
+		if _, err := worker.Renew(t.Context(), "w", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if got := active.State(t.Context()); got.Fenced != 2 || got.Handovers != 2 {
+			t.Errorf("%d refusals and %d handovers, want 2 and 2", got.Fenced, got.Handovers)
+		}
 	}
 }

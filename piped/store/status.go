@@ -11,18 +11,20 @@ import (
 // does not answer.
 func (s *Store) State(ctx context.Context) deploy.StoreState {
 	state := deploy.StoreState{Engine: s.dialect.engine(), SchemaVersion: s.schema}
-	if _, _, err := one(ctx, s, scanNumber, "SELECT value FROM counters WHERE name = 'outbox'"); err != nil {
+	counts, err := all(ctx, s, scanNumber, "SELECT value FROM counters WHERE name IN ('fenced', 'handovers') ORDER BY name")
+	if state.Shared = s.share; err == nil && s.share {
+		state.Replicas, err = s.replicaStates(ctx)
+	}
+	if err != nil {
 		state.Error = s.fail(err, "read from "+s.dialect.name()).Error()
 		return state
 	}
+	state.Fenced, state.Handovers = counts[0], counts[1]
 	if size, err := s.dialect.size(ctx, s); err == nil {
 		state.SizeBytes = size
 	}
 	if s.hold != nil {
 		state.Standbys, _ = s.hold.standbys(ctx) // best effort, like the size
-	}
-	if s.share {
-		s.describeShares(ctx, state.Standbys)
 	}
 	return state
 }

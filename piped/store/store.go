@@ -27,6 +27,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -84,8 +85,9 @@ type Store struct {
 	schema  int64     // version of the schema
 	hold    hold      // nil unless Exclusive
 
-	agent, keyPrint string // of the agent that opened the store, and of its key
-	share           bool   // Options.Share
+	agent, keyPrint string       // of the agent that opened the store, and of its key
+	share           bool         // Options.Share
+	fenced          atomic.Int64 // refusals for a term that was over, until Renew has stored them
 }
 
 // Open opens the database that dsn names (sqlite://<path> or postgres://…). It creates it

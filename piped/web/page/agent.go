@@ -159,6 +159,7 @@ func (a *agentView) statusParts(v *visit) []part {
 		{"agent-headline", keyOf(a.headline(v)), agentHeadline(a.headline(v), a.problems)},
 		{"agent-cards", keyOf(s.Agent, s.Store, s.Scripts, keyOfAll(s.SyncStates)), agentCards(v, s)},
 		{"agent-queues", keyOfAll(s.Queues), queueTable(v, s.Queues)},
+		{"agent-replicas", keyOf(s.Store), replicaTable(v, s.Store)},
 		{"agent-clusters", keyOfAll(s.Clusters), clusterTable(v, s.Clusters)},
 		{"agent-repositories", keyOfAll(s.Repositories), repositoryTable(v, s.Repositories)},
 	}

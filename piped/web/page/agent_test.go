@@ -26,9 +26,12 @@ func troubled(t *testing.T, permissions ...string) *fakeAPI {
 		},
 		Repositories: []*controlv1.RepositoryStatus{{Id: "apps", Remote: "https://git.example.com/apps.git", Branch: "main", Head: "1f2ac83000000000000000000000000000000000", CheckedAtMs: minutesAgo(1), Applications: 34}},
 		Queues:       []*controlv1.QueueStatus{{Name: "planner", Waiting: 3, Active: 4, Limit: 4, OldestWaitingSinceMs: minutesAgo(2)}, {Name: "commands"}},
-		Store:        &controlv1.StoreStatus{Engine: "postgres", SchemaVersion: 31, SizeBytes: 5 << 20, Standbys: []string{"node-b pid 7", "node-c pid 1"}},
-		Scripts:      &controlv1.ScriptsStatus{Isolation: "namespaces", EndedBy: "cgroup", Holds: "Scripts see none of the agent's files."},
-		SyncStates:   []*controlv1.SyncStateCount{{Status: modelv1.ApplicationSyncStatus_SYNCED, Applications: 29}, {Status: modelv1.ApplicationSyncStatus_OUT_OF_SYNC, Applications: 2}},
+		Store: &controlv1.StoreStatus{Engine: "postgres", SchemaVersion: 31, SizeBytes: 5 << 20, Standbys: []string{"node-b pid 7", "node-c pid 1"}, Handovers: 1064, Fenced: 2, Replicas: []*controlv1.ReplicaStatus{
+			{Host: "node-a pid 3", Version: "v0.9.0", StartedAtMs: minutesAgo(90), Active: true, Partitions: 33, LastHandoverAtMs: minutesAgo(40)},
+			{Host: "node-b pid 7", Version: "v0.8.4", StartedAtMs: minutesAgo(80), Partitions: 31, LastHandoverAtMs: minutesAgo(20)},
+		}},
+		Scripts:    &controlv1.ScriptsStatus{Isolation: "namespaces", EndedBy: "cgroup", Holds: "Scripts see none of the agent's files."},
+		SyncStates: []*controlv1.SyncStateCount{{Status: modelv1.ApplicationSyncStatus_SYNCED, Applications: 29}, {Status: modelv1.ApplicationSyncStatus_OUT_OF_SYNC, Applications: 2}},
 		Receivers: []*controlv1.ReceiverStatus{
 			{Name: "slack", Pending: 2, OldestPendingSinceMs: minutesAgo(3), DeadLetterCount: 1, Error: "503 of the host", DeadLetters: []*controlv1.DeadLetter{{Key: "k", Event: "DEPLOYMENT_SUCCEEDED", DeploymentId: "d-web", Attempts: 12, Error: "410 gone", GivenUpAtMs: minutesAgo(8)}}},
 			{Name: "mail"},
@@ -40,7 +43,7 @@ func troubled(t *testing.T, permissions ...string) *fakeAPI {
 func TestAgent(t *testing.T) {
 	body := golden(t, "agent", troubled(t).get("/agent"))
 	for _, want := range []string{
-		"Cluster eu-2 away since 11:30, 1 notification to slack lost.", "dial tcp: connection refused", "Partly watched", "cannot be watched: forbidden", "At its limit", "4 of 4",
+		"Cluster eu-2 away since 11:30, 1 notification to slack lost.", "dial tcp: connection refused", "Partly watched", "cannot be watched: forbidden", "At its limit", "4 of 4", "node-a pid 3", "v0.8.4", "Partitions changed hands 1,064 times. 2 late writes",
 		"v0.9.0", "5.0 MiB", `href="/applications?enabled=true&amp;sync=OUT_OF_SYNC"`, `href="/applications?provider=eu-1"`, `href="/trace?commit=1f2ac83`, `hx-sse:connect="/agent/live?`,
 	} {
 		if !strings.Contains(body, want) {
@@ -51,6 +54,9 @@ func TestAgent(t *testing.T) {
 		t.Error("a caller who may not manage keys is offered them")
 	}
 	well := bodyOf(t, calm(t).on("GetStatus", &controlv1.GetStatusResponse{Clusters: []*controlv1.ClusterStatus{{Name: "eu", Reachable: true}}}).get("/agent"))
+	if strings.Contains(well, "Replicas") {
+		t.Error("an agent alone is shown with replicas")
+	}
 	if !strings.Contains(well, "All is well with the agent: 1 cluster and 0 repositories answer, and no work waits.") || !strings.Contains(well, "No repository is watched") {
 		t.Error("of an agent that is well:", well)
 	}

@@ -898,7 +898,13 @@ type StoreStatus struct {
 	// Why it does not answer; empty when it does.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// Replicas of the agent that stand by: host and process ID. PostgreSQL only.
-	Standbys      []string `protobuf:"bytes,5,rep,name=standbys,proto3" json:"standbys,omitempty"`
+	Standbys []string `protobuf:"bytes,5,rep,name=standbys,proto3" json:"standbys,omitempty"`
+	// Replicas that share the work, by host; empty without `store.replicas: share`.
+	Replicas []*ReplicaStatus `protobuf:"bytes,6,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// Partitions of the work that a replica has taken, since the store was created.
+	Handovers int64 `protobuf:"varint,7,opt,name=handovers,proto3" json:"handovers,omitempty"`
+	// Writes and requests that were refused because another replica had the work by then.
+	Fenced        int64 `protobuf:"varint,8,opt,name=fenced,proto3" json:"fenced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -968,6 +974,118 @@ func (x *StoreStatus) GetStandbys() []string {
 	return nil
 }
 
+func (x *StoreStatus) GetReplicas() []*ReplicaStatus {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+func (x *StoreStatus) GetHandovers() int64 {
+	if x != nil {
+		return x.Handovers
+	}
+	return 0
+}
+
+func (x *StoreStatus) GetFenced() int64 {
+	if x != nil {
+		return x.Fenced
+	}
+	return 0
+}
+
+// A replica that shares the work of the agent.
+type ReplicaStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Host and process ID.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// Version of its program.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// When its process began, unix milliseconds.
+	StartedAtMs int64 `protobuf:"varint,3,opt,name=started_at_ms,json=startedAtMs,proto3" json:"started_at_ms,omitempty"`
+	// It has the database: it does everything that is not shared.
+	Active bool `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
+	// Partitions of the work that it holds, of 64.
+	Partitions int32 `protobuf:"varint,5,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	// When it took the last of them, unix milliseconds; 0 when it holds none.
+	LastHandoverAtMs int64 `protobuf:"varint,6,opt,name=last_handover_at_ms,json=lastHandoverAtMs,proto3" json:"last_handover_at_ms,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *ReplicaStatus) Reset() {
+	*x = ReplicaStatus{}
+	mi := &file_piped_control_v1_status_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaStatus) ProtoMessage() {}
+
+func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_status_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
+func (*ReplicaStatus) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReplicaStatus) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetStartedAtMs() int64 {
+	if x != nil {
+		return x.StartedAtMs
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetActive() bool {
+	if x != nil {
+		return x.Active
+	}
+	return false
+}
+
+func (x *ReplicaStatus) GetPartitions() int32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetLastHandoverAtMs() int64 {
+	if x != nil {
+		return x.LastHandoverAtMs
+	}
+	return 0
+}
+
 // A receiver of notifications.
 type ReceiverStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -991,7 +1109,7 @@ type ReceiverStatus struct {
 
 func (x *ReceiverStatus) Reset() {
 	*x = ReceiverStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[11]
+	mi := &file_piped_control_v1_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1121,7 @@ func (x *ReceiverStatus) String() string {
 func (*ReceiverStatus) ProtoMessage() {}
 
 func (x *ReceiverStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[11]
+	mi := &file_piped_control_v1_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1134,7 @@ func (x *ReceiverStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiverStatus.ProtoReflect.Descriptor instead.
 func (*ReceiverStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{11}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReceiverStatus) GetName() string {
@@ -1079,7 +1197,7 @@ type ReplayDeadLettersRequest struct {
 
 func (x *ReplayDeadLettersRequest) Reset() {
 	*x = ReplayDeadLettersRequest{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[12]
+	mi := &file_piped_control_v1_status_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1209,7 @@ func (x *ReplayDeadLettersRequest) String() string {
 func (*ReplayDeadLettersRequest) ProtoMessage() {}
 
 func (x *ReplayDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[12]
+	mi := &file_piped_control_v1_status_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1222,7 @@ func (x *ReplayDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ReplayDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{12}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReplayDeadLettersRequest) GetReceiver() string {
@@ -1125,7 +1243,7 @@ type ReplayDeadLettersResponse struct {
 
 func (x *ReplayDeadLettersResponse) Reset() {
 	*x = ReplayDeadLettersResponse{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[13]
+	mi := &file_piped_control_v1_status_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1255,7 @@ func (x *ReplayDeadLettersResponse) String() string {
 func (*ReplayDeadLettersResponse) ProtoMessage() {}
 
 func (x *ReplayDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[13]
+	mi := &file_piped_control_v1_status_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1268,7 @@ func (x *ReplayDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ReplayDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{13}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReplayDeadLettersResponse) GetCount() int32 {
@@ -1171,7 +1289,7 @@ type DropDeadLettersRequest struct {
 
 func (x *DropDeadLettersRequest) Reset() {
 	*x = DropDeadLettersRequest{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[14]
+	mi := &file_piped_control_v1_status_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1301,7 @@ func (x *DropDeadLettersRequest) String() string {
 func (*DropDeadLettersRequest) ProtoMessage() {}
 
 func (x *DropDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[14]
+	mi := &file_piped_control_v1_status_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1314,7 @@ func (x *DropDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DropDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{14}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DropDeadLettersRequest) GetReceiver() string {
@@ -1217,7 +1335,7 @@ type DropDeadLettersResponse struct {
 
 func (x *DropDeadLettersResponse) Reset() {
 	*x = DropDeadLettersResponse{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[15]
+	mi := &file_piped_control_v1_status_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1347,7 @@ func (x *DropDeadLettersResponse) String() string {
 func (*DropDeadLettersResponse) ProtoMessage() {}
 
 func (x *DropDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[15]
+	mi := &file_piped_control_v1_status_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1360,7 @@ func (x *DropDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*DropDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{15}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DropDeadLettersResponse) GetCount() int32 {
@@ -1273,7 +1391,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[16]
+	mi := &file_piped_control_v1_status_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1403,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[16]
+	mi := &file_piped_control_v1_status_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1416,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{16}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DeadLetter) GetKey() string {
@@ -1414,14 +1532,26 @@ const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\fWatchProblem\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12(\n" +
-	"\x10failing_since_ms\x18\x03 \x01(\x03R\x0efailingSinceMs\"\x9d\x01\n" +
+	"\x10failing_since_ms\x18\x03 \x01(\x03R\x0efailingSinceMs\"\x90\x02\n" +
 	"\vStoreStatus\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12%\n" +
 	"\x0eschema_version\x18\x02 \x01(\x03R\rschemaVersion\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x1a\n" +
-	"\bstandbys\x18\x05 \x03(\tR\bstandbys\"\xc4\x02\n" +
+	"\bstandbys\x18\x05 \x03(\tR\bstandbys\x12;\n" +
+	"\breplicas\x18\x06 \x03(\v2\x1f.piped.control.v1.ReplicaStatusR\breplicas\x12\x1c\n" +
+	"\thandovers\x18\a \x01(\x03R\thandovers\x12\x16\n" +
+	"\x06fenced\x18\b \x01(\x03R\x06fenced\"\xc8\x01\n" +
+	"\rReplicaStatus\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\"\n" +
+	"\rstarted_at_ms\x18\x03 \x01(\x03R\vstartedAtMs\x12\x16\n" +
+	"\x06active\x18\x04 \x01(\bR\x06active\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x05 \x01(\x05R\n" +
+	"partitions\x12-\n" +
+	"\x13last_handover_at_ms\x18\x06 \x01(\x03R\x10lastHandoverAtMs\"\xc4\x02\n" +
 	"\x0eReceiverStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x125\n" +
@@ -1459,7 +1589,7 @@ func file_piped_control_v1_status_proto_rawDescGZIP() []byte {
 	return file_piped_control_v1_status_proto_rawDescData
 }
 
-var file_piped_control_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_piped_control_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_piped_control_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),          // 0: piped.control.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),         // 1: piped.control.v1.GetStatusResponse
@@ -1472,14 +1602,15 @@ var file_piped_control_v1_status_proto_goTypes = []any{
 	(*ClusterStatus)(nil),             // 8: piped.control.v1.ClusterStatus
 	(*WatchProblem)(nil),              // 9: piped.control.v1.WatchProblem
 	(*StoreStatus)(nil),               // 10: piped.control.v1.StoreStatus
-	(*ReceiverStatus)(nil),            // 11: piped.control.v1.ReceiverStatus
-	(*ReplayDeadLettersRequest)(nil),  // 12: piped.control.v1.ReplayDeadLettersRequest
-	(*ReplayDeadLettersResponse)(nil), // 13: piped.control.v1.ReplayDeadLettersResponse
-	(*DropDeadLettersRequest)(nil),    // 14: piped.control.v1.DropDeadLettersRequest
-	(*DropDeadLettersResponse)(nil),   // 15: piped.control.v1.DropDeadLettersResponse
-	(*DeadLetter)(nil),                // 16: piped.control.v1.DeadLetter
-	(*v1.DeploymentWait)(nil),         // 17: piped.model.v1.DeploymentWait
-	(v1.ApplicationSyncStatus)(0),     // 18: piped.model.v1.ApplicationSyncStatus
+	(*ReplicaStatus)(nil),             // 11: piped.control.v1.ReplicaStatus
+	(*ReceiverStatus)(nil),            // 12: piped.control.v1.ReceiverStatus
+	(*ReplayDeadLettersRequest)(nil),  // 13: piped.control.v1.ReplayDeadLettersRequest
+	(*ReplayDeadLettersResponse)(nil), // 14: piped.control.v1.ReplayDeadLettersResponse
+	(*DropDeadLettersRequest)(nil),    // 15: piped.control.v1.DropDeadLettersRequest
+	(*DropDeadLettersResponse)(nil),   // 16: piped.control.v1.DropDeadLettersResponse
+	(*DeadLetter)(nil),                // 17: piped.control.v1.DeadLetter
+	(*v1.DeploymentWait)(nil),         // 18: piped.model.v1.DeploymentWait
+	(v1.ApplicationSyncStatus)(0),     // 19: piped.model.v1.ApplicationSyncStatus
 }
 var file_piped_control_v1_status_proto_depIdxs = []int32{
 	5,  // 0: piped.control.v1.GetStatusResponse.agent:type_name -> piped.control.v1.AgentStatus
@@ -1487,20 +1618,21 @@ var file_piped_control_v1_status_proto_depIdxs = []int32{
 	7,  // 2: piped.control.v1.GetStatusResponse.repositories:type_name -> piped.control.v1.RepositoryStatus
 	8,  // 3: piped.control.v1.GetStatusResponse.clusters:type_name -> piped.control.v1.ClusterStatus
 	10, // 4: piped.control.v1.GetStatusResponse.store:type_name -> piped.control.v1.StoreStatus
-	11, // 5: piped.control.v1.GetStatusResponse.receivers:type_name -> piped.control.v1.ReceiverStatus
+	12, // 5: piped.control.v1.GetStatusResponse.receivers:type_name -> piped.control.v1.ReceiverStatus
 	4,  // 6: piped.control.v1.GetStatusResponse.sync_states:type_name -> piped.control.v1.SyncStateCount
 	3,  // 7: piped.control.v1.GetStatusResponse.approvals:type_name -> piped.control.v1.WaitingDeployment
 	2,  // 8: piped.control.v1.GetStatusResponse.scripts:type_name -> piped.control.v1.ScriptsStatus
-	17, // 9: piped.control.v1.WaitingDeployment.wait:type_name -> piped.model.v1.DeploymentWait
-	18, // 10: piped.control.v1.SyncStateCount.status:type_name -> piped.model.v1.ApplicationSyncStatus
+	18, // 9: piped.control.v1.WaitingDeployment.wait:type_name -> piped.model.v1.DeploymentWait
+	19, // 10: piped.control.v1.SyncStateCount.status:type_name -> piped.model.v1.ApplicationSyncStatus
 	9,  // 11: piped.control.v1.ClusterStatus.watch_problems:type_name -> piped.control.v1.WatchProblem
-	16, // 12: piped.control.v1.ReceiverStatus.dead_letters:type_name -> piped.control.v1.DeadLetter
-	16, // 13: piped.control.v1.ReceiverStatus.oldest_dead_letter:type_name -> piped.control.v1.DeadLetter
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	11, // 12: piped.control.v1.StoreStatus.replicas:type_name -> piped.control.v1.ReplicaStatus
+	17, // 13: piped.control.v1.ReceiverStatus.dead_letters:type_name -> piped.control.v1.DeadLetter
+	17, // 14: piped.control.v1.ReceiverStatus.oldest_dead_letter:type_name -> piped.control.v1.DeadLetter
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_status_proto_init() }
@@ -1514,7 +1646,7 @@ func file_piped_control_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_control_v1_status_proto_rawDesc), len(file_piped_control_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
