@@ -69,6 +69,10 @@ func TestTheChartIsTheInstallation(t *testing.T) {
 		"the whole cluster": {install.Options{}, map[string]any{}},
 		"namespaces":        {install.Options{Namespaces: []string{"shop", "demo"}}, map[string]any{"namespaces": []string{"shop", "demo"}}},
 		"replicas":          {install.Options{Postgres: "postgres://me@db.example.com:5432/piped?sslmode=require"}, map[string]any{"postgres": "postgres://me@db.example.com:5432/piped?sslmode=require"}},
+		"replicas that share the work": {
+			install.Options{Postgres: "postgres://me@db.example.com:5432/piped?sslmode=require", Share: true},
+			map[string]any{"postgres": "postgres://me@db.example.com:5432/piped?sslmode=require", "share": true},
+		},
 		"replicas in namespaces, with everything": {
 			install.Options{Namespace: "gitops", Postgres: "postgres://me@db/piped", Replicas: 2, Namespaces: []string{"demo"}, Repo: "ssh://git@git.example.com:2222/team/My~Apps.git/", Branch: "release", Path: "/clusters/one/", PipedID: "one", Image: "registry.example/piped@sha256:0123"},
 			map[string]any{"postgres": "postgres://me@db/piped", "replicas": 2, "namespaces": []string{"demo"}, "repo": "ssh://git@git.example.com:2222/team/My~Apps.git/", "branch": "release", "path": "/clusters/one/", "pipedID": "one", "image": "registry.example/piped@sha256:0123"},
@@ -145,6 +149,7 @@ func TestTheSchemaRefusesWhatCannotWork(t *testing.T) {
 		"namespaces": {"namespaces": []string{"Upper"}},
 		"storage":    {"storage": map[string]any{"size": "much"}},
 		"replicas":   {"replicas": 0},
+		"share":      {"share": "yes"},
 		"postgres":   {"postgres": "postgres://me:s3cret@db/piped"},
 	} {
 		_, err := render(t, "piped", values)
@@ -156,6 +161,9 @@ func TestTheSchemaRefusesWhatCannotWork(t *testing.T) {
 		if _, err := render(t, "piped", map[string]any{"repo": repo}); err == nil {
 			t.Errorf("%s is accepted", repo)
 		}
+	}
+	if _, err := render(t, "piped", map[string]any{"share": true}); err == nil || !strings.Contains(err.Error(), "postgres") {
+		t.Errorf("replicas that share the work, without a database: %v", err)
 	}
 	for _, text := range []string{"postgres://me@db/piped?password=x", "mysql://me@db/piped", "postgres://db/piped"} {
 		if _, err := render(t, "piped", map[string]any{"postgres": text}); err == nil {

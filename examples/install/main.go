@@ -45,12 +45,14 @@ var variants = map[string]install.Options{
 	"cluster":    {},
 	"namespaced": {Namespaces: []string{"demo"}},
 	"replicated": {Postgres: "postgres://piped@postgres.example.com:5432/piped?sslmode=require"},
+	"shared":     {Postgres: "postgres://piped@postgres.example.com:5432/piped?sslmode=require", Share: true},
 }
 
 var headings = map[string]string{
 	"cluster":    "# The agent with permissions in the whole cluster, and its store on a volume:\n",
 	"namespaced": "# The agent with permissions in the namespace demo, which must exist, and its store on a volume:\n",
 	"replicated": "# Three replicas on PostgreSQL, with permissions in the whole cluster: one works, the others stand by.\n",
+	"shared":     "# Three replicas on PostgreSQL, with permissions in the whole cluster: they share the work.\n",
 }
 
 // generate renews the folders, and returns the files that were stale or should not be there.
@@ -126,6 +128,9 @@ func command(o install.Options) string {
 	}
 	if o.Postgres != "" {
 		out += " --postgres '" + o.Postgres + "' --postgres-password-file FILE"
+	}
+	if o.Share {
+		out += " --share"
 	}
 	return out
 }

@@ -59,6 +59,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		{func(o *Options) { o.StorageSize = "-1Gi" }, "--storage-size"},
 		{func(o *Options) { o.Replicas = 3 }, "name it with --postgres"},
 		{func(o *Options) { o.Postgres, o.Replicas = "postgres://me@host/db", -1 }, "at least one agent"},
+		{func(o *Options) { o.Share = true }, "name it with --postgres"},
 		{func(o *Options) { o.Postgres = "mysql://me@host/db" }, "write postgres://"},
 		{func(o *Options) { o.Postgres = "postgres://host/db" }, "write postgres://"},
 		{func(o *Options) { o.Postgres = "postgres://me@host" }, "write postgres://"},

@@ -46,7 +46,8 @@ type Options struct {
 	// Postgres is the address of the database, without a password. Without it the store is on a
 	// volume.
 	Postgres string
-	Replicas int // with Postgres
+	Replicas int  // with Postgres
+	Share    bool // with Postgres: the replicas share the work, and do not only stand by
 }
 
 // Variant contains the values of the manifests.
@@ -151,6 +152,9 @@ func (v *Variant) checkStore() error {
 		return deploy.Errorf(deploy.Invalid, "--storage-size %q: write a size such as 10Gi", v.StorageSize)
 	}
 	if !v.Replicated {
+		if v.Share {
+			return deploy.Errorf(deploy.Invalid, "replicas that share the work need a database: name it with --postgres")
+		}
 		if v.Replicas > 1 {
 			return deploy.Errorf(deploy.Invalid, "%d replicas need a database that they share: name it with --postgres", v.Replicas)
 		}

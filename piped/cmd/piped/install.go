@@ -74,6 +74,7 @@ func (f *installFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&o.StorageClass, "storage-class", "", "the storage class of the volume; default: the cluster's")
 	flags.StringVar(&o.Postgres, "postgres", "", "the database for several replicas: postgres://USER@HOST:5432/DATABASE?sslmode=require")
 	flags.IntVar(&o.Replicas, "replicas", 0, fmt.Sprintf("with --postgres: the number of replicas; default: %d", install.DefaultReplicas))
+	flags.BoolVar(&o.Share, "share", false, "with --postgres: the replicas share the work, and do not only stand by")
 	flags.StringVar(&f.passwordFile, "postgres-password-file", "", "the file with the password of the database")
 	flags.StringVar(&f.keyFile, "ssh-key-file", "", "the private key for the repository; default: one is generated")
 	flags.StringVar(&f.knownHostsFile, "known-hosts-file", "", "the SSH host keys; default: the user's and the system's, or what the host shows")
