@@ -36,8 +36,9 @@ type sharingFleet struct {
 	scripts string // the file to which scripts append a line
 }
 
-// startSharing starts three replicas, and waits until each holds its share of the partitions.
-func startSharing(t *testing.T, applications int) *sharingFleet {
+// startSharing starts three replicas, and waits until each holds its share of the partitions. Each has
+// a kubeconfig of its own.
+func startSharing(t *testing.T, applications int, kubeconfig func() string) *sharingFleet {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "store.key")
 	if err := os.WriteFile(key, bytes.Repeat([]byte("k"), storeKeySize), 0o600); err != nil {
@@ -45,7 +46,7 @@ func startSharing(t *testing.T, applications int) *sharingFleet {
 	}
 	repo := newRepo(t)
 	o := agenttest.Options{
-		Binary: buildAgent(t), Dir: filepath.Join(dir, "first"), Remote: repo.Dir, Kubeconfig: clustertest.Shared(t).Kubeconfig(),
+		Binary: buildAgent(t), Dir: filepath.Join(dir, "first"), Remote: repo.Dir, Kubeconfig: kubeconfig(),
 		DSN: pgtest.Start(t).NewDSN(t), StoreKey: key, Share: true, Interval: 200 * time.Millisecond,
 		More: "  scripts: {isolation: none}\n",
 	}
@@ -56,6 +57,7 @@ func startSharing(t *testing.T, applications int) *sharingFleet {
 	f.client = &client{t: t, ctx: t.Context(), api: f.first.API, control: f.first.Control}
 	f.db = storetest.Raw(t, o.DSN)
 	for _, a := range []**agenttest.Agent{&f.second, &f.third} {
+		o.Kubeconfig = kubeconfig()
 		replica, err := agenttest.StartReplica(f.first, o, t.TempDir())
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +227,7 @@ func (f *sharingFleet) mustListReplicas(n int) {
 // each of its scripts. One that was suspended works on when it goes on.
 func TestReplicasShareTheWork(t *testing.T) {
 	t.Parallel()
-	f := startSharing(t, 12)
+	f := startSharing(t, 12, clustertest.Shared(t).Kubeconfig)
 	f.mustEndOnce("v1", f.push("v1", time.Second))
 	for name, a := range map[string]*agenttest.Agent{"first": f.first, "second": f.second, "third": f.third} {
 		if n := f.started(a); n == 0 {
