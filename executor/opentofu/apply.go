@@ -17,6 +17,7 @@ import (
 	config "github.com/c785c783/piped/piped/config/opentofu"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/opentofu"
+	"github.com/c785c783/piped/piped/source"
 )
 
 // restore writes a plan to where Apply expects it.
@@ -258,22 +259,22 @@ func (e *Executor) Refresh(ctx context.Context, app deploy.Application) ([]Shown
 	return shownChanges(opentofu.Plan{Changes: plan.Drift}, s.redactor.Text), nil
 }
 
-// Preview returns what a deployment of an application at a commit would change, with sensitive
-// values masked.
-func (e *Executor) Preview(ctx context.Context, kind string, d deploy.Deployment) ([]ShownChange, error) {
-	s, err := e.open(ctx, kind, d.Provider, d.Git, d.Trigger.Commit.Hash, silence{})
+// Preview returns what a deployment of an application with these files would change, with
+// sensitive values masked, and that in one line.
+func (e *Executor) Preview(ctx context.Context, kind string, d deploy.Deployment, files source.Files) ([]ShownChange, string, error) {
+	s, err := e.openIn(ctx, files, kind, d.Provider, d.Git, d.Trigger.Commit.Hash, silence{})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer s.close()
 	if err := s.Init(ctx); err != nil {
-		return nil, s.redactor.Error(err)
+		return nil, "", s.redactor.Error(err)
 	}
 	plan, err := s.Preview(ctx)
 	if err != nil {
-		return nil, s.redactor.Error(err)
+		return nil, "", s.redactor.Error(err)
 	}
-	return shownChanges(plan, s.redactor.Text), nil
+	return shownChanges(plan, s.redactor.Text), plan.Summary(), nil
 }
 
 // silence is a stage log that keeps nothing.

@@ -228,7 +228,7 @@ func (e *Executor) keep(ctx context.Context, run deploy.StageRun, s *session, pl
 		return err
 	}
 	changes := shownChanges(plan, s.redactor.Text)
-	kept.Plan = &SavedPlan{Stage: run.Stage.ID, Digest: plan.Digest, Data: plan.Data, Changes: changes}
+	kept.Plan = &SavedPlan{Stage: run.Stage.ID, Digest: plan.Digest, Summary: plan.Summary(), Data: plan.Data, Changes: changes}
 	if err := e.save(ctx, run.Deployment, run.Deployment.Trigger.Commit.Hash, kept); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type Record struct {
 type SavedPlan struct {
 	Stage   string        `json:"stage"` // the ID of the stage
 	Digest  string        `json:"digest"`
+	Summary string        `json:"summary,omitempty"`
 	Data    []byte        `json:"data,omitempty"` // removed once it was applied
 	Changes []ShownChange `json:"changes,omitempty"`
 }
@@ -41,9 +42,12 @@ type ShownChange struct {
 
 // ShownAttribute is an attribute that changes, as users see its values.
 type ShownAttribute struct {
-	Path   string `json:"path"`
-	Before string `json:"before"`
-	After  string `json:"after"`
+	Path      string `json:"path"`
+	Before    string `json:"before"`
+	After     string `json:"after"`
+	Sensitive bool   `json:"sensitive,omitempty"`
+	Unknown   bool   `json:"unknown,omitempty"`
+	Forces    bool   `json:"forces,omitempty"`
 }
 
 // RecordOf decodes the applied set of a deployment.
@@ -110,7 +114,7 @@ func shownChanges(p opentofu.Plan, redact func(string) string) (out []ShownChang
 			shown := ShownChange{Resource: c.Resource, Action: c.Action, Text: redact(c.String())}
 			for _, a := range c.Attributes {
 				before, after := a.Shown()
-				shown.Attributes = append(shown.Attributes, ShownAttribute{a.Path, redact(before), redact(after)})
+				shown.Attributes = append(shown.Attributes, ShownAttribute{redact(a.Path), redact(before), redact(after), a.Sensitive, a.Unknown, a.Forces})
 			}
 			out = append(out, shown)
 		}
@@ -121,14 +125,25 @@ func shownChanges(p opentofu.Plan, redact func(string) string) (out []ShownChang
 // Planned converts changes of a plan for the API.
 func Planned(at deploy.GitPath, changes []ShownChange) (out []deploy.PlannedChange) {
 	actions := map[opentofu.Action]deploy.PlannedAction{
-		opentofu.Create: deploy.PlannedCreate, opentofu.Delete: deploy.PlannedDelete, opentofu.Forget: deploy.PlannedLeave,
+		opentofu.Create: deploy.PlannedCreate, opentofu.Update: deploy.PlannedUpdate, opentofu.Delete: deploy.PlannedDelete,
+		opentofu.Replace: deploy.PlannedReplace, opentofu.Forget: deploy.PlannedForget,
 	}
 	for _, c := range changes {
-		action, ok := actions[c.Action]
-		if !ok {
-			action = deploy.PlannedUpdate
+		planned := deploy.PlannedChange{Object: Ref(at, c.Resource), Action: actions[c.Action], Diff: c.Text + "\n", Address: c.Label()}
+		for _, a := range c.Attributes {
+			planned.Attributes = append(planned.Attributes, deploy.PlannedAttribute{
+				Path: a.Path, Before: present(a.Before), After: present(a.After), Sensitive: a.Sensitive, Unknown: a.Unknown, Forces: a.Forces,
+			})
 		}
-		out = append(out, deploy.PlannedChange{Object: Ref(at, c.Resource), Action: action, Diff: c.Text + "\n"})
+		out = append(out, planned)
 	}
 	return out
+}
+
+// present returns "" for an absent value, as the API has it.
+func present(shown string) string {
+	if shown == "null" {
+		return ""
+	}
+	return shown
 }

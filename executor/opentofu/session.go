@@ -51,12 +51,17 @@ type session struct {
 }
 
 // open prepares a session for an application at a commit. The caller closes it.
-func (e *Executor) open(ctx context.Context, kind, provider string, at deploy.GitPath, commit string, log deploy.StageLog) (_ *session, err error) {
-	p, err := e.Provider(provider)
+func (e *Executor) open(ctx context.Context, kind, provider string, at deploy.GitPath, commit string, log deploy.StageLog) (*session, error) {
+	files, err := e.Files(ctx, at, commit)
 	if err != nil {
 		return nil, err
 	}
-	files, err := e.Files(ctx, at, commit)
+	return e.openIn(ctx, files, kind, provider, at, commit, log)
+}
+
+// openIn prepares a session in files that are those of a commit, or will be. The caller closes it.
+func (e *Executor) openIn(ctx context.Context, files source.Files, kind, provider string, at deploy.GitPath, commit string, log deploy.StageLog) (_ *session, err error) {
+	p, err := e.Provider(provider)
 	if err != nil {
 		return nil, err
 	}

@@ -77,9 +77,11 @@ func (p previews) propose(ctx context.Context, out *Proposal) (err error) {
 	if out.Plan, out.Hold, err = p.Preview(ctx, out.Application, "", "", ""); err != nil {
 		return err
 	}
-	if out.Changes, err = p.Changes(ctx, out.Plan); err != nil {
+	effect, err := p.Changes(ctx, out.Plan)
+	if err != nil {
 		return err
 	}
+	out.Changes = effect.Changes
 	stranger := out.Application
 	stranger.ID = "" // so that no object counts as its own
 	out.Live, err = p.platforms.Foreign(ctx, out.Application.Provider, stranger, out.Plan.Trigger.Commit.Hash)

@@ -192,13 +192,13 @@ func (p *filesPlatform) Decide(_ context.Context, app deploy.Application, _ depl
 	}, nil
 }
 
-func (p *filesPlatform) Changes(_ context.Context, _ deploy.Deployment, running, target *source.Source) (out []deploy.PlannedChange) {
+func (p *filesPlatform) Changes(_ context.Context, _ deploy.Deployment, running, target *source.Source) (out deploy.Effect) {
 	var before []manifest.Object
 	if running != nil {
 		before = running.Objects
 	}
 	for _, diff := range manifest.Compare(before, target.Objects) {
-		out = append(out, deploy.PlannedChange{Object: diff.Ref(), Action: deploy.PlannedUpdate, Diff: diff.Hunks()})
+		out.Changes = append(out.Changes, deploy.PlannedChange{Object: diff.Ref(), Action: deploy.PlannedUpdate, Diff: diff.Hunks()})
 	}
 	return out
 }

@@ -64,8 +64,8 @@ func (k *kubernetesPlatform) Renderer() render.Renderer { return k.renderer }
 func (k *kubernetesPlatform) Decider() planner.Decider { return plankube.Decider{} }
 
 // Changes implements platform.
-func (k *kubernetesPlatform) Changes(ctx context.Context, d deploy.Deployment, running, target *source.Source) []deploy.PlannedChange {
-	return plankube.Changes(d, k.connected.withPlaced(ctx, d.Provider, running), k.connected.withPlaced(ctx, d.Provider, target))
+func (k *kubernetesPlatform) Changes(ctx context.Context, d deploy.Deployment, running, target *source.Source) deploy.Effect {
+	return deploy.Effect{Changes: plankube.Changes(d, k.connected.withPlaced(ctx, d.Provider, running), k.connected.withPlaced(ctx, d.Provider, target))}
 }
 
 // Stages implements platform.

@@ -124,23 +124,46 @@ func (p *openTofuPlatform) Stages(*analysis.Executor) map[string]scheduler.Execu
 	}
 }
 
-// Changes implements platform. Once a deployment has a plan, its changes are the plan's. Before
-// that they are those of a new plan where the platform provider permits it, and otherwise the
-// differences of the files, since a plan runs what the files say.
-func (p *openTofuPlatform) Changes(ctx context.Context, d deploy.Deployment, running, target *source.Source) []deploy.PlannedChange {
-	if set, err := p.store.AppliedSet(ctx, d.ID); err == nil {
-		if record, err := opentofu.RecordOf(set); err == nil && record.Plan != nil {
-			return opentofu.Planned(d.Git, record.Plan.Changes)
+// Changes implements platform. Once a deployment has a plan, its changes are the plan's. Before a
+// deployment exists they are those of a new plan where the platform provider permits it. Otherwise
+// they are the differences of the files, since a plan runs what the files say.
+func (p *openTofuPlatform) Changes(ctx context.Context, d deploy.Deployment, running, target *source.Source) deploy.Effect {
+	if d.ID != "" {
+		if set, err := p.store.AppliedSet(ctx, d.ID); err == nil {
+			if record, err := opentofu.RecordOf(set); err == nil && record.Plan != nil {
+				return deploy.Effect{Changes: opentofu.Planned(d.Git, record.Plan.Changes), Summary: record.Plan.Summary, Digest: record.Plan.Digest}
+			}
 		}
+		note := "the deployment has made no plan yet: these are the differences of the files"
+		if d.Status.Completed() {
+			note = "no plan of this deployment is stored: these are the differences of the files"
+		}
+		return deploy.Effect{Changes: fileChanges(running, target), Note: note}
 	}
-	if provider, err := p.provider(d.Provider); err == nil && provider.PreviewPlans {
-		changes, err := p.executor.Preview(ctx, p.kind, d)
-		if err == nil {
-			return opentofu.Planned(d.Git, changes)
-		}
+	if provider, err := p.provider(d.Provider); err != nil || !provider.PreviewPlans {
+		return deploy.Effect{Changes: fileChanges(running, target), Note: "no plan was made, since the platform provider does not have previewPlans: these are the differences of the files"}
+	}
+	changes, summary, err := p.previewed(ctx, d, target)
+	if err != nil {
 		p.options.Logger.Warn("cannot make a plan for a preview; the files are compared instead", "app", d.ApplicationName, "error", err)
+		return deploy.Effect{Changes: fileChanges(running, target), Note: "no plan could be made, so these are the differences of the files: " + err.Error()}
 	}
-	return fileChanges(running, target)
+	return deploy.Effect{Changes: opentofu.Planned(d.Git, changes), Summary: summary}
+}
+
+// previewed makes a plan for a deployment that does not exist, of a commit or of a proposed change.
+func (p *openTofuPlatform) previewed(ctx context.Context, d deploy.Deployment, target *source.Source) ([]opentofu.ShownChange, string, error) {
+	var files source.Files
+	var err error
+	if target.Tree != nil {
+		files, err = p.sources.loader.FilesFrom(ctx, target.Tree, d.Git)
+	} else {
+		files, err = p.sources.loader.Files(ctx, d.Git, d.Trigger.Commit.Hash)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return p.executor.Preview(ctx, p.kind, d, files)
 }
 
 // fileChanges compares the files of two commits.

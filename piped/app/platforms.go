@@ -66,8 +66,9 @@ type platform interface {
 	Renderer() render.Renderer
 	Decider() planner.Decider
 	// Changes returns the effect of a planned or previewed deployment on each object that
-	// differs between running, the state before (nil for none), and target.
-	Changes(ctx context.Context, d deploy.Deployment, running, target *source.Source) []deploy.PlannedChange
+	// differs between running, the state before (nil for none), and target. d has no ID if it
+	// is not stored.
+	Changes(ctx context.Context, d deploy.Deployment, running, target *source.Source) deploy.Effect
 	// Stages returns what runs the stages of the kind, by stage name. ROLLBACK is one.
 	Stages(analyses *analysis.Executor) map[string]scheduler.Executor
 

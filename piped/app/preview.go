@@ -35,14 +35,14 @@ func (p previews) Preview(ctx context.Context, app deploy.Application, hash stri
 }
 
 // Changes implements control.Planner.
-func (p previews) Changes(ctx context.Context, d deploy.Deployment) ([]deploy.PlannedChange, error) {
+func (p previews) Changes(ctx context.Context, d deploy.Deployment) (deploy.Effect, error) {
 	target, err := p.concealed.Load(ctx, d.Git, d.Trigger.Commit.Hash)
 	if err != nil {
-		return nil, fmt.Errorf("load %s at commit %s: %w", d.Git.ConfigPath(), d.Trigger.Commit.Short(), err)
+		return deploy.Effect{}, fmt.Errorf("load %s at commit %s: %w", d.Git.ConfigPath(), d.Trigger.Commit.Short(), err)
 	}
 	running, err := p.running(ctx, d)
 	if err != nil {
-		return nil, err
+		return deploy.Effect{}, err
 	}
 	return changesOf(p.platforms)(ctx, d, running, target)
 }
@@ -94,11 +94,11 @@ func planOf(plans *planner.Planner) preview.Plan {
 }
 
 // changesOf adapts the platforms to plan previews.
-func changesOf(all platforms) func(context.Context, deploy.Deployment, *source.Source, *source.Source) ([]deploy.PlannedChange, error) {
-	return func(ctx context.Context, d deploy.Deployment, running, target *source.Source) ([]deploy.PlannedChange, error) {
+func changesOf(all platforms) func(context.Context, deploy.Deployment, *source.Source, *source.Source) (deploy.Effect, error) {
+	return func(ctx context.Context, d deploy.Deployment, running, target *source.Source) (deploy.Effect, error) {
 		platform, err := all.of(target.Config.Kind)
 		if err != nil {
-			return nil, err
+			return deploy.Effect{}, err
 		}
 		return platform.Changes(ctx, d, running, target), nil
 	}

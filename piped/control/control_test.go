@@ -30,14 +30,19 @@ func (previews) Preview(_ context.Context, app deploy.Application, commit string
 	return deploy.Deployment{ApplicationID: app.ID, Summary: subject + " asked for " + commit + " " + string(s)}, "for a test", nil
 }
 
-func (previews) Changes(_ context.Context, d deploy.Deployment) ([]deploy.PlannedChange, error) {
+func (previews) Changes(_ context.Context, d deploy.Deployment) (deploy.Effect, error) {
 	if d.Summary == "" {
-		return nil, deploy.Errorf(deploy.Invalid, "web.yaml, line 4")
+		return deploy.Effect{}, deploy.Errorf(deploy.Invalid, "web.yaml, line 4")
 	}
-	return []deploy.PlannedChange{
+	large := []deploy.PlannedAttribute{{Path: "large", After: strings.Repeat("x", 3<<20)}}
+	return deploy.Effect{Summary: "1 to replace", Digest: "0a1b", Note: "for a test", Changes: []deploy.PlannedChange{
 		{Object: deploy.ObjectRef{Kind: "ConfigMap", Name: "web"}, Action: deploy.PlannedLeave, Diff: "-a: b\xff\n"},
 		{Object: deploy.ObjectRef{Kind: "Secret", Name: "web"}, Action: deploy.PlannedUpdate, Diff: strings.Repeat("+x\n", 1<<20)},
-	}, nil
+		{Object: deploy.ObjectRef{Kind: "net", Name: "a"}, Action: deploy.PlannedReplace, Diff: "short\n", Address: "net.a", Attributes: large},
+		{Object: deploy.ObjectRef{Kind: "net", Name: "b"}, Action: deploy.PlannedForget, Address: "net.b", Attributes: []deploy.PlannedAttribute{
+			{Path: "id", Before: "1\xff", After: "(known)", Sensitive: true, Unknown: true, Forces: true},
+		}},
+	}}, nil
 }
 
 // TestRequestsOfControlService: with one ended and one running deployment, each valid
@@ -115,10 +120,17 @@ func TestRequestsOfControlService(t *testing.T) {
 	for i, want := range []*controlv1.PlannedChange{
 		{Object: &modelv1.ObjectRef{Kind: "ConfigMap", Name: "web"}, Action: controlv1.PlannedAction_PLANNED_ACTION_LEAVE, Diff: "-a: b\uFFFD\n"},
 		{Object: &modelv1.ObjectRef{Kind: "Secret", Name: "web"}, Action: controlv1.PlannedAction_PLANNED_ACTION_UPDATE, Diff: "... cut: a diff of 3145728 bytes is not shown\n"},
+		{Object: &modelv1.ObjectRef{Kind: "net", Name: "a"}, Action: controlv1.PlannedAction_PLANNED_ACTION_REPLACE, Address: "net.a", Diff: "... cut: a diff of 6 bytes is not shown\n"},
+		{Object: &modelv1.ObjectRef{Kind: "net", Name: "b"}, Action: controlv1.PlannedAction_PLANNED_ACTION_FORGET, Address: "net.b", Attributes: []*controlv1.PlannedAttribute{
+			{Path: "id", Before: "1\uFFFD", After: "(known)", Sensitive: true, Unknown: true, ForcesReplacement: true},
+		}},
 	} {
 		if diff := cmp.Diff(want, with.GetPlan().GetChanges()[i], protocmp.Transform()); diff != "" {
 			t.Errorf("change %d (-want +got):\n%s", i, diff)
 		}
+	}
+	if p := with.GetPlan(); p.GetChangesSummary() != "1 to replace" || p.GetChangesDigest() != "0a1b" || p.GetChangesNote() != "for a test" {
+		t.Errorf("the plan is %q, %q, %q", p.GetChangesSummary(), p.GetChangesDigest(), p.GetChangesNote())
 	}
 	_, err = client.GetPlan(ctx, &controlv1.GetPlanRequest{ApplicationId: app.ID, Commit: "bad0000"})
 	wantCode("plan of a commit that cannot be planned", err, codes.FailedPrecondition, "line 3")

@@ -17,10 +17,9 @@ type Planner interface {
 	// "". commit is a hash or an unambiguous prefix; "" means the last known head. NotFound:
 	// there is no such commit. Invalid: the commit cannot be planned.
 	Preview(ctx context.Context, app deploy.Application, commit string, strategy deploy.Strategy, subject string) (d deploy.Deployment, hold string, err error)
-	// Changes returns the changes of a deployment, stored or not, to its rendered
-	// objects, by kind, namespace and name. Invalid: they cannot be rendered.
-	// NotFound: a commit is gone.
-	Changes(ctx context.Context, d deploy.Deployment) ([]deploy.PlannedChange, error)
+	// Changes returns the effect of a deployment, stored or not, on its objects. Invalid: they
+	// cannot be rendered. NotFound: a commit is gone.
+	Changes(ctx context.Context, d deploy.Deployment) (deploy.Effect, error)
 }
 
 // GetPlan returns the plan of a deployment, or of a sync that is not requested yet.
@@ -51,11 +50,12 @@ func (s *controlService) GetPlan(ctx context.Context, req *controlv1.GetPlanRequ
 		}
 	}
 	if req.Diff {
-		changes, err := s.planner.Changes(ctx, d)
+		effect, err := s.planner.Changes(ctx, d)
 		if err != nil {
 			return nil, commitAtFault(err)
 		}
-		m.Changes = plannedChanges(d.Provider, changes, maxResponse/2)
+		m.Changes = plannedChanges(d.Provider, effect.Changes, maxResponse/2)
+		m.ChangesSummary, m.ChangesDigest, m.ChangesNote = text(effect.Summary), text(effect.Digest), text(effect.Note)
 	}
 	return &controlv1.GetPlanResponse{Plan: m}, nil
 }
@@ -100,19 +100,29 @@ func plan(d deploy.Deployment, hold string) *controlv1.Plan {
 }
 
 // plannedChanges converts the changes of a provider's objects. Diffs for which nothing is left of
-// a number of bytes are replaced by a line.
+// a number of bytes are replaced by a line, and have no attributes.
 func plannedChanges(provider string, changes []deploy.PlannedChange, left int) []*controlv1.PlannedChange {
 	var out []*controlv1.PlannedChange
 	for _, change := range changes {
-		diff := text(change.Diff)
-		if len(diff) > left {
-			diff = fmt.Sprintf("... cut: a diff of %d bytes is not shown\n", len(diff))
-		} else {
-			left -= len(diff)
-		}
-		out = append(out, &controlv1.PlannedChange{
-			Object: objectRef(provider, change.Object), Diff: diff,
+		m := &controlv1.PlannedChange{
+			Object: objectRef(provider, change.Object), Diff: text(change.Diff), Address: text(change.Address),
 			Action: controlv1.PlannedAction(controlv1.PlannedAction_value["PLANNED_ACTION_"+string(change.Action)]),
+		}
+		if size := change.Size(); size > left {
+			m.Diff = fmt.Sprintf("... cut: a diff of %d bytes is not shown\n", len(m.Diff))
+		} else {
+			left -= size
+			m.Attributes = plannedAttributes(change.Attributes)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func plannedAttributes(list []deploy.PlannedAttribute) (out []*controlv1.PlannedAttribute) {
+	for _, a := range list {
+		out = append(out, &controlv1.PlannedAttribute{
+			Path: text(a.Path), Before: text(a.Before), After: text(a.After), Sensitive: a.Sensitive, Unknown: a.Unknown, ForcesReplacement: a.Forces,
 		})
 	}
 	return out

@@ -345,6 +345,6 @@ func (plansNothing) Preview(_ context.Context, app deploy.Application, _ string,
 	return deploy.Deployment{ApplicationID: app.ID}, "", nil
 }
 
-func (plansNothing) Changes(context.Context, deploy.Deployment) ([]deploy.PlannedChange, error) {
-	return nil, nil
+func (plansNothing) Changes(context.Context, deploy.Deployment) (deploy.Effect, error) {
+	return deploy.Effect{}, nil
 }

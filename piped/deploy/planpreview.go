@@ -91,20 +91,59 @@ type PlanPreviewBrief struct {
 // PlannedAction is the effect of a deployment on one object.
 type PlannedAction string
 
-// The actions. LEAVE means removed from Git but not pruned.
+// The actions. LEAVE means removed from Git but not pruned. REPLACE means deleted and created
+// again. FORGET means that the object stays and is not managed any more.
 const (
-	PlannedCreate PlannedAction = "CREATE"
-	PlannedUpdate PlannedAction = "UPDATE"
-	PlannedDelete PlannedAction = "DELETE"
-	PlannedLeave  PlannedAction = "LEAVE"
+	PlannedCreate  PlannedAction = "CREATE"
+	PlannedUpdate  PlannedAction = "UPDATE"
+	PlannedDelete  PlannedAction = "DELETE"
+	PlannedLeave   PlannedAction = "LEAVE"
+	PlannedReplace PlannedAction = "REPLACE"
+	PlannedForget  PlannedAction = "FORGET"
 )
 
+// Effect is what a deployment does to objects.
+type Effect struct {
+	Changes []PlannedChange
+	// Summary describes a plan of the platform's program in one line. It is "" if Changes are
+	// differences of what Git declares.
+	Summary string
+	// Digest is the SHA-256, in hex, of the plan that the deployment has saved; "" for none.
+	Digest string
+	// Note explains to users why Changes are no plan of the platform's program; "" for nothing.
+	Note string
+}
+
 // PlannedChange is the effect of a deployment on one object, computed by comparing rendered
-// manifests. Diff is a unified diff with secrets redacted.
+// manifests or planned by the platform's program. Diff shows it as text, with secrets redacted.
 type PlannedChange struct {
 	Object ObjectRef     `json:"object"`
 	Action PlannedAction `json:"action"`
 	Diff   string        `json:"diff,omitempty"`
+	// Address is the name of the object for the platform's program; "" if it has no names.
+	Address string `json:"address,omitempty"`
+	// Attributes are what Diff shows by attribute; only of a plan of the platform's program.
+	Attributes []PlannedAttribute `json:"attributes,omitempty"`
+}
+
+// PlannedAttribute is an attribute that changes. Values are JSON, "" for an absent one, or a text
+// in parentheses in place of a value that is not shown or not known.
+type PlannedAttribute struct {
+	Path      string `json:"path,omitempty"` // "" for the value itself
+	Before    string `json:"before,omitempty"`
+	After     string `json:"after,omitempty"`
+	Sensitive bool   `json:"sensitive,omitempty"` // the values are masked
+	Unknown   bool   `json:"unknown,omitempty"`   // After is known only after the deployment
+	Forces    bool   `json:"forces,omitempty"`    // it is a reason to replace the object
+}
+
+// Size returns the size of the texts of the change, without the names of the object.
+func (c PlannedChange) Size() int {
+	n := len(c.Diff)
+	for _, a := range c.Attributes {
+		n += len(a.Path) + len(a.Before) + len(a.After) + 8
+	}
+	return n
 }
 
 // AffectedApplication is an application that a change to its repository would deploy,

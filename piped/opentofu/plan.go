@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -263,8 +264,14 @@ func flags(at string, value any, out map[string]bool) {
 	}
 }
 
+// plainKey matches the keys that a path has without quotes.
+var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
+
 func below(at, key string) string {
-	if at == "" {
+	switch {
+	case !plainKey.MatchString(key):
+		return fmt.Sprintf("%s[%q]", at, key)
+	case at == "":
 		return key
 	}
 	return at + "." + key
@@ -312,25 +319,49 @@ func (a Attribute) Shown() (before, after string) {
 	return before, after
 }
 
-// String describes the change of the attribute for users, without sensitive values.
+// String describes the change of the attribute for users, without sensitive values, in the notation
+// of the program.
 func (a Attribute) String() string {
 	before, after := a.Shown()
-	text := before + " -> " + after
+	sign, value := "~ ", before+" -> "+after
+	switch {
+	case a.Before == "":
+		sign, value = "+ ", after
+	case a.After == "" && !a.Unknown:
+		sign, value = "- ", before
+	case before == after: // both are masked
+		value = after
+	}
 	if a.Path != "" {
-		text = a.Path + ": " + text
+		value = a.Path + " = " + value
 	}
 	if a.Forces {
-		text += " (forces replacement)"
+		value += " # forces replacement"
 	}
-	return text
+	return sign + value
 }
 
 // String describes the change for users, without sensitive values: a line for the resource, and
 // one for each attribute.
 func (c Change) String() string {
-	lines := []string{string(c.Action) + " " + cmp.Or(c.Address, "output "+c.Name)}
+	words := map[Action]string{
+		Create: "will be created", Update: "will be updated", Delete: "will be deleted", Replace: "must be replaced",
+		Forget: "will be forgotten, and stays",
+	}
+	lines := []string{"# " + c.Label() + " " + words[c.Action]}
 	for _, a := range c.Attributes {
-		lines = append(lines, "  "+a.String())
+		lines = append(lines, a.String())
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Label returns the name of a resource, or of an output, in a plan.
+func (r Resource) Label() string {
+	if r.Address == "" {
+		return "output." + r.Name
+	}
+	if i := strings.Index(r.Name, " (deposed "); i >= 0 {
+		return r.Address + r.Name[i:]
+	}
+	return r.Address
 }

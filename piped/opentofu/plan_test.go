@@ -45,14 +45,14 @@ func TestPlan(t *testing.T) {
 	for _, c := range append(p.Changes, p.Outputs...) {
 		lines = append(lines, c.String())
 	}
-	want := `replace module.net.sample_file.b["x"]
-  id: null -> (known after apply)
-  path: "/old" -> "/new" (forces replacement)
-update sample_file.a
-  list[1]: 2 -> 3
-  token: (sensitive value) -> (sensitive value)
-create output url
-  null -> (sensitive value)`
+	want := `# module.net.sample_file.b["x"] must be replaced
++ id = (known after apply)
+~ path = "/old" -> "/new" # forces replacement
+# sample_file.a will be updated
+~ list[1] = 2 -> 3
+~ token = (sensitive value)
+# output.url will be created
++ (sensitive value)`
 	if got := strings.Join(lines, "\n"); got != want {
 		t.Errorf("the changes are\n%s\nwant\n%s", got, want)
 	}
@@ -61,6 +61,29 @@ create output url
 	}
 	if len(p.Digest) != 64 {
 		t.Errorf("the digest is %q", p.Digest)
+	}
+}
+
+// TestPathsOfHostileKeys: a key of a map takes one line, and cannot look like something else.
+func TestPathsOfHostileKeys(t *testing.T) {
+	p := read(t, `{"format_version": "1.2", "resource_changes": [{"address": "a.b", "mode": "managed", "type": "a", "name": "b", "change": {"actions": ["delete", "create"],
+      "before": {"tags": {"x\n- y": "1", "k8s.io/name": "a", "plain": "1", "gone": "1"}}, "after": {"tags": {"x\n- y": "2\n+ z", "k8s.io/name": "b", "plain": "2"}},
+      "replace_paths": [["tags", "k8s.io/name"]]}}]}`)
+	want := `# a.b must be replaced
+- tags.gone = "1"
+~ tags.plain = "1" -> "2"
+~ tags["k8s.io/name"] = "a" -> "b" # forces replacement
+~ tags["x\n- y"] = "1" -> "2\n+ z"`
+	if got := p.Changes[0].String(); got != want {
+		t.Errorf("the change is\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestDeposed: the old object of a replacement is told from the new one.
+func TestDeposed(t *testing.T) {
+	p := read(t, `{"format_version": "1.2", "resource_changes": [{"address": "a.b", "mode": "managed", "type": "a", "name": "b", "deposed": "0f", "change": {"actions": ["delete"], "before": {}}}]}`)
+	if got := p.Changes[0].String(); got != "# a.b (deposed 0f) will be deleted" {
+		t.Errorf("the change is %q", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package pipectl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -77,6 +78,9 @@ func (p *printer) plan(plan *controlv1.Plan) error {
 		field{"Reason", plan.GetReason()},
 		field{"Summary", plan.GetSummary()},
 		field{"Would wait", cell{text: plan.GetHoldReason(), color: yellow}},
+		field{"Plan", plan.GetChangesSummary()},
+		field{"Plan digest", plan.GetChangesDigest()},
+		field{"Note", plan.GetChangesNote()},
 	)
 	return errors.Join(err, p.section("Stages", stageTable(p, plan.GetStages())),
 		p.section("Live changes that it undoes", p.driftTable(plan.GetUndoes())), p.changes(plan.GetChanges()))
@@ -86,7 +90,7 @@ func (p *printer) plan(plan *controlv1.Plan) error {
 func (p *printer) changes(changes []*controlv1.PlannedChange) error {
 	t := newTable(fixed("ACTION"), fixed("KIND"), fixed("OBJECT"))
 	for _, c := range changes {
-		t.add(word(c.GetAction(), "PLANNED_ACTION_"), c.GetObject().GetKind(), objectName(c.GetObject()))
+		t.add(word(c.GetAction(), "PLANNED_ACTION_"), c.GetObject().GetKind(), changeName(c))
 	}
 	if err := p.section("Changes", t); err != nil {
 		return err
@@ -95,12 +99,16 @@ func (p *printer) changes(changes []*controlv1.PlannedChange) error {
 		if c.GetDiff() == "" {
 			continue
 		}
-		o := c.GetObject()
-		if err := errors.Join(p.linef("\n%s", p.paint(cyan, clean(o.GetKind()+" "+objectName(o)))), p.diff(c.GetDiff())); err != nil {
+		if err := errors.Join(p.linef("\n%s", p.paint(cyan, clean(c.GetObject().GetKind()+" "+changeName(c)))), p.diff(c.GetDiff())); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// changeName returns the name of a changed object: that for the platform's program if it has one.
+func changeName(c *controlv1.PlannedChange) string {
+	return cmp.Or(c.GetAddress(), objectName(c.GetObject()))
 }
 
 // stageTable lists the visible stages.

@@ -285,6 +285,15 @@ func TestTables(t *testing.T) {
 				},
 			}},
 		},
+		"deployment-plan-opentofu": {
+			[]string{"deployment", "plan", "--deployment-id=d1", "--diff"}, "GetPlan",
+			&controlv1.GetPlanResponse{Plan: &controlv1.Plan{
+				ApplicationId: "app-1", DeploymentId: "d1", Commit: "0123456789abcdef", Strategy: modelv1.SyncStrategy_PIPELINE, ChangesSummary: "1 to replace", ChangesDigest: "0a1b2c", ChangesNote: "for a test",
+				Changes: []*controlv1.PlannedChange{
+					{Object: object("aws_vpc", "a"), Address: "module.net.aws_vpc.a", Action: controlv1.PlannedAction_PLANNED_ACTION_REPLACE, Diff: "# module.net.aws_vpc.a must be replaced\n~ cidr = 1 -> 2 # forces replacement\n"},
+				},
+			}},
+		},
 		"deployment-chain": {
 			[]string{"deployment", "chain", "--chain-id=c1"}, "GetDeploymentChain",
 			&controlv1.GetDeploymentChainResponse{Chain: &controlv1.DeploymentChain{Id: "c1", State: controlv1.ChainState_CHAIN_STATE_CANCELLED, Blocks: []*controlv1.DeploymentChainBlock{

@@ -80,23 +80,45 @@ func (p *Previewer) plan(ctx context.Context, a application, out *deploy.Applica
 	if err != nil {
 		return err
 	}
-	if out.Changes, err = p.Changes(ctx, planned, running, target); err != nil {
+	effect, err := p.Changes(ctx, planned, running, target)
+	if err != nil {
 		return err
 	}
+	out.Strategy, out.Changes = planned.Strategy, effect.Changes
+	if effect.Note != "" {
+		out.Warnings = append(out.Warnings, effect.Note)
+	}
+	out.Summary, out.Details = effect.Summary, textOf(effect.Changes)
+	if out.NoChange = len(effect.Changes) == 0; effect.Summary == "" {
+		p.compare(ctx, app.Provider, running, target, out)
+	}
+	drift, err := p.undone(ctx, app.ID)
+	out.Summary += " (" + planned.Summary + ")" + drift
+	return err
+}
+
+// textOf returns the changes of a plan as one text.
+func textOf(changes []deploy.PlannedChange) string {
+	var out strings.Builder
+	for _, c := range changes {
+		out.WriteString(c.Diff)
+	}
+	return out.String()
+}
+
+// compare adds the differences between what Git declares before and after the change.
+func (p *Previewer) compare(ctx context.Context, provider string, running, target *source.Source, out *deploy.ApplicationPreview) {
 	var before []manifest.Object
 	if running != nil {
-		before = p.Place(ctx, app.Provider, running)
+		before = p.Place(ctx, provider, running)
 	}
-	changes := manifest.Compare(before, p.Place(ctx, app.Provider, target))
-	out.Strategy, out.Summary, out.NoChange = planned.Strategy, noChanges, len(changes) == 0
+	changes := manifest.Compare(before, p.Place(ctx, provider, target))
+	out.Summary, out.Details, out.NoChange = noChanges, "", len(changes) == 0
 	if len(changes) > 0 {
 		added, changed, deleted := manifest.Count(changes)
 		out.Summary = fmt.Sprintf("%d added manifests, %d changed manifests, %d deleted manifests", added, changed, deleted)
 		out.Details = manifest.Text(changes)
 	}
-	drift, err := p.undone(ctx, app.ID)
-	out.Summary += " (" + planned.Summary + ")" + drift
-	return err
 }
 
 // undone describes the live changes that the deployment would undo, "" if none are known.

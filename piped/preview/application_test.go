@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"io/fs"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -62,8 +63,8 @@ func TestPreviewIsOfWhatIsApplied(t *testing.T) {
 				d.Summary = "Quick sync"
 				return d, src, err
 			},
-			Changes: func(_ context.Context, d deploy.Deployment, running, target *source.Source) ([]deploy.PlannedChange, error) {
-				return []deploy.PlannedChange{{Object: deploy.ObjectRef{Kind: target.Objects[0].GetKind()}, Action: deploy.PlannedCreate, Diff: d.Summary}}, nil
+			Changes: func(_ context.Context, d deploy.Deployment, running, target *source.Source) (deploy.Effect, error) {
+				return deploy.Effect{Note: "no plan", Changes: []deploy.PlannedChange{{Object: deploy.ObjectRef{Kind: target.Objects[0].GetKind()}, Action: deploy.PlannedCreate, Diff: d.Summary}}}, nil
 			},
 			Place: func(_ context.Context, provider string, src *source.Source) []manifest.Object {
 				out := src.Objects[0].Clone()
@@ -82,10 +83,10 @@ func TestPreviewIsOfWhatIsApplied(t *testing.T) {
 		if !strings.Contains(out.Details, `name="web", kind="Deployment", namespace="local-shop"`) {
 			l.t.Errorf("the details are\n%s", out.Details)
 		}
-		if want := []deploy.PlannedChange{{Object: deploy.ObjectRef{Kind: "Deployment"}, Action: deploy.PlannedCreate, Diff: "Quick sync"}}; !slices.Equal(out.Changes, want) {
+		if want := []deploy.PlannedChange{{Object: deploy.ObjectRef{Kind: "Deployment"}, Action: deploy.PlannedCreate, Diff: "Quick sync"}}; !reflect.DeepEqual(out.Changes, want) {
 			l.t.Errorf("the changes are %v", out.Changes)
 		}
-		if want := []string{"not used", "unknown key"}; !slices.Equal(out.Warnings, want) {
+		if want := []string{"not used", "unknown key", "no plan"}; !slices.Equal(out.Warnings, want) {
 			l.t.Errorf("the warnings are %q", out.Warnings)
 		}
 		if !strings.HasSuffix(out.Summary, "; it also undoes the live changes of Deployment shop/web") {

@@ -46,7 +46,7 @@ type Config struct {
 	Plan         Plan
 	// Changes returns what a deployment does with each object, as it is planned, compared with
 	// the source that runs, which is nil before the first deployment.
-	Changes func(ctx context.Context, d deploy.Deployment, running, target *source.Source) ([]deploy.PlannedChange, error)
+	Changes func(ctx context.Context, d deploy.Deployment, running, target *source.Source) (deploy.Effect, error)
 	// Place returns the objects of a source as they are applied on a platform provider, with
 	// the namespace of spec.input.namespace. It is optional: if nil, the rendered objects are
 	// used.

@@ -51,24 +51,28 @@ func bounded(results []deploy.ApplicationPreview) []deploy.ApplicationPreview {
 }
 
 // boundChanges leaves out changes and truncates diffs, so that they fit into total bytes. The names
-// of objects take at most half of it.
+// of objects take at most half of it. A change whose diff and attributes are too long together
+// loses its attributes, since the diff shows the same.
 func boundChanges(results []deploy.ApplicationPreview, total int) {
 	var lengths []int
 	used := 0
 	for i := range results {
 		r := &results[i]
 		for n, c := range r.Changes {
-			used += perChange + len(c.Object.Name) + len(c.Object.Namespace) + min(len(c.Diff), cutRoom)
+			used += perChange + len(c.Object.Name) + len(c.Object.Namespace) + len(c.Address) + min(c.Size(), cutRoom)
 			if used > total/2 {
 				r.Changes, r.LeftOut = r.Changes[:n], len(r.Changes)-n
 				break
 			}
-			lengths = append(lengths, len(c.Diff))
+			lengths = append(lengths, c.Size())
 		}
 	}
 	limit := cutRoom + share(lengths, max(0, total-used))
 	for _, r := range results {
 		for i := range r.Changes {
+			if r.Changes[i].Size() > limit {
+				r.Changes[i].Attributes = nil
+			}
 			r.Changes[i].Diff = cut(r.Changes[i].Diff, limit)
 		}
 	}

@@ -62,6 +62,15 @@ func TestBounded(t *testing.T) {
 			t.Errorf("%d changes, %d left out, %d warnings", len(second.Changes), second.LeftOut, len(second.Warnings))
 		}
 	})
+	t.Run("attributes count, and go before the diff that shows the same", func(t *testing.T) {
+		large := []deploy.PlannedAttribute{{Path: "text", After: lines(4 << 20)}}
+		few := []deploy.PlannedAttribute{{Path: "size", Before: "1", After: "2"}}
+		got := bounded([]deploy.ApplicationPreview{{Changes: []deploy.PlannedChange{{Diff: lines(64), Attributes: large}, {Diff: lines(64), Attributes: few}}}})
+		first, second := got[0].Changes[0], got[0].Changes[1]
+		if first.Attributes != nil || first.Diff != lines(64) || len(second.Attributes) != 1 || second.Diff != lines(64) || got[0].LeftOut != 0 {
+			t.Errorf("the first has %d attributes and a diff of %d bytes, the second %d attributes", len(first.Attributes), len(first.Diff), len(second.Attributes))
+		}
+	})
 	t.Run("too many applications", func(t *testing.T) {
 		many := make([]deploy.ApplicationPreview, 10_000)
 		for i := range many {

@@ -37,6 +37,8 @@ type Source struct {
 	// Warnings report valid parts that are probably mistakes. Each is one line that begins
 	// with a file name. The slice is shared between callers.
 	Warnings []string
+	// Tree is what LoadFrom was given; nil for a commit of the repository.
+	Tree fs.FS
 }
 
 // Loader loads sources, with an LRU cache. It is safe for concurrent use. Set its fields before
@@ -123,6 +125,9 @@ func (l *Loader) LoadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 		return nil, err
 	}
 	o := l.loadFrom(ctx, files, at, commit)
+	if o.source != nil {
+		o.source.Tree = files
+	}
 	return o.source, o.err
 }
 
@@ -303,12 +308,18 @@ func (l *Loader) Files(ctx context.Context, at deploy.GitPath, commit string) (F
 	if err != nil {
 		return Files{}, err
 	}
+	return l.FilesFrom(ctx, files, at)
+}
+
+// FilesFrom is Files for files that are not a commit of the repository.
+func (l *Loader) FilesFrom(ctx context.Context, files fs.FS, at deploy.GitPath) (Files, error) {
 	secrets := l.Secrets
 	if at.PullRequest != 0 {
 		secrets = nil // as in loadFrom
 	}
 	decrypted := secrets.Decrypted(files)
 	out := Files{FS: decrypted, redactor: func() *secret.Redactor { return decrypted.Redactor(decrypted) }}
+	var err error
 	if out.Config, err = l.config(decrypted, at); err != nil {
 		return Files{}, out.Redactor().Error(err)
 	}

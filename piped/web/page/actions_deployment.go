@@ -51,8 +51,28 @@ func prepareApprove(v *visit, q url.Values) (*dialog, error) {
 	if len(by) > 0 {
 		out.text += " Approved so far by " + strings.Join(by, ", ") + "."
 	}
-	return out, nil
+	if subject := permits(d, s); subject != "" {
+		out.text += " It permits " + subject + "."
+		out.consequences, err = v.destroys(d.Id)
+	}
+	return out, err
 }
+
+// destroys names what the plan of a deployment deletes or replaces.
+func (v *visit) destroys(deployment string) ([]string, error) {
+	resp, err := v.control.GetPlan(v.ctx, &controlv1.GetPlanRequest{DeploymentId: deployment, Diff: true})
+	if err != nil {
+		return nil, err
+	}
+	all := destroyed(resp.GetPlan().GetChanges())
+	if n := len(all) - maxDestroyed; n > 0 {
+		all = append(all[:maxDestroyed:maxDestroyed], plural(n, "further resource is deleted or replaced", "further resources are deleted or replaced")+": see the plan")
+	}
+	return all, nil
+}
+
+// maxDestroyed is how many resources a dialog names.
+const maxDestroyed = 50
 
 func runApprove(v *visit, q url.Values) (*outcome, error) {
 	d, s, err := v.stageOf(q)

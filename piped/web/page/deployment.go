@@ -2,10 +2,8 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/a-h/templ"
 	"google.golang.org/grpc/codes"
@@ -293,45 +291,6 @@ func transitionMark(t *modelv1.Transition) mark {
 		return stageMark(&modelv1.PipelineStage{Status: modelv1.StageStatus(s)})
 	}
 	return mark{icon: "cloud-off", word: "Unknown", role: roleMuted}
-}
-
-// actionWord returns what a plan does to an object.
-func actionWord(a controlv1.PlannedAction) string {
-	switch a {
-	case controlv1.PlannedAction_PLANNED_ACTION_CREATE:
-		return "is created"
-	case controlv1.PlannedAction_PLANNED_ACTION_UPDATE:
-		return "is changed"
-	case controlv1.PlannedAction_PLANNED_ACTION_DELETE:
-		return "is deleted"
-	case controlv1.PlannedAction_PLANNED_ACTION_LEAVE:
-		return "is gone from Git and stays, because pruning is off"
-	}
-	return ""
-}
-
-// planned says in numbers what a plan does.
-func planned(p *controlv1.Plan) string {
-	counts := map[controlv1.PlannedAction]int{}
-	for _, c := range p.GetChanges() {
-		counts[c.Action]++
-	}
-	var parts []string
-	for _, a := range []struct {
-		action controlv1.PlannedAction
-		word   string
-	}{
-		{controlv1.PlannedAction_PLANNED_ACTION_CREATE, "created"}, {controlv1.PlannedAction_PLANNED_ACTION_UPDATE, "changed"},
-		{controlv1.PlannedAction_PLANNED_ACTION_DELETE, "deleted"}, {controlv1.PlannedAction_PLANNED_ACTION_LEAVE, "left"},
-	} {
-		if n := counts[a.action]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", plural(n, "object", "objects"), a.word))
-		}
-	}
-	if len(parts) == 0 {
-		return "No object changes."
-	}
-	return sentence(strings.Join(parts, ", "))
 }
 
 // orDeployment names what a transition is about.

@@ -35,21 +35,6 @@ type shownDiff struct {
 	left int // lines that are not shown
 }
 
-// shownChange is a change of an object with as much of its diff as is shown.
-type shownChange struct {
-	*controlv1.PlannedChange
-	diff shownDiff
-}
-
-// wholeChanges returns changes with their whole diffs.
-func wholeChanges(list []*controlv1.PlannedChange) []shownChange {
-	var out []shownChange
-	for _, c := range list {
-		out = append(out, shownChange{c, shownDiff{text: c.Diff}})
-	}
-	return out
-}
-
 // showPlanPreview shows a plan preview, and follows it until it has ended.
 func showPlanPreview(v *visit) (*screen, error) {
 	p, err := v.readPlanPreview(v.r.PathValue("id"))
@@ -74,7 +59,7 @@ func (v *visit) readPlanPreview(id string) (*previewView, error) {
 	for _, a := range resp.Applications {
 		app := &previewedApp{PreviewedApplication: a, details: cutDiff(a.Details, &left)}
 		for _, c := range a.Changes {
-			app.changes = append(app.changes, shownChange{c, cutDiff(c.Diff, &left)})
+			app.changes = append(app.changes, cutChange(c, &left))
 		}
 		p.apps = append(p.apps, app)
 	}

@@ -36,6 +36,10 @@ const (
 	PlannedAction_PLANNED_ACTION_DELETE PlannedAction = 3
 	// It is gone from Git and is left alone, because pruning is off for it.
 	PlannedAction_PLANNED_ACTION_LEAVE PlannedAction = 4
+	// It is deleted and created again.
+	PlannedAction_PLANNED_ACTION_REPLACE PlannedAction = 5
+	// It stays, and is not managed any more.
+	PlannedAction_PLANNED_ACTION_FORGET PlannedAction = 6
 )
 
 // Enum value maps for PlannedAction.
@@ -46,6 +50,8 @@ var (
 		2: "PLANNED_ACTION_UPDATE",
 		3: "PLANNED_ACTION_DELETE",
 		4: "PLANNED_ACTION_LEAVE",
+		5: "PLANNED_ACTION_REPLACE",
+		6: "PLANNED_ACTION_FORGET",
 	}
 	PlannedAction_value = map[string]int32{
 		"PLANNED_ACTION_UNSPECIFIED": 0,
@@ -53,6 +59,8 @@ var (
 		"PLANNED_ACTION_UPDATE":      2,
 		"PLANNED_ACTION_DELETE":      3,
 		"PLANNED_ACTION_LEAVE":       4,
+		"PLANNED_ACTION_REPLACE":     5,
+		"PLANNED_ACTION_FORGET":      6,
 	}
 )
 
@@ -607,6 +615,15 @@ type Plan struct {
 	Changes []*PlannedChange `protobuf:"bytes,10,rep,name=changes,proto3" json:"changes,omitempty"`
 	// Why it would have to wait, such as a sync window; empty when it would not.
 	HoldReason string `protobuf:"bytes,11,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
+	// A plan of the platform's program in one line, such as one of OpenTofu; empty when
+	// the changes are differences of what Git declares. Filled with the changes.
+	ChangesSummary string `protobuf:"bytes,12,opt,name=changes_summary,json=changesSummary,proto3" json:"changes_summary,omitempty"`
+	// SHA-256 of the plan that the deployment has saved, in hex: what an approval
+	// permits. Filled with the changes; empty for none.
+	ChangesDigest string `protobuf:"bytes,13,opt,name=changes_digest,json=changesDigest,proto3" json:"changes_digest,omitempty"`
+	// Why the changes are no plan of the platform's program; empty for nothing to say.
+	// Filled with the changes.
+	ChangesNote string `protobuf:"bytes,14,opt,name=changes_note,json=changesNote,proto3" json:"changes_note,omitempty"`
 	// Live objects that differ from Git, as was found last, and that the deployment
 	// brings back to Git; of one that has not begun.
 	Undoes        []*v1.ObjectDrift `protobuf:"bytes,1141,rep,name=undoes,proto3" json:"undoes,omitempty"`
@@ -721,6 +738,27 @@ func (x *Plan) GetHoldReason() string {
 	return ""
 }
 
+func (x *Plan) GetChangesSummary() string {
+	if x != nil {
+		return x.ChangesSummary
+	}
+	return ""
+}
+
+func (x *Plan) GetChangesDigest() string {
+	if x != nil {
+		return x.ChangesDigest
+	}
+	return ""
+}
+
+func (x *Plan) GetChangesNote() string {
+	if x != nil {
+		return x.ChangesNote
+	}
+	return ""
+}
+
 func (x *Plan) GetUndoes() []*v1.ObjectDrift {
 	if x != nil {
 		return x.Undoes
@@ -735,10 +773,16 @@ type PlannedChange struct {
 	Object *v1.ObjectRef `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
 	// What is planned.
 	Action PlannedAction `protobuf:"varint,2,opt,name=action,proto3,enum=piped.control.v1.PlannedAction" json:"action,omitempty"`
-	// Unified diff of the rendered object. What a Secret holds is left out, and
-	// names stand for decrypted secrets. Diffs that a response cannot hold are
-	// one line that says so.
-	Diff          string `protobuf:"bytes,3,opt,name=diff,proto3" json:"diff,omitempty"`
+	// Unified diff of the rendered object, or the change as the platform's program
+	// notes it. What a Secret holds is left out, and names stand for decrypted
+	// secrets. Diffs that a response cannot hold are one line that says so.
+	Diff string `protobuf:"bytes,3,opt,name=diff,proto3" json:"diff,omitempty"`
+	// Name of the object for the platform's program, such as an address of OpenTofu;
+	// empty if the program has no names.
+	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	// The change by attribute, of a plan of the platform's program; empty when a
+	// response cannot hold it.
+	Attributes    []*PlannedAttribute `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,6 +838,111 @@ func (x *PlannedChange) GetDiff() string {
 	return ""
 }
 
+func (x *PlannedChange) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *PlannedChange) GetAttributes() []*PlannedAttribute {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+// What is planned for one attribute.
+type PlannedAttribute struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the attribute; empty for the value itself.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Value before, as JSON or a text in parentheses in its place; empty when absent.
+	Before string `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	// Value after, as JSON or a text in parentheses in its place; empty when absent.
+	After string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	// The values are masked.
+	Sensitive bool `protobuf:"varint,4,opt,name=sensitive,proto3" json:"sensitive,omitempty"`
+	// The value after is known only after the deployment.
+	Unknown bool `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	// The change of the attribute is a reason to replace the object.
+	ForcesReplacement bool `protobuf:"varint,6,opt,name=forces_replacement,json=forcesReplacement,proto3" json:"forces_replacement,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *PlannedAttribute) Reset() {
+	*x = PlannedAttribute{}
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedAttribute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedAttribute) ProtoMessage() {}
+
+func (x *PlannedAttribute) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedAttribute.ProtoReflect.Descriptor instead.
+func (*PlannedAttribute) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PlannedAttribute) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PlannedAttribute) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *PlannedAttribute) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *PlannedAttribute) GetSensitive() bool {
+	if x != nil {
+		return x.Sensitive
+	}
+	return false
+}
+
+func (x *PlannedAttribute) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
+func (x *PlannedAttribute) GetForcesReplacement() bool {
+	if x != nil {
+		return x.ForcesReplacement
+	}
+	return false
+}
+
 // Request of GetDeploymentChain.
 type GetDeploymentChainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -805,7 +954,7 @@ type GetDeploymentChainRequest struct {
 
 func (x *GetDeploymentChainRequest) Reset() {
 	*x = GetDeploymentChainRequest{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[10]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +966,7 @@ func (x *GetDeploymentChainRequest) String() string {
 func (*GetDeploymentChainRequest) ProtoMessage() {}
 
 func (x *GetDeploymentChainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[10]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +979,7 @@ func (x *GetDeploymentChainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeploymentChainRequest.ProtoReflect.Descriptor instead.
 func (*GetDeploymentChainRequest) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{10}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetDeploymentChainRequest) GetDeploymentChainId() string {
@@ -851,7 +1000,7 @@ type GetDeploymentChainResponse struct {
 
 func (x *GetDeploymentChainResponse) Reset() {
 	*x = GetDeploymentChainResponse{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[11]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -863,7 +1012,7 @@ func (x *GetDeploymentChainResponse) String() string {
 func (*GetDeploymentChainResponse) ProtoMessage() {}
 
 func (x *GetDeploymentChainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[11]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -876,7 +1025,7 @@ func (x *GetDeploymentChainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeploymentChainResponse.ProtoReflect.Descriptor instead.
 func (*GetDeploymentChainResponse) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{11}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetDeploymentChainResponse) GetChain() *DeploymentChain {
@@ -905,7 +1054,7 @@ type DeploymentChain struct {
 
 func (x *DeploymentChain) Reset() {
 	*x = DeploymentChain{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[12]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +1066,7 @@ func (x *DeploymentChain) String() string {
 func (*DeploymentChain) ProtoMessage() {}
 
 func (x *DeploymentChain) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[12]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1079,7 @@ func (x *DeploymentChain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentChain.ProtoReflect.Descriptor instead.
 func (*DeploymentChain) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{12}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeploymentChain) GetId() string {
@@ -981,7 +1130,7 @@ type DeploymentChainBlock struct {
 
 func (x *DeploymentChainBlock) Reset() {
 	*x = DeploymentChainBlock{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[13]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1142,7 @@ func (x *DeploymentChainBlock) String() string {
 func (*DeploymentChainBlock) ProtoMessage() {}
 
 func (x *DeploymentChainBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[13]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1155,7 @@ func (x *DeploymentChainBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentChainBlock.ProtoReflect.Descriptor instead.
 func (*DeploymentChainBlock) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{13}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeploymentChainBlock) GetState() ChainState {
@@ -1045,7 +1194,7 @@ type DeploymentChainMember struct {
 
 func (x *DeploymentChainMember) Reset() {
 	*x = DeploymentChainMember{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[14]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1206,7 @@ func (x *DeploymentChainMember) String() string {
 func (*DeploymentChainMember) ProtoMessage() {}
 
 func (x *DeploymentChainMember) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[14]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1219,7 @@ func (x *DeploymentChainMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentChainMember.ProtoReflect.Descriptor instead.
 func (*DeploymentChainMember) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{14}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeploymentChainMember) GetApplicationId() string {
@@ -1134,7 +1283,7 @@ type WatchDeploymentsRequest struct {
 
 func (x *WatchDeploymentsRequest) Reset() {
 	*x = WatchDeploymentsRequest{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[15]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1295,7 @@ func (x *WatchDeploymentsRequest) String() string {
 func (*WatchDeploymentsRequest) ProtoMessage() {}
 
 func (x *WatchDeploymentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[15]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1308,7 @@ func (x *WatchDeploymentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDeploymentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchDeploymentsRequest) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{15}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchDeploymentsRequest) GetDeploymentIds() []string {
@@ -1204,7 +1353,7 @@ type WatchDeploymentsResponse struct {
 
 func (x *WatchDeploymentsResponse) Reset() {
 	*x = WatchDeploymentsResponse{}
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[16]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1365,7 @@ func (x *WatchDeploymentsResponse) String() string {
 func (*WatchDeploymentsResponse) ProtoMessage() {}
 
 func (x *WatchDeploymentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_deployment_proto_msgTypes[16]
+	mi := &file_piped_control_v1_deployment_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1378,7 @@ func (x *WatchDeploymentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDeploymentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchDeploymentsResponse) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{16}
+	return file_piped_control_v1_deployment_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchDeploymentsResponse) GetDeployment() *v1.Deployment {
@@ -1276,7 +1425,7 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\bstrategy\x18\x04 \x01(\x0e2\x1c.piped.model.v1.SyncStrategyR\bstrategy\x12\x12\n" +
 	"\x04diff\x18\x05 \x01(\bR\x04diff\"=\n" +
 	"\x0fGetPlanResponse\x12*\n" +
-	"\x04plan\x18\x01 \x01(\v2\x16.piped.control.v1.PlanR\x04plan\"\x83\x04\n" +
+	"\x04plan\x18\x01 \x01(\v2\x16.piped.control.v1.PlanR\x04plan\"\xf6\x04\n" +
 	"\x04Plan\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12#\n" +
 	"\rdeployment_id\x18\x02 \x01(\tR\fdeploymentId\x12\x16\n" +
@@ -1290,12 +1439,26 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\achanges\x18\n" +
 	" \x03(\v2\x1f.piped.control.v1.PlannedChangeR\achanges\x12\x1f\n" +
 	"\vhold_reason\x18\v \x01(\tR\n" +
-	"holdReason\x124\n" +
-	"\x06undoes\x18\xf5\b \x03(\v2\x1b.piped.model.v1.ObjectDriftR\x06undoes\"\x8f\x01\n" +
+	"holdReason\x12'\n" +
+	"\x0fchanges_summary\x18\f \x01(\tR\x0echangesSummary\x12%\n" +
+	"\x0echanges_digest\x18\r \x01(\tR\rchangesDigest\x12!\n" +
+	"\fchanges_note\x18\x0e \x01(\tR\vchangesNote\x124\n" +
+	"\x06undoes\x18\xf5\b \x03(\v2\x1b.piped.model.v1.ObjectDriftR\x06undoes\"\xed\x01\n" +
 	"\rPlannedChange\x121\n" +
 	"\x06object\x18\x01 \x01(\v2\x19.piped.model.v1.ObjectRefR\x06object\x127\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x1f.piped.control.v1.PlannedActionR\x06action\x12\x12\n" +
-	"\x04diff\x18\x03 \x01(\tR\x04diff\"K\n" +
+	"\x04diff\x18\x03 \x01(\tR\x04diff\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12B\n" +
+	"\n" +
+	"attributes\x18\x05 \x03(\v2\".piped.control.v1.PlannedAttributeR\n" +
+	"attributes\"\xbb\x01\n" +
+	"\x10PlannedAttribute\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x1c\n" +
+	"\tsensitive\x18\x04 \x01(\bR\tsensitive\x12\x18\n" +
+	"\aunknown\x18\x05 \x01(\bR\aunknown\x12-\n" +
+	"\x12forces_replacement\x18\x06 \x01(\bR\x11forcesReplacement\"K\n" +
 	"\x19GetDeploymentChainRequest\x12.\n" +
 	"\x13deployment_chain_id\x18\x01 \x01(\tR\x11deploymentChainId\"U\n" +
 	"\x1aGetDeploymentChainResponse\x127\n" +
@@ -1329,13 +1492,15 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\n" +
 	"deployment\x18\x01 \x01(\v2\x1a.piped.model.v1.DeploymentR\n" +
 	"deployment\x12\x1b\n" +
-	"\tcaught_up\x18\x02 \x01(\bR\bcaughtUp*\x9a\x01\n" +
+	"\tcaught_up\x18\x02 \x01(\bR\bcaughtUp*\xd1\x01\n" +
 	"\rPlannedAction\x12\x1e\n" +
 	"\x1aPLANNED_ACTION_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PLANNED_ACTION_CREATE\x10\x01\x12\x19\n" +
 	"\x15PLANNED_ACTION_UPDATE\x10\x02\x12\x19\n" +
 	"\x15PLANNED_ACTION_DELETE\x10\x03\x12\x18\n" +
-	"\x14PLANNED_ACTION_LEAVE\x10\x04*\xa8\x01\n" +
+	"\x14PLANNED_ACTION_LEAVE\x10\x04\x12\x1a\n" +
+	"\x16PLANNED_ACTION_REPLACE\x10\x05\x12\x19\n" +
+	"\x15PLANNED_ACTION_FORGET\x10\x06*\xa8\x01\n" +
 	"\n" +
 	"ChainState\x12\x1b\n" +
 	"\x17CHAIN_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1358,7 +1523,7 @@ func file_piped_control_v1_deployment_proto_rawDescGZIP() []byte {
 }
 
 var file_piped_control_v1_deployment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_piped_control_v1_deployment_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_piped_control_v1_deployment_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_piped_control_v1_deployment_proto_goTypes = []any{
 	(PlannedAction)(0),                 // 0: piped.control.v1.PlannedAction
 	(ChainState)(0),                    // 1: piped.control.v1.ChainState
@@ -1372,45 +1537,47 @@ var file_piped_control_v1_deployment_proto_goTypes = []any{
 	(*GetPlanResponse)(nil),            // 9: piped.control.v1.GetPlanResponse
 	(*Plan)(nil),                       // 10: piped.control.v1.Plan
 	(*PlannedChange)(nil),              // 11: piped.control.v1.PlannedChange
-	(*GetDeploymentChainRequest)(nil),  // 12: piped.control.v1.GetDeploymentChainRequest
-	(*GetDeploymentChainResponse)(nil), // 13: piped.control.v1.GetDeploymentChainResponse
-	(*DeploymentChain)(nil),            // 14: piped.control.v1.DeploymentChain
-	(*DeploymentChainBlock)(nil),       // 15: piped.control.v1.DeploymentChainBlock
-	(*DeploymentChainMember)(nil),      // 16: piped.control.v1.DeploymentChainMember
-	(*WatchDeploymentsRequest)(nil),    // 17: piped.control.v1.WatchDeploymentsRequest
-	(*WatchDeploymentsResponse)(nil),   // 18: piped.control.v1.WatchDeploymentsResponse
-	nil,                                // 19: piped.control.v1.WatchDeploymentsRequest.LabelsEntry
-	(v1.SyncStrategy)(0),               // 20: piped.model.v1.SyncStrategy
-	(*v1.ArtifactVersion)(nil),         // 21: piped.model.v1.ArtifactVersion
-	(*v1.PipelineStage)(nil),           // 22: piped.model.v1.PipelineStage
-	(*v1.ObjectDrift)(nil),             // 23: piped.model.v1.ObjectDrift
-	(*v1.ObjectRef)(nil),               // 24: piped.model.v1.ObjectRef
-	(v1.DeploymentStatus)(0),           // 25: piped.model.v1.DeploymentStatus
-	(*v1.Deployment)(nil),              // 26: piped.model.v1.Deployment
+	(*PlannedAttribute)(nil),           // 12: piped.control.v1.PlannedAttribute
+	(*GetDeploymentChainRequest)(nil),  // 13: piped.control.v1.GetDeploymentChainRequest
+	(*GetDeploymentChainResponse)(nil), // 14: piped.control.v1.GetDeploymentChainResponse
+	(*DeploymentChain)(nil),            // 15: piped.control.v1.DeploymentChain
+	(*DeploymentChainBlock)(nil),       // 16: piped.control.v1.DeploymentChainBlock
+	(*DeploymentChainMember)(nil),      // 17: piped.control.v1.DeploymentChainMember
+	(*WatchDeploymentsRequest)(nil),    // 18: piped.control.v1.WatchDeploymentsRequest
+	(*WatchDeploymentsResponse)(nil),   // 19: piped.control.v1.WatchDeploymentsResponse
+	nil,                                // 20: piped.control.v1.WatchDeploymentsRequest.LabelsEntry
+	(v1.SyncStrategy)(0),               // 21: piped.model.v1.SyncStrategy
+	(*v1.ArtifactVersion)(nil),         // 22: piped.model.v1.ArtifactVersion
+	(*v1.PipelineStage)(nil),           // 23: piped.model.v1.PipelineStage
+	(*v1.ObjectDrift)(nil),             // 24: piped.model.v1.ObjectDrift
+	(*v1.ObjectRef)(nil),               // 25: piped.model.v1.ObjectRef
+	(v1.DeploymentStatus)(0),           // 26: piped.model.v1.DeploymentStatus
+	(*v1.Deployment)(nil),              // 27: piped.model.v1.Deployment
 }
 var file_piped_control_v1_deployment_proto_depIdxs = []int32{
-	20, // 0: piped.control.v1.GetPlanRequest.strategy:type_name -> piped.model.v1.SyncStrategy
+	21, // 0: piped.control.v1.GetPlanRequest.strategy:type_name -> piped.model.v1.SyncStrategy
 	10, // 1: piped.control.v1.GetPlanResponse.plan:type_name -> piped.control.v1.Plan
-	20, // 2: piped.control.v1.Plan.strategy:type_name -> piped.model.v1.SyncStrategy
-	21, // 3: piped.control.v1.Plan.versions:type_name -> piped.model.v1.ArtifactVersion
-	22, // 4: piped.control.v1.Plan.stages:type_name -> piped.model.v1.PipelineStage
+	21, // 2: piped.control.v1.Plan.strategy:type_name -> piped.model.v1.SyncStrategy
+	22, // 3: piped.control.v1.Plan.versions:type_name -> piped.model.v1.ArtifactVersion
+	23, // 4: piped.control.v1.Plan.stages:type_name -> piped.model.v1.PipelineStage
 	11, // 5: piped.control.v1.Plan.changes:type_name -> piped.control.v1.PlannedChange
-	23, // 6: piped.control.v1.Plan.undoes:type_name -> piped.model.v1.ObjectDrift
-	24, // 7: piped.control.v1.PlannedChange.object:type_name -> piped.model.v1.ObjectRef
+	24, // 6: piped.control.v1.Plan.undoes:type_name -> piped.model.v1.ObjectDrift
+	25, // 7: piped.control.v1.PlannedChange.object:type_name -> piped.model.v1.ObjectRef
 	0,  // 8: piped.control.v1.PlannedChange.action:type_name -> piped.control.v1.PlannedAction
-	14, // 9: piped.control.v1.GetDeploymentChainResponse.chain:type_name -> piped.control.v1.DeploymentChain
-	1,  // 10: piped.control.v1.DeploymentChain.state:type_name -> piped.control.v1.ChainState
-	15, // 11: piped.control.v1.DeploymentChain.blocks:type_name -> piped.control.v1.DeploymentChainBlock
-	1,  // 12: piped.control.v1.DeploymentChainBlock.state:type_name -> piped.control.v1.ChainState
-	16, // 13: piped.control.v1.DeploymentChainBlock.members:type_name -> piped.control.v1.DeploymentChainMember
-	25, // 14: piped.control.v1.DeploymentChainMember.status:type_name -> piped.model.v1.DeploymentStatus
-	19, // 15: piped.control.v1.WatchDeploymentsRequest.labels:type_name -> piped.control.v1.WatchDeploymentsRequest.LabelsEntry
-	26, // 16: piped.control.v1.WatchDeploymentsResponse.deployment:type_name -> piped.model.v1.Deployment
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	12, // 9: piped.control.v1.PlannedChange.attributes:type_name -> piped.control.v1.PlannedAttribute
+	15, // 10: piped.control.v1.GetDeploymentChainResponse.chain:type_name -> piped.control.v1.DeploymentChain
+	1,  // 11: piped.control.v1.DeploymentChain.state:type_name -> piped.control.v1.ChainState
+	16, // 12: piped.control.v1.DeploymentChain.blocks:type_name -> piped.control.v1.DeploymentChainBlock
+	1,  // 13: piped.control.v1.DeploymentChainBlock.state:type_name -> piped.control.v1.ChainState
+	17, // 14: piped.control.v1.DeploymentChainBlock.members:type_name -> piped.control.v1.DeploymentChainMember
+	26, // 15: piped.control.v1.DeploymentChainMember.status:type_name -> piped.model.v1.DeploymentStatus
+	20, // 16: piped.control.v1.WatchDeploymentsRequest.labels:type_name -> piped.control.v1.WatchDeploymentsRequest.LabelsEntry
+	27, // 17: piped.control.v1.WatchDeploymentsResponse.deployment:type_name -> piped.model.v1.Deployment
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_deployment_proto_init() }
@@ -1424,7 +1591,7 @@ func file_piped_control_v1_deployment_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_control_v1_deployment_proto_rawDesc), len(file_piped_control_v1_deployment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
