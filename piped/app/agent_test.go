@@ -173,6 +173,7 @@ type client struct {
 	conn    *grpc.ClientConn
 	api     apiservice.APIServiceClient
 	control controlv1.ControlServiceClient
+	web     string // address of the page; "" if the agent is another process
 }
 
 func dial(t *testing.T, addr, dataDir string) *client {

@@ -257,8 +257,9 @@ func (p *openTofuPlatform) Expected(set deploy.AppliedSet, d deploy.Deployment, 
 	return out, nil
 }
 
-// LiveState implements platform: the resources and outputs of the last state.
-func (p *openTofuPlatform) LiveState(ctx context.Context, app deploy.Application, _ deploy.LiveChildren) (deploy.LiveState, error) {
+// LiveState implements platform: the resources and outputs of the last state. With children, the
+// resources of a module are below it.
+func (p *openTofuPlatform) LiveState(ctx context.Context, app deploy.Application, children deploy.LiveChildren) (deploy.LiveState, error) {
 	state := deploy.LiveState{ApplicationID: app.ID, ReadAt: p.options.Now()}
 	if app.LastSuccessful == nil {
 		return state, nil
@@ -274,16 +275,14 @@ func (p *openTofuPlatform) LiveState(ctx context.Context, app deploy.Application
 	if err != nil || record.State == nil {
 		return state, err
 	}
-	members, at := p.watcher.Members(app.Provider), app.LastSuccessful.At(app.Git)
-	for _, r := range record.State.Resources {
-		o := deploy.LiveObject{Cluster: app.Provider, Object: opentofu.Ref(at, r.Resource), Variant: "primary", Declared: true, Health: deploy.Healthy}
-		if r.Tainted {
-			o.Health, o.Reason = deploy.HealthDegraded, "it is tainted: the next apply replaces it"
+	at := app.LastSuccessful.At(app.Git)
+	resources := p.liveResources(app, at, record.State.Resources)
+	if children == deploy.NoChildren {
+		for _, r := range resources {
+			state.Objects = append(state.Objects, r.LiveObject)
 		}
-		if _, there := members.Get(o.Object); !there {
-			o.Health, o.Reason = deploy.HealthMissing, "it is in the state and does not exist any more"
-		}
-		state.Objects = append(state.Objects, o)
+	} else {
+		state.Objects = modulesOf(app.Provider, at, resources)
 	}
 	for _, output := range record.State.Outputs {
 		state.Objects = append(state.Objects, deploy.LiveObject{
@@ -291,9 +290,9 @@ func (p *openTofuPlatform) LiveState(ctx context.Context, app deploy.Application
 			Reason: output.Value,
 		})
 	}
-	for _, o := range state.Objects {
-		if state.Health == "" || o.Health.WorseThan(state.Health) {
-			state.Health = o.Health
+	for _, r := range resources {
+		if state.Health == "" || r.Health.WorseThan(state.Health) {
+			state.Health = r.Health
 		}
 	}
 	return state, nil

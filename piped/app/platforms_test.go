@@ -36,7 +36,9 @@ func runFilesAgent(t *testing.T, s settings) *client {
 			t.Errorf("the agent did not stop cleanly: %v", err)
 		}
 	})
-	return dial(t, agent.APIAddr(), s.dataDir)
+	c := dial(t, agent.APIAddr(), s.dataDir)
+	c.web = "http://" + agent.WebAddr()
+	return c
 }
 
 // TestAnotherPlatform deploys to a directory through a platform that is only an entry in

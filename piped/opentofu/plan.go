@@ -96,7 +96,9 @@ func (p Plan) Summary() string {
 	}
 	c := p.Counts()
 	text := fmt.Sprintf("%d to create, %d to update, %d to delete, %d to replace", c.Create, c.Update, c.Delete, c.Replace)
-	if n := len(p.Outputs); n > 0 {
+	if n := len(p.Outputs); n == 1 {
+		text += ", 1 output to change"
+	} else if n > 0 {
 		text += fmt.Sprintf(", %d outputs to change", n)
 	}
 	return text

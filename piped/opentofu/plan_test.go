@@ -38,7 +38,7 @@ func read(t *testing.T, text string) Plan {
 
 func TestPlan(t *testing.T) {
 	p := read(t, shown)
-	if got := p.Summary(); got != "0 to create, 1 to update, 0 to delete, 1 to replace, 1 outputs to change" {
+	if got := p.Summary(); got != "0 to create, 1 to update, 0 to delete, 1 to replace, 1 output to change" {
 		t.Errorf("the summary is %q", got)
 	}
 	var lines []string

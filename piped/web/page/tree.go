@@ -113,7 +113,7 @@ type tree struct {
 	top        *treeLevel
 	opened     []opening
 	levels     map[string]*treeLevel // by ID
-	logs       bool                  // the caller may open objects
+	logs       bool                  // the caller may open objects, and the platform has them
 }
 
 // treeLevel is the objects that one object created, or those of the application.
@@ -168,9 +168,17 @@ func (v *visit) readTree(a *applicationView) (*tree, error) {
 	}
 	state := resp.GetLiveState()
 	v.saw(state.GetReadAtMs())
-	t := &tree{a: a, now: v.now, incomplete: state.GetIncompleteReason(), opened: opened, levels: map[string]*treeLevel{}, logs: v.can("view-logs", a.id)}
+	t := &tree{a: a, now: v.now, incomplete: state.GetIncompleteReason(), opened: opened, levels: map[string]*treeLevel{}, logs: v.can("view-logs", a.id) && a.app.GetKind() == modelv1.ApplicationKind_KUBERNETES}
 	t.top = t.level(nil, state.GetObjects(), state.GetFolded())
 	return t, nil
+}
+
+// nothing says why there are no objects.
+func (t *tree) nothing() string {
+	if t.a.app.GetKind() != modelv1.ApplicationKind_KUBERNETES {
+		return "The state of the last successful deployment has no resources and outputs."
+	}
+	return "Nothing that this application applied is in the cluster. Sync it to apply what Git wants."
 }
 
 // treeID returns the ID of an element about an object.

@@ -165,7 +165,7 @@ func objectTree(t *tree) templ.Component {
 			}
 		}
 		if len(t.top.rows) == 0 {
-			templ_7745c5c3_Err = empty("No live objects", "Nothing that this application applied is in the cluster. Sync it to apply what Git wants.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = empty("No live objects", t.nothing()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
