@@ -246,3 +246,42 @@ func TestOpenTofuPreviewOfFiles(t *testing.T) {
 		t.Error("a deployment does not read the state, either")
 	}
 }
+
+// TestOpenTofuConfirmDestroyOnThePage: the page shows exactly what a plan beyond the limit destroys,
+// and permits it to a user who types the name.
+func TestOpenTofuConfirmDestroyOnThePage(t *testing.T) {
+	t.Parallel()
+	i := newInfra(t)
+	i.repo.Push(t, "add", map[string]string{
+		"net/app.pipecd.yaml": i.app("  quickSync: {confirmDestroyAbove: 0}\n"),
+		"net/main.tf":         i.code(i.resource("a", "one", "") + i.resource("b", "one", "") + i.resource("c", "one", "")),
+	})
+	i.start()
+	app := appID("net")
+	i.c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
+	b := i.browse()
+	if page := b.seen("/actions/sync?application=" + app); strings.Contains(page, "confirm-prune") {
+		t.Error("a sync that destroys nothing is said to need a confirmation")
+	}
+	moved := strings.Replace(i.resource("b", "one", ""), i.file("b"), i.file("moved"), 1)
+	commit := i.repo.Push(t, "remove c and move b", map[string]string{"net/main.tf": i.code(i.resource("a", "two", "") + moved)})
+	d := i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustContain(t, b.seen("/actions/sync?application="+app), "would have destroyed or replaced 2 resources", "/actions/confirm-prune?application="+app)
+	dialog := b.seen("/actions/confirm-prune?application=" + app)
+	mustContain(t, dialog, "Destroy or replace 2 resources of net?", "<li>sample_file.b is deleted and created again</li>", "<li>sample_file.c is deleted</li>", `name="refused" value="`+d.GetId()+`"`)
+	form := url.Values{"application": {app}, "refused": {d.GetId()}, "confirm": {"nett"}}
+	if _, body := b.post("/actions/confirm-prune", form); !strings.Contains(body, "Nothing was done") {
+		t.Errorf("with another name: %s", body)
+	}
+	i.holds("c", "one")
+	form.Set("confirm", "net")
+	b.post("/actions/confirm-prune", form)
+	i.c.await(app, "is deployed again", func(next *modelv1.Deployment) bool {
+		return next.GetId() != d.GetId() && next.GetTrigger().GetCommit().GetHash() == commit && next.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS
+	})
+	i.holds("a", "two")
+	i.holds("moved", "one")
+	if _, err := os.Stat(i.file("c")); err == nil {
+		t.Error("c was not destroyed")
+	}
+}

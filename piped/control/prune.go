@@ -21,7 +21,7 @@ func (s *controlService) ConfirmPrune(ctx context.Context, req *controlv1.Confir
 	if err != nil {
 		return nil, err
 	}
-	resp := &controlv1.ConfirmPruneResponse{}
+	resp := &controlv1.ConfirmPruneResponse{DeploymentId: text(d.ID)}
 	for _, ref := range refs {
 		resp.Objects = append(resp.Objects, objectRef(d.Provider, ref))
 	}

@@ -62,13 +62,20 @@ type dialog struct {
 	confirm      string     // name that must be typed; "" for none
 	command      string     // the same with pipectl
 	about        url.Values // what addresses name
+	related      *related   // another action to choose instead; nil for none
 	back         string
 	wrong        string // what was wrong with the form
 }
 
+// related is an action that a dialog leads to, with the reason.
+type related struct {
+	text string
+	link navLink
+}
+
 // field is an input of a dialog.
 type field struct {
-	kind              string // text, choice, check
+	kind              string // text, choice, check, hidden
 	name, label, hint string
 	value             string
 	options           []option

@@ -22,7 +22,7 @@ func prepareSync(v *visit, q url.Values) (*dialog, error) {
 	if len(apps) == 1 {
 		out.title, out.text = "Sync "+apps[0].Name+"?", "What Git wants is deployed."
 		out.fields = append(out.fields, field{kind: "text", name: "commit", label: "Commit", hint: "empty: the head of the branch"})
-		out.command = "pipectl application sync --app-id " + apps[0].Id
+		out.command, out.related = "pipectl application sync --app-id "+apps[0].Id, v.refused(apps[0])
 		return out, nil
 	}
 	out.title, out.text = "Sync "+plural(len(apps), "application", "applications")+"?", "What Git wants is deployed for each of them: "+names(apps)+"."
@@ -181,15 +181,42 @@ func preparePrune(v *visit, q url.Values) (*dialog, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := v.control.ConfirmPrune(v.ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.Id, DryRun: true})
+	resp, err := v.control.ConfirmPrune(v.ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.Id, DeploymentId: q.Get(refusedField), DryRun: true})
 	if err != nil {
 		return nil, err
 	}
 	out := &dialog{title: "Delete " + plural(len(resp.Objects), "object", "objects") + " of " + app.Name + "?", submit: "Delete and deploy", danger: true, confirm: app.Name,
-		text:    "Git no longer has them. The deployment failed because it would have deleted them; it is repeated and deletes:",
-		command: "pipectl application sync --confirm-prune --app-id " + app.Id}
-	out.consequences = objectNames(resp.Objects)
+		text:         "Git no longer has them. The deployment failed because it would have deleted them; it is repeated and deletes:",
+		consequences: objectNames(resp.Objects), command: "pipectl application sync --confirm-prune --app-id " + app.Id,
+		fields: []field{{kind: "hidden", name: refusedField, value: resp.DeploymentId}}}
+	if app.Kind == modelv1.ApplicationKind_KUBERNETES {
+		return out, nil
+	}
+	out.title, out.submit = "Destroy or replace "+plural(len(resp.Objects), "resource", "resources")+" of "+app.Name+"?", "Destroy and deploy"
+	out.text = "The deployment failed before it applied anything, because its plan destroys or replaces more resources than its limit (confirmDestroyAbove). It is repeated, and may destroy or replace these, and beyond the limit no others:"
+	out.command = "pipectl application sync --confirm-destroy --app-id " + app.Id
+	plan, err := v.control.GetPlan(v.ctx, &controlv1.GetPlanRequest{DeploymentId: resp.DeploymentId, Diff: true})
+	if names := destroyed(plan.GetPlan().GetChanges()); err == nil && len(names) == len(resp.Objects) {
+		out.consequences = names
+	}
 	return out, nil
+}
+
+// refusedField is the input with the deployment whose deletions a user has seen.
+const refusedField = "refused"
+
+// refused returns what permits the deletions that the newest deployment of an application was
+// refused, nil if it was not.
+func (v *visit) refused(app *modelv1.Application) *related {
+	resp, err := v.control.ConfirmPrune(v.ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.Id, DryRun: true})
+	if err != nil || len(resp.Objects) == 0 {
+		return nil // a sync needs no confirmation
+	}
+	text := "The last deployment failed because it would have deleted " + plural(len(resp.Objects), "object", "objects") + ". A sync of the same fails again, unless the deletions are confirmed."
+	if app.Kind != modelv1.ApplicationKind_KUBERNETES {
+		text = "The last deployment failed because it would have destroyed or replaced " + plural(len(resp.Objects), "resource", "resources") + ". A sync of the same fails again, unless that is confirmed."
+	}
+	return &related{text, navLink{label: "Confirm deletions…", path: applicationAction("confirm-prune", app.Id)}}
 }
 
 func objectNames(list []*modelv1.ObjectRef) []string {
@@ -205,8 +232,12 @@ func runPrune(v *visit, q url.Values) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := v.control.ConfirmPrune(v.ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.Id})
-	return started("The deletions are permitted", plural(len(resp.GetObjects()), "object is", "objects are")+" deleted by a new deployment.", app, resp), err
+	resp, err := v.control.ConfirmPrune(v.ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.Id, DeploymentId: q.Get(refusedField)})
+	text := plural(len(resp.GetObjects()), "object is", "objects are") + " deleted by a new deployment."
+	if app.Kind != modelv1.ApplicationKind_KUBERNETES {
+		text = "A new deployment may destroy or replace " + plural(len(resp.GetObjects()), "resource", "resources") + "."
+	}
+	return started("The deletions are permitted", text, app, resp), err
 }
 
 // adoption returns the decision that an application awaits.

@@ -2,8 +2,13 @@ package page
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
@@ -113,5 +118,63 @@ func TestPlanPreviewByAttribute(t *testing.T) {
 	}
 	if strings.Contains(body, "[298]") || strings.Contains(body, "<img src=x") {
 		t.Error("the preview is not cut, or has markup of the plan")
+	}
+}
+
+// TestConfirmDestroy: the dialog of a sync leads to the confirmation that the last deployment
+// needs. That names exactly what is destroyed, asks for the name of the application, and permits it
+// for the deployment that it was read from.
+func TestConfirmDestroy(t *testing.T) {
+	refused := &controlv1.ConfirmPruneResponse{CommandId: "c1", DeploymentId: "d-refused", Objects: []*modelv1.ObjectRef{{Kind: "aws_vpc", Name: "b"}, {Kind: "aws_vpc", Name: "c"}}}
+	f := actor(t).on("ConfirmPrune", refused).on("GetPlan", &controlv1.GetPlanResponse{Plan: &controlv1.Plan{Changes: infraChanges()}})
+	infra := &modelv1.Application{Id: "0000net-id", Name: "net", Kind: modelv1.ApplicationKind_TERRAFORM}
+	f.on("GetApplication", &apiservice.GetApplicationResponse{Application: infra})
+	asked, plans := f.watch("ConfirmPrune"), f.watch("GetPlan")
+
+	sync := bodyOf(t, f.get("/actions/sync?application=0000net-id"))
+	for _, want := range []string{"would have destroyed or replaced 2 resources", `href="/actions/confirm-prune?application=0000net-id"`} {
+		if !strings.Contains(sync, want) {
+			t.Errorf("the dialog of the sync lacks %q: %s", want, sync)
+		}
+	}
+	body := bodyOf(t, f.get("/actions/confirm-prune?application=0000net-id"))
+	for _, want := range []string{
+		"Destroy or replace 2 resources of net?", "<li>aws_vpc.b is deleted and created again</li>", "<li>aws_vpc.c (deposed 0f) is deleted</li>", "Type <strong>net</strong>",
+		"pipectl application sync --confirm-destroy --app-id 0000net-id", `<input type="hidden" name="refused" value="d-refused">`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the dialog lacks %q: %s", want, body)
+		}
+	}
+	if strings.Count(body, "<li>") != 2 || (*plans)[0].(*controlv1.GetPlanRequest).GetDeploymentId() != "d-refused" {
+		t.Errorf("the dialog names something else, or the plan of %v: %s", *plans, body)
+	}
+	resp := answerOf(f.page(), request(http.MethodPost, "/actions/confirm-prune", "application=0000net-id&refused=d-refused&confirm=other"))
+	if resp.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("with another name: %s", resp.Status)
+	}
+	for _, m := range *asked {
+		if !m.(*controlv1.ConfirmPruneRequest).GetDryRun() {
+			t.Errorf("without the name, %v was requested", m)
+		}
+	}
+	resp = answerOf(f.page(), request(http.MethodPost, "/actions/confirm-prune", "application=0000net-id&refused=d-refused&confirm=net"))
+	if body := bodyOf(t, resp); resp.StatusCode != http.StatusOK || !strings.Contains(body, "may destroy or replace 2 resources") {
+		t.Errorf("%s: %s", resp.Status, body)
+	}
+	last := (*asked)[len(*asked)-1].(*controlv1.ConfirmPruneRequest)
+	if want := (&controlv1.ConfirmPruneRequest{ApplicationId: "0000net-id", DeploymentId: "d-refused"}); !proto.Equal(last, want) {
+		t.Errorf("requested %v, want %v", last, want)
+	}
+}
+
+// TestSyncWithoutConfirmation: a sync that needs no confirmation is not said to need one.
+func TestSyncWithoutConfirmation(t *testing.T) {
+	f := actor(t)
+	f.answers["ConfirmPrune"] = func(proto.Message) (proto.Message, error) {
+		return nil, status.Error(codes.FailedPrecondition, "it did not fail because it would delete too much")
+	}
+	if body := bodyOf(t, f.get("/actions/sync?application=0000search-id")); strings.Contains(body, "confirm-prune") || !strings.Contains(body, "What Git wants is deployed") {
+		t.Errorf("the dialog is %s", body)
 	}
 }

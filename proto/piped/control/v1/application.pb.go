@@ -826,7 +826,10 @@ type ConfirmPruneResponse struct {
 	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
 	// Objects whose deletion is permitted. The repeated deployment fails again
 	// if it would delete others beyond the limit.
-	Objects       []*v1.ObjectRef `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	Objects []*v1.ObjectRef `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	// The failed deployment, to name it in the request that permits what a dry run
+	// returned.
+	DeploymentId  string `protobuf:"bytes,3,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -873,6 +876,13 @@ func (x *ConfirmPruneResponse) GetObjects() []*v1.ObjectRef {
 		return x.Objects
 	}
 	return nil
+}
+
+func (x *ConfirmPruneResponse) GetDeploymentId() string {
+	if x != nil {
+		return x.DeploymentId
+	}
+	return ""
 }
 
 // Live objects that could be taken over for one application.
@@ -1300,11 +1310,12 @@ const file_piped_control_v1_application_proto_rawDesc = "" +
 	"\x13ConfirmPruneRequest\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12#\n" +
 	"\rdeployment_id\x18\x02 \x01(\tR\fdeploymentId\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"j\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\x8f\x01\n" +
 	"\x14ConfirmPruneResponse\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x123\n" +
-	"\aobjects\x18\x02 \x03(\v2\x19.piped.model.v1.ObjectRefR\aobjects\"\xef\x01\n" +
+	"\aobjects\x18\x02 \x03(\v2\x19.piped.model.v1.ObjectRefR\aobjects\x12#\n" +
+	"\rdeployment_id\x18\x03 \x01(\tR\fdeploymentId\"\xef\x01\n" +
 	"\bAdoption\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12)\n" +
 	"\x10application_name\x18\x02 \x01(\tR\x0fapplicationName\x129\n" +
