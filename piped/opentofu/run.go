@@ -56,13 +56,11 @@ func Open(c Config) (*Run, error) {
 			return nil, deploy.Errorf(deploy.Invalid, "input.varFiles: there is no file %s in the commit", at)
 		}
 	}
-	for _, dir := range []string{c.Own, c.Provider.PluginCacheDir} {
-		if dir == "" {
-			continue
-		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, deploy.Errorf(deploy.Unavailable, "prepare a run of %s: %w", c.Program.Path, err)
-		}
+	if err := os.MkdirAll(c.Own, 0o700); err != nil {
+		return nil, deploy.Errorf(deploy.Unavailable, "prepare a run of %s: %w", c.Program.Path, err)
+	}
+	if err := sharePlugins(c.Provider.PluginCacheDir, c.Own); err != nil {
+		return nil, err
 	}
 	tf, err := tfexec.NewTerraform(filepath.Join(c.Root, filepath.FromSlash(c.Dir)), c.Program.Path)
 	if err != nil {
@@ -74,6 +72,29 @@ func Open(c Config) (*Run, error) {
 	r := &Run{Config: c, flags: c.Input.CommandFlags.Flags(), tf: tf}
 	r.env = r.environment()
 	return r, nil
+}
+
+// sharePlugins lets a run find the plugins of a directory, "" for none, which it only reads: in the
+// home directory of a run it is a mirror that the program finds by itself. The program links what
+// it uses of it, and downloads what is not in it for the run alone.
+func sharePlugins(dir, home string) error {
+	if dir == "" {
+		return nil
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return deploy.Errorf(deploy.Unavailable, "pluginCacheDir: there is no directory %s; fill it with `tofu providers mirror`", dir)
+	}
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(home, ".terraform.d"), 0o700)
+	}
+	if err == nil {
+		err = os.Symlink(dir, filepath.Join(home, ".terraform.d", "plugins"))
+	}
+	if err != nil {
+		return deploy.Errorf(deploy.Unavailable, "share the plugins of %s: %w", dir, err)
+	}
+	return nil
 }
 
 // environment returns the variables of every command.
@@ -88,9 +109,6 @@ func (r *Run) environment() map[string]string {
 	}
 	if file := r.Provider.CLIConfigFile; file != "" {
 		env["TF_CLI_CONFIG_FILE"] = file
-	}
-	if dir := r.Provider.PluginCacheDir; dir != "" {
-		env["TF_PLUGIN_CACHE_DIR"] = dir
 	}
 	return env
 }

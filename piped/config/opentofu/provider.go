@@ -44,7 +44,9 @@ type Provider struct {
 	// without it, the previews show the differences of the files.
 	// Not in PipeCD.
 	PreviewPlans bool `yaml:"previewPlans"`
-	// PluginCacheDir is a directory of provider plugins that all runs share.
+	// PluginCacheDir is a directory of provider plugins that all runs share and none writes to, as
+	// `tofu providers mirror` fills it. What is not in it, a run downloads for itself. It has no
+	// effect if `cliConfigFile` has a block `provider_installation`.
 	// Default: each run downloads what it needs. Type: path. Not in PipeCD.
 	PluginCacheDir string `yaml:"pluginCacheDir"`
 }
