@@ -39,7 +39,7 @@ tofu: ## build bin/tofu, OpenTofu for the tests and the demo (minutes the first 
 demo: PROGRAMS += ./examples/demo
 # Only a kubeconfig of the command line is used, never one of the environment.
 OWN := $(if $(filter command,$(firstword $(origin KUBECONFIG))),$(KUBECONFIG))
-demo: build $(if $(OWN),,devcluster) ## show the agent at work; ONCE=1 ends after the script, KUBECONFIG=FILE uses your cluster
+demo: build $(if $(OWN),,devcluster tofu) ## show the agent at work; ONCE=1 ends after the script, KUBECONFIG=FILE uses your cluster
 	@exec $(BIN)/demo -bin $(BIN) $(if $(ONCE),-once) $(if $(OWN),-kubeconfig '$(OWN)' $(if $(IMAGE),-image '$(IMAGE)' -tags '$(TAGS)'))
 
 RELEASE = go build -o $(BIN)/release ./examples/release && exec $(BIN)/release -version '$(VERSION)' -bin $(BIN)

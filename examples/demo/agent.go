@@ -33,13 +33,17 @@ const keysText = `  secretManagement:
 
 // startAgent writes the agent's configuration below dir, starts it and returns
 // when its control API answers. Keys is the folder with the keys to decrypt
-// secrets with.
-func startAgent(ctx context.Context, bin, dir, provider, kubeconfig, namespace, remote, keys string) (*agent, error) {
+// secrets with. With tofu, applications of OpenTofu are deployed, too.
+func startAgent(ctx context.Context, bin, dir, provider, kubeconfig, namespace, remote, keys string, tofu bool) (*agent, error) {
 	a := &agent{bin: bin, started: time.Now()}
+	more := fmt.Sprintf(keysText, filepath.Join(keys, "example-only.private.pem"), filepath.Join(keys, "example-only.public.pem"), filepath.Join(keys, "example-only.age.txt"))
+	if tofu {
+		more += fmt.Sprintf(tofuProvider, filepath.Join(bin, "tofu"))
+	}
 	var err error
 	a.Agent, err = agenttest.Start(ctx, agenttest.Options{
 		Binary: filepath.Join(bin, "piped"), Dir: dir, Remote: remote, Kubeconfig: kubeconfig, Provider: provider, Interval: time.Second, WatchIn: namespace,
-		More: fmt.Sprintf(keysText, filepath.Join(keys, "example-only.private.pem"), filepath.Join(keys, "example-only.public.pem"), filepath.Join(keys, "example-only.age.txt")),
+		More: more,
 	})
 	if err != nil {
 		return nil, err

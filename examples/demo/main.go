@@ -29,8 +29,9 @@ func main() {
 func run(ctx context.Context, args []string, stdout *os.File, stderr io.Writer) (code int) {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	bin := flags.String("bin", "bin", "folder with the programs piped, pipectl and devcluster")
+	bin := flags.String("bin", "bin", "folder with the programs piped, pipectl, devcluster and tofu")
 	apps := flags.String("apps", filepath.Join("examples", "apps"), "folder whose content becomes the Git repository")
+	infrastructure := flags.String("infrastructure", filepath.Join("examples", "tofu", "apps", "approval"), "folder with the application of OpenTofu; it is not deployed with -kubeconfig")
 	keys := flags.String("keys", filepath.Join("examples", "keys"), "folder with the keys to decrypt their secrets with")
 	once := flags.Bool("once", false, "end after the script instead of staying up until Ctrl-C")
 	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig of an own cluster, whose current context is used; default: a control plane on this machine")
@@ -49,7 +50,7 @@ func run(ctx context.Context, args []string, stdout *os.File, stderr io.Writer) 
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 
-	d, err := newDemo(*bin, *apps, *keys, on, newNarrator(stdout))
+	d, err := newDemo(*bin, *apps, *infrastructure, *keys, on, newNarrator(stdout))
 	if err != nil {
 		fmt.Fprintln(stderr, "demo:", err)
 		return 1

@@ -22,6 +22,7 @@ const (
 // demo is one run of the script.
 type demo struct {
 	bin, apps, keys string
+	infrastructure  string // folder of the application of OpenTofu
 	dir             string // holds everything the demo makes on this machine
 	stage           stage
 	out             *narrator
@@ -38,7 +39,7 @@ type demo struct {
 }
 
 // newDemo makes the working folder. The caller must call close.
-func newDemo(bin, apps, keys string, on stage, out *narrator) (*demo, error) {
+func newDemo(bin, apps, infrastructure, keys string, on stage, out *narrator) (*demo, error) {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
 		return nil, fmt.Errorf("find the programs: %w", err)
@@ -48,11 +49,11 @@ func newDemo(bin, apps, keys string, on stage, out *narrator) (*demo, error) {
 	}
 	programs := []string{"piped", "pipectl"}
 	if !on.own() {
-		programs = append(programs, "devcluster")
+		programs = append(programs, "devcluster", "tofu")
 	}
 	for _, program := range programs {
 		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
-			return nil, fmt.Errorf("%s is not built, run `make build` and `make devcluster`: %w", program, err)
+			return nil, fmt.Errorf("%s is not built, run `make build`, `make devcluster` and `make tofu`: %w", program, err)
 		}
 	}
 	if err := os.Setenv("DEVCLUSTER", filepath.Join(bin, "devcluster")); err != nil {
@@ -62,7 +63,7 @@ func newDemo(bin, apps, keys string, on stage, out *narrator) (*demo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the working folder: %w", err)
 	}
-	d := &demo{bin: bin, apps: apps, keys: keys, dir: dir, stage: on, out: out}
+	d := &demo{bin: bin, apps: apps, infrastructure: infrastructure, keys: keys, dir: dir, stage: on, out: out}
 	if err := d.ownTemporaryFiles(); err != nil {
 		return nil, errors.Join(fmt.Errorf("make the working folder: %w", err), os.RemoveAll(dir))
 	}
@@ -91,12 +92,13 @@ type step struct {
 }
 
 // steps returns the script. On somebody's own cluster those are left out that need kinds
-// which not every cluster has.
+// which not every cluster has, or a program of their own.
 func (d *demo) steps() []step {
 	first := step{"A Kubernetes control plane on this machine", d.startCluster}
 	routing := []step{
 		{"A canary gets more and more of the traffic", d.canary},
 		{"A canary that cannot start", d.breakCanary},
+		{"A plan of OpenTofu that waits for a person", d.addInfrastructure},
 	}
 	if d.stage.own() {
 		first, routing = step{"A namespace in your cluster", d.useCluster}, nil
@@ -165,7 +167,7 @@ func (d *demo) makeRepository(context.Context) error {
 
 func (d *demo) startAgent(ctx context.Context) error {
 	var err error
-	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.provider(), d.kubeconfig(), d.stage.namespace, d.repo.Dir, d.keys); err != nil {
+	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.provider(), d.kubeconfig(), d.stage.namespace, d.repo.Dir, d.keys, !d.stage.own()); err != nil {
 		return err
 	}
 	d.agent.timeout = d.stage.timeout
