@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,6 +82,32 @@ func (w *work) verifyRoutes(ctx context.Context, r traffic.Routing, routes []man
 		}
 		if why != "" {
 			return &stageError{reason: fmt.Sprintf("%s; it was not accepted within %s (spec.trafficRouting.httpRoute.verify.timeout)", why, limit)}
+		}
+	}
+	return nil
+}
+
+// previewRouteTimeout is how long a gateway may take to accept the routes of a preview.
+const previewRouteTimeout = 5 * time.Minute
+
+// acceptRoutes waits until every gateway has accepted the routes of a preview, which is announced when
+// the deployment ends. It returns a stageError if one is refused, or not accepted in time.
+func acceptRoutes(ctx context.Context, w *work) error {
+	if w.run.Deployment.Git.PullRequest == 0 {
+		return nil
+	}
+	for _, o := range w.set.Objects {
+		kind := o.GroupVersionKind()
+		if kind.Group != traffic.GatewayGroup || !strings.HasSuffix(kind.Kind, "Route") {
+			continue
+		}
+		check := routeCheck{work: w, route: o}
+		why, err := w.poll(ctx, previewRouteTimeout, check.evaluate)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return &stageError{reason: fmt.Sprintf("%s; it was not accepted within %s", why, previewRouteTimeout)}
 		}
 	}
 	return nil

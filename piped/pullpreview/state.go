@@ -37,7 +37,7 @@ type appState struct {
 }
 
 // phase is ready only if that of every application is: each deployment has ended with success, which
-// is when the last of its rollouts is complete. It is failed as soon as that of one is.
+// is when the last of its rollouts is complete and its routes are accepted. It is failed as soon as that of one is.
 func (s preview) phase() phase {
 	switch {
 	case s.problem != nil:
@@ -104,7 +104,7 @@ func (p *Previewer) appState(ctx context.Context, pr *request, w wanted) (appSta
 		out.phase = failed
 		out.log, err = p.lastLines(ctx, d)
 	case deploy.Running, deploy.RollingBack:
-		out.phase, out.text = building, "its rollouts are not complete"
+		out.phase, out.text = building, "its rollouts are not complete, or its routes not accepted by the gateways"
 	default:
 		out.phase = building
 	}

@@ -1,0 +1,47 @@
+package kubernetes
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestPreviewWaitsForItsRoutes: the deployment of a preview ends when a gateway has accepted its route, and
+// fails when it refuses it. One of the branch does not wait.
+func TestPreviewWaitsForItsRoutes(t *testing.T) {
+	t.Parallel()
+	const route = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web}\nspec: {parentRefs: [{name: gateway}], rules: [{backendRefs: [{name: web, port: 80}]}]}\n"
+	l := newStageEnv(t)
+	l.shared.InstallGatewayAPI(t)
+	l.manifests = keptManifest + route
+	if result, _ := l.syncAs(t, l.manifests); result.Status != deploy.StageSuccess {
+		t.Fatalf("the branch: %s: %s", result.Status, result.Reason)
+	}
+	answer := func(mode string) {
+		patch := `{"metadata":{"annotations":{"devcluster.piped.dev/route-status":"` + mode + `"}}}`
+		if _, err := l.Clusters.(fixed)["one"].Dynamic().Resource(httpRoutes).Namespace(l.ns).Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "gateway"}); err != nil {
+			t.Error(err)
+		}
+	}
+	waited := false
+	preview := func(run *deploy.StageRun) {
+		run.Deployment.Git.PullRequest = 7
+		run.Log = &everyLine{run.Log, func(line string) {
+			if strings.Contains(line, "has not reported a status yet") && !waited {
+				waited = true
+				answer("accept")
+			}
+		}}
+	}
+	if result, _ := l.syncAs(t, l.manifests, preview); result.Status != deploy.StageSuccess || !waited {
+		t.Errorf("the preview: %s: %s (waited: %t)", result.Status, result.Reason, waited)
+	}
+	answer("reject")
+	if result, _ := l.syncAs(t, l.manifests, preview); result.Status != deploy.StageFailure || !strings.Contains(result.Reason, "/web is refused: Gateway") {
+		t.Errorf("the refused preview: %s: %s", result.Status, result.Reason)
+	}
+}
