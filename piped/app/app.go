@@ -157,7 +157,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	state := agentStatus{
 		version: o.Version, commit: o.Commit, started: o.Now(), store: st, phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
 	}
-	a.wakePreviews = a.addPullPreviews(cfg, o, st)
+	a.wakePreviews = a.addPullPreviews(cfg, o, st, src.loader)
 	a.dry = previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}
 	users, err := a.listen(cfg, o, st, a.dry, state)
 	if err != nil {

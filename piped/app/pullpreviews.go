@@ -13,12 +13,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/pullpreview"
+	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
 )
 
 // addPullPreviews adds the component that deploys pull requests, if the configuration has it, and
 // returns what wakes it.
-func (a *App) addPullPreviews(cfg *config.Piped, o Options, st *store.Store) (wake func()) {
+func (a *App) addPullPreviews(cfg *config.Piped, o Options, st *store.Store, sources *source.Loader) (wake func()) {
 	if cfg.Previews == nil {
 		return func() {}
 	}
@@ -26,6 +27,13 @@ func (a *App) addPullPreviews(cfg *config.Piped, o Options, st *store.Store) (wa
 	p := pullpreview.New(pullpreview.Config{
 		Store: st, Settings: *cfg.Previews, Kinds: o.kinds(), Metrics: a.metrics.previews, PodLines: podLines{live.platforms, live.platforms}.crashLines, Repositories: hostedRepositories{mergeable{live}},
 		Namespaces: previewNamespaces{live.clusters, live.tenants, cfg.PipedID, cfg.Previews.NamespaceTemplate},
+		Route: func(ctx context.Context, at deploy.GitPath, commit string) (pullpreview.Route, error) {
+			src, err := sources.Load(ctx, at, commit)
+			if err != nil {
+				return pullpreview.Route{}, err
+			}
+			return pullpreview.Route{Hostnames: src.Hostnames, Shared: src.Shared}, nil
+		},
 		Page: func(deploymentID string) string {
 			if page := live.page(); page != "" {
 				return page + "/deployments/" + deploymentID

@@ -231,6 +231,11 @@ func (r *repositories) Tree(repoID, commit string) (fs.FS, error) {
 	return readCommits(context.Background(), r, repoID, commit, func(m *git.Repo) (fs.FS, error) { return m.At(commit) })
 }
 
+// Base returns the commit of the branch that a preview's commit merges a pull request into.
+func (r *repositories) Base(repoID, commit string) (string, error) {
+	return readCommits(context.Background(), r, repoID, commit, func(m *git.Repo) (string, error) { return m.Base(commit) })
+}
+
 // Changed implements scheduler.Changes: the paths that differ between two commits of an
 // application's repository.
 func (r *repositories) Changed(ctx context.Context, p deploy.GitPath, from, to string) ([]string, error) {

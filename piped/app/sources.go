@@ -4,9 +4,11 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/c785c783/piped/piped/cluster/variant"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/observe/capabilities"
 	"github.com/c785c783/piped/piped/outbound"
 	"github.com/c785c783/piped/piped/source"
@@ -62,10 +64,19 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 	name, kinds := registeredName(st), o.kinds()
 	s.loader = &source.Loader{Tree: live.repositories.Tree, Secrets: live.secrets, Kinds: kinds, Name: name, Previews: cfg.Previews, CacheBytes: sourceCacheBytes}
 	s.concealed = &source.Loader{Tree: live.repositories.Tree, Secrets: live.concealed, Kinds: kinds, Name: name, Previews: cfg.Previews, CacheBytes: concealedCacheBytes}
+	for _, l := range []*source.Loader{s.loader, s.concealed} {
+		l.Base, l.RoutePreview = live.repositories.Base, routePreview
+	}
 	live.platforms = openPlatforms(platformEnv{app: a, cfg: cfg, options: o, store: st, sources: s, wake: a.wakeDrift})
 	s.loader.Renderers = live.platforms.renderers()
 	s.concealed.Renderers = s.loader.Renderers
 	return s, nil
+}
+
+// routePreview adapts the variants of a cluster to the loader.
+func routePreview(p source.RoutePreview, branch, merged []manifest.Object) (source.Routed, error) {
+	made, err := variant.Preview(p).Make(branch, merged)
+	return source.Routed(made), err
 }
 
 // registeredName returns the name of an application whose configuration has none.

@@ -94,8 +94,16 @@ var noLabel = regexp.MustCompile(`[^a-z0-9-]+`)
 // Namespace returns the namespace of the preview of a pull request. It is the name of a DNS label:
 // what does not fit is replaced by a digest of the repository's ID.
 func (p *Previews) Namespace(repoID string, number int) string {
+	return previewLabel(p.NamespacePrefix, repoID, number)
+}
+
+// PreviewName returns the name of the preview of a pull request with mode route, which is the value of
+// its header. It is the name of a DNS label, as that of a namespace is.
+func PreviewName(repoID string, number int) string { return previewLabel("pr-", repoID, number) }
+
+func previewLabel(prefix, repoID string, number int) string {
 	const limit = 63
-	name := fmt.Sprintf("%s%d-%s", p.NamespacePrefix, number, repoID)
+	name := fmt.Sprintf("%s%d-%s", prefix, number, repoID)
 	if len(name) <= limit && len(validation.IsDNS1123Label(name)) == 0 {
 		return name
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"text/template"
 	"time"
@@ -20,12 +21,19 @@ type Preview struct {
 	// Default: none: every pull request.
 	Label string `yaml:"label"`
 	// Mode is where the preview runs. `namespace` is a namespace of its own for each pull request,
-	// which all of its applications share.
+	// which all of its applications share. `route` is the namespace of the application: copies of
+	// its workloads get the requests with Header, or for Host, and everything else is shared.
 	// Default: `namespace`.
 	Mode PreviewMode `yaml:"mode"`
+	// Header is the request header that leads to the preview with mode `route`, such as `X-Preview`. Its
+	// value is the name of the preview, `pr-<number>-<repoId>`. The applications of a pull request have
+	// the same one.
+	// Default: none: the host leads to the preview.
+	Header string `yaml:"header"`
 	// Host is the host of the preview, such as `pr-{{ .PullRequest.Number }}.preview.example.com`. It
-	// replaces the hosts of Ingresses and of routes of the Gateway API. `spec.previews.hosts` of
-	// the agent must allow it. An application with such objects needs it.
+	// replaces the hosts of Ingresses and of routes of the Gateway API; with mode `route` it is an additional
+	// one. `spec.previews.hosts` of the agent must allow it. In mode `namespace`, an application with such
+	// objects needs it.
 	// Default: none. Type: template.
 	Host string `yaml:"host"`
 	// TTL is how long after its last deployment a preview is removed. The next commit of the pull
@@ -43,6 +51,10 @@ type Preview struct {
 	// if the pull request does not touch them. Each needs a `spec.preview` of its own.
 	// Default: none.
 	Requires []string `yaml:"requires"`
+	// Secrets are the names of the Secrets of the application's namespace that the pods of previews
+	// with mode `route` may use. Those that the pull request itself adds or changes need no name.
+	// Default: none.
+	Secrets []string `yaml:"secrets"`
 }
 
 // Default sets the mode.
@@ -51,11 +63,16 @@ func (p *Preview) Default() { p.Mode = PreviewNamespace }
 // PreviewMode is where a preview runs.
 type PreviewMode string
 
-// PreviewNamespace is a namespace of its own.
-const PreviewNamespace PreviewMode = "namespace"
+// The modes: a namespace of its own, and copies next to the application.
+const (
+	PreviewNamespace PreviewMode = "namespace"
+	PreviewRoute     PreviewMode = "route"
+)
 
 // Values returns every mode.
-func (PreviewMode) Values() []string { return []string{string(PreviewNamespace)} }
+func (PreviewMode) Values() []string {
+	return []string{string(PreviewNamespace), string(PreviewRoute)}
+}
 
 // HostOf returns the host of the preview of a pull request, "" if there is none.
 func (p Preview) HostOf(number int) (string, error) {
@@ -80,6 +97,7 @@ func (p *Preview) complete(d *strict.Document) {
 			d.Problemf("preview.host", "expected {{ .PullRequest.Number }} in it, because each pull request needs a host of its own, found %q", p.Host)
 		}
 	}
+	p.completeRoute(d)
 	if p.AllowForks && p.Label == "" {
 		d.Problemf("preview.allowForks", "expected preview.label, too: without a label that a maintainer sets, anybody could deploy")
 	}
@@ -96,15 +114,52 @@ func (p *Preview) complete(d *strict.Document) {
 	}
 }
 
-// Previewed returns the configuration of a preview in a namespace: every deployment is a quick sync
-// at once, without scripts, approvals and what follows it, and a failed one is not rolled back, so
-// that its pods can be examined. The error is of kind deploy.Invalid.
+// headerName matches the names of HTTP headers, as routes of the Gateway API have them.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_|~`-]{1,256}$")
+
+// completeRoute checks what belongs to mode route.
+func (p *Preview) completeRoute(d *strict.Document) {
+	if p.Mode != PreviewRoute {
+		if p.Header != "" {
+			d.Problemf("preview.header", "expected preview.mode: route with it: a preview in a namespace of its own is reached by its host")
+		}
+		if len(p.Secrets) > 0 {
+			d.Problemf("preview.secrets", "expected preview.mode: route with it: a preview in a namespace of its own reaches no Secret of another one")
+		}
+		return
+	}
+	switch {
+	case p.Header == "" && p.Host == "":
+		d.Problemf("preview.header", "expected the header that leads to the preview, such as X-Preview, or a preview.host, found neither")
+	case p.Header != "" && (!headerName.MatchString(p.Header) || strings.EqualFold(p.Header, "host")):
+		d.Problemf("preview.header", "expected the name of a header, such as X-Preview, found %q", p.Header)
+	}
+	if p.AllowForks {
+		d.Problemf("preview.allowForks", "expected preview.mode: namespace with it: with mode route a fork would run next to the application, with the rights of its namespace")
+	}
+	for i, name := range p.Secrets {
+		if why := validation.IsDNS1123Subdomain(name); why != nil {
+			d.Problemf(fmt.Sprintf("preview.secrets[%d]", i), "expected the name of a Secret, found %q", name)
+		}
+	}
+}
+
+// Previewed returns the configuration of a preview: every deployment is a quick sync at once, without
+// scripts, approvals and what follows it, and a failed one is not rolled back, so that its pods can be
+// examined. With mode route it stays in the namespace of the application, and what a later commit does
+// not have any more is deleted. The error is of kind deploy.Invalid.
 func (a *Application) Previewed(namespace string) (*Application, error) {
 	spec, ok := a.Platform.(*kubernetes.Spec)
 	if !ok {
 		return nil, deploy.Errorf(deploy.Invalid, "applications of kind %s have no previews", a.Kind)
 	}
 	placed, no := *spec, false
+	if a.Preview.Mode == PreviewRoute {
+		if namespace = spec.Input.Namespace; namespace == "" {
+			return nil, deploy.Errorf(deploy.Invalid, "a preview with mode route needs spec.input.namespace: set it to the namespace of the application")
+		}
+		placed.QuickSync.Prune, placed.QuickSync.AddVariantLabelToSelector, placed.PruneKinds = true, false, nil
+	}
 	placed.Input.Namespace, placed.Input.AutoCreateNamespace, placed.Input.AutoRollback, placed.TakeOver = namespace, false, nil, false
 	out := *a
 	out.Platform, out.Planner = &placed, Planner{AutoRollback: &no}

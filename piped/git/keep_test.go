@@ -1,8 +1,10 @@
 package git
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
@@ -15,7 +17,7 @@ func TestKeptMergeStays(t *testing.T) {
 	head := w.commit("theirs")
 	w.git("checkout", "-q", gittest.Branch)
 	w.write("dir/ours", "ours\n")
-	w.commit("ours")
+	ours := w.commit("ours")
 	dir := t.TempDir()
 	var first string
 	for range 2 {
@@ -47,6 +49,14 @@ func TestKeptMergeStays(t *testing.T) {
 		}
 		if want := w.want(); kept.TreeHash.String() != want {
 			t.Errorf("the tree is %s, want %s", kept.TreeHash, want)
+		}
+		if base, err := r.Base(first); err != nil || base != ours {
+			t.Errorf("it merges into %s, %v, want %s", base, err, ours)
+		}
+		for hash, kind := range map[string]deploy.Kind{ours: deploy.Invalid, strings.Repeat("a", 40): deploy.NotFound, "": deploy.NotFound} {
+			if base, err := r.Base(hash); !deploy.IsKind(err, kind) {
+				t.Errorf("commit %q merges into %q, %v", hash, base, err)
+			}
 		}
 		if err := r.Close(); err != nil {
 			t.Fatal(err)

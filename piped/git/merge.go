@@ -320,6 +320,19 @@ func (r *Repo) keep(m *Merge) (out deploy.Commit, err error) {
 	return out, nil
 }
 
+// Base returns the commit that a commit of Keep merges into. The error is of kind NotFound if the mirror
+// has no such commit, and Invalid if it is not of Keep.
+func (r *Repo) Base(hash string) (string, error) {
+	c, err := r.commit(hash)
+	if err != nil {
+		return "", err
+	}
+	if len(c.ParentHashes) != 2 {
+		return "", deploy.Errorf(deploy.Invalid, "commit %s of %s is not the merge of two commits", hash, r.Remote())
+	}
+	return c.ParentHashes[0].String(), nil
+}
+
 // Close removes the objects of the merge.
 func (m *Merge) Close() error { return m.objects.discard() }
 

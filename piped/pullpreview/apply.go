@@ -48,17 +48,20 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 	}
 	if moved(want, pr.apps) { // the next pass creates it there
 		pr.known.ExpiresAt = time.Time{}
-		return p.remove(ctx, r, pr.Number, pr.apps, pr.known, "an application has another platform provider now")
+		return p.remove(ctx, r, pr.Number, pr.apps, pr.known, "an application has another platform provider or mode now")
 	}
 	if full := p.full(want, pr.apps, active); full != "" {
 		return p.publish(ctx, r, pr, preview{waits: full, apps: waiting(want)})
 	}
 	var errs []error
-	for _, app := range alive(pr.apps) {
-		if !slices.ContainsFunc(want, func(w wanted) bool { return w.app.ID == app.ID }) {
-			errs = append(errs, p.removeApplication(ctx, app))
-		}
+	unwanted := slices.DeleteFunc(slices.Clone(pr.apps), func(a deploy.Application) bool {
+		return slices.ContainsFunc(want, func(w wanted) bool { return w.app.ID == a.ID })
+	})
+	for _, app := range alive(unwanted) {
+		errs = append(errs, p.removeApplication(ctx, app))
 	}
+	_, err = p.remaining(ctx, unwanted)
+	errs = append(errs, err)
 	for i := range want {
 		err := p.ensure(ctx, r, pr.OpenRequest, pl.commit, &want[i], find(pr.apps, want[i].app.ID))
 		switch {
@@ -78,12 +81,12 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 	return errors.Join(append(errs, err)...)
 }
 
-// moved reports whether what runs is in another cluster than it is to be. Its namespace there is to be
-// deleted first.
+// moved reports whether what runs is in another cluster than it is to be, or has another mode. It is to
+// be removed first.
 func moved(want []wanted, apps []deploy.Application) bool {
 	return slices.ContainsFunc(want, func(w wanted) bool {
 		app := find(apps, w.app.ID)
-		return w.problem == nil && app != nil && !app.Deleted && app.Provider != w.app.Provider
+		return w.problem == nil && app != nil && !app.Deleted && (app.Provider != w.app.Provider || isRouted(*app) != isRouted(w.app))
 	})
 }
 
@@ -107,7 +110,7 @@ func (p *Previewer) publish(ctx context.Context, r Repository, pr *request, stat
 // waiting returns the states of applications that wait for a limit.
 func waiting(want []wanted) (out []appState) {
 	for _, w := range want {
-		out = append(out, appState{app: w.app, phase: building, host: w.host})
+		out = append(out, appState{app: w.app, phase: building, host: w.host, route: w.route})
 	}
 	return out
 }
@@ -122,7 +125,11 @@ func (p *Previewer) end(ctx context.Context, r Repository, number int, apps []de
 		return p.remove(ctx, r, number, apps, known, why)
 	case known.Head == "" || known.Ended:
 		return nil
-	case known.Phase != deploy.PreviewRemoved: // it was waiting, or the agent ended after the removal
+	}
+	if left, err := p.remaining(ctx, apps); err != nil || left {
+		return err
+	}
+	if known.Phase != deploy.PreviewRemoved { // it was waiting or next to its application, or the agent ended after the removal
 		if err := p.reportRemoved(ctx, r, number, headOf(apps, known), why); err != nil {
 			return err
 		}
@@ -140,6 +147,9 @@ func (p *Previewer) end(ctx context.Context, r Repository, number int, apps []de
 func (p *Previewer) endUntilNext(ctx context.Context, r Repository, pr *request, want []wanted, why string) error {
 	if len(alive(pr.apps)) > 0 {
 		return p.remove(ctx, r, pr.Number, pr.apps, pr.known, why)
+	}
+	if left, err := p.remaining(ctx, pr.apps); err != nil || left {
+		return err
 	}
 	if pr.known.Phase != deploy.PreviewRemoved {
 		if err := p.reportRemoved(ctx, r, pr.Number, pr.Commit, why); err != nil {
@@ -205,7 +215,7 @@ func (p *Previewer) ensure(ctx context.Context, r Repository, pr githost.OpenReq
 	p.known[app.ID] = true
 	switch {
 	case known == nil || known.Deleted:
-		if err := p.Namespaces.Ensure(ctx, app, p.namespace(app)); err != nil {
+		if err := p.place(ctx, app); err != nil {
 			return err
 		}
 		app.Sync = deploy.SyncState{Status: deploy.SyncUnknown, At: p.Now()}
@@ -229,12 +239,20 @@ func (p *Previewer) ensure(ctx context.Context, r Repository, pr githost.OpenReq
 		if err != nil || due == "" {
 			return err
 		}
-		if err := p.Namespaces.Ensure(ctx, app, p.namespace(app)); err != nil {
+		if err := p.place(ctx, app); err != nil {
 			return err
 		}
 		return p.deploy(ctx, r, pr, commit, w, due)
 	}
 	return p.deploy(ctx, r, pr, commit, w, fmt.Sprintf("Pull request #%d", pr.Number))
+}
+
+// place makes the namespace of a preview application exist, unless it is next to that of the branch.
+func (p *Previewer) place(ctx context.Context, app deploy.Application) error {
+	if isRouted(app) {
+		return nil
+	}
+	return p.Namespaces.Ensure(ctx, app, p.namespace(app))
 }
 
 func (p *Previewer) namespace(app deploy.Application) string {
@@ -290,8 +308,8 @@ func (p *Previewer) deploy(ctx context.Context, r Repository, pr githost.OpenReq
 }
 
 // remove removes the whole preview of a pull request: first what is being deployed, then the
-// namespace with all that is in it, then the reports, then the applications. It does as much as
-// is possible now; the next pass continues.
+// namespace with all that is in it and the applications that are next to others, then the reports, then
+// the other applications. It does as much as is possible now; the next pass continues.
 func (p *Previewer) remove(ctx context.Context, r Repository, number int, apps []deploy.Application, known deploy.PullPreview, why string) error {
 	p.busy = true
 	idle := true
@@ -304,6 +322,9 @@ func (p *Previewer) remove(ctx context.Context, r Repository, number int, apps [
 	}
 	if !idle {
 		return nil
+	}
+	if done, err := p.removeRouted(ctx, r, number, apps, known); err != nil || !done {
+		return err
 	}
 	for _, app := range alive(apps) {
 		if gone, err := p.Namespaces.Delete(ctx, app, p.namespace(app)); err != nil || !gone {
@@ -358,6 +379,11 @@ func (p *Previewer) removeApplication(ctx context.Context, app deploy.Applicatio
 		p.busy = true
 		return err
 	}
+	return p.requestRemoval(ctx, app)
+}
+
+// requestRemoval requests the removal of an application with its objects, unless that was requested.
+func (p *Previewer) requestRemoval(ctx context.Context, app deploy.Application) error {
 	_, err := p.Store.RemoveApplication(ctx, deploy.Command{
 		ID: p.NewID(), Type: deploy.CommandDeleteApplication, ApplicationID: app.ID, Commander: commander, Account: commander, Cascade: true,
 	})

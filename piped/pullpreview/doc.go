@@ -4,6 +4,7 @@
 //	previewer.go  the component, and which pull requests have a preview
 //	wanted.go     what a pull request should have, from its merge
 //	fork.go       which pull requests of forks may be deployed
+//	routed.go     removes what is next to the applications of the branch
 //	apply.go      creates, updates, heals and removes preview applications
 //	state.go      what a preview is like now
 //	record.go     what is stored of it, and when its time is over
@@ -15,7 +16,9 @@
 // pull request is closed, also after a restart. What a webhook says is only a reason to ask the
 // host; a pull request counts as closed only if the host says so.
 //
-// All objects of a preview are in one namespace for each pull request, which the package creates
-// and deletes. Pull requests of forks are deployed only where the branch allows it, each head only
-// with a label that a maintainer has set for it. A preview gets no secrets.
+// With mode namespace, all objects of a preview are in one namespace for each pull request, which the
+// package creates and deletes. With mode route they are next to those of the branch, and are deleted one by
+// one. Pull requests of forks are deployed only where the branch allows it, each head only with a label
+// that a maintainer has set for it. A preview gets no secrets, except those in its namespace that the branch
+// names.
 package pullpreview

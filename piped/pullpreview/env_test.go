@@ -37,6 +37,10 @@ type env struct {
 	metrics  countedMetrics
 	host     Host   // instead of the one of the test
 	remote   string // by which that host knows the repository
+	route    Route  // of every preview with mode route
+	refuse   error  // why there is no such preview
+	failing  bool   // removals fail
+	removals int    // that have ended
 }
 
 var kinds = config.Kinds{config.Kubernetes()}
@@ -67,7 +71,7 @@ func newEnv(t *testing.T, edit ...func(*config.Previews)) *env {
 // start makes a new Previewer on the same store, as after a restart of the agent.
 func (e *env) start(settings config.Previews) {
 	e.p = New(Config{
-		Store: e.store, Settings: settings, Kinds: kinds, Repositories: envRepositories{e}, Namespaces: envNamespaces{e}, Metrics: &e.metrics,
+		Store: e.store, Settings: settings, Kinds: kinds, Repositories: envRepositories{e}, Namespaces: envNamespaces{e}, Route: e.envRoute, Metrics: &e.metrics,
 		Page: func(string) string { return "" }, Agent: "agent", Logger: slog.New(slog.NewTextHandler(e.t.Output(), nil)), Now: func() time.Time { return e.now },
 		NewID: func() string { e.ids++; return fmt.Sprintf("id-%d", e.ids) },
 	})
@@ -141,7 +145,14 @@ func (e *env) work() {
 	removals, err := e.store.OpenCommands(ctx, deploy.CommandDeleteApplication)
 	e.must(err)
 	for _, c := range removals {
-		e.must(e.store.FinishRemoval(ctx, c, deploy.CommandSucceeded, nil, nil))
+		e.removals++
+		if e.failing {
+			e.must(e.store.FinishRemoval(ctx, c, deploy.CommandFailed, nil, nil))
+			continue
+		}
+		items, err := e.store.Inventory(ctx, c.ApplicationID)
+		e.must(err)
+		e.must(e.store.FinishRemoval(ctx, c, deploy.CommandSucceeded, nil, items))
 	}
 }
 

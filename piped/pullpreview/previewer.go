@@ -56,6 +56,13 @@ type Namespaces interface {
 	Delete(ctx context.Context, app deploy.Application, name string) (gone bool, err error)
 }
 
+// Route is what leads to the preview of an application that is next to the application.
+type Route struct {
+	Header    string   // "name: value"; "" for none
+	Hostnames []string // of requests with the header; nil: every host
+	Shared    []string // changes of the pull request that the preview does not have, each with the reason
+}
+
 // Config holds the dependencies and settings of a Previewer.
 type Config struct {
 	Store        *store.Store
@@ -63,7 +70,10 @@ type Config struct {
 	Kinds        config.Kinds
 	Repositories Repositories
 	Namespaces   Namespaces
-	Metrics      Metrics // default: none
+	// Route returns the hostnames of a preview with mode route at a commit, and what it does not have.
+	// The error is of kind Invalid if there can be no such preview.
+	Route   func(ctx context.Context, at deploy.GitPath, commit string) (Route, error)
+	Metrics Metrics // default: none
 	// PodLines returns the last lines that the pods of an application have written, without
 	// secrets. Optional.
 	PodLines func(ctx context.Context, app deploy.Application, lines int) ([]string, error)
@@ -93,6 +103,7 @@ type Previewer struct {
 	failures map[string]string             // by repository ID: the last logged error
 	known    map[string]bool               // IDs of preview applications that exist, or did since the start
 	forks    map[string]forkLabels         // by repository ID
+	again    map[string]time.Time          // by application ID: when its removal was requested again
 	busy     bool                          // something is being removed
 	degraded map[string]deploy.Degradation // by application, as of this pass
 }
@@ -110,7 +121,7 @@ func New(c Config) *Previewer {
 	}
 	return &Previewer{
 		Config: c, wake: make(chan struct{}, 1), listed: map[string][]githost.OpenRequest{}, plans: map[pullRequest]plan{},
-		reported: map[pullRequest]report{}, failures: map[string]string{}, forks: map[string]forkLabels{}, known: map[string]bool{},
+		reported: map[pullRequest]report{}, failures: map[string]string{}, forks: map[string]forkLabels{}, known: map[string]bool{}, again: map[string]time.Time{},
 	}
 }
 

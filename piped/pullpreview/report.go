@@ -149,10 +149,13 @@ func (p *Previewer) comment(pr githost.OpenRequest, s preview) string {
 			name = "[" + name + "](" + page + ")"
 		}
 		text := cell(a.text)
-		if now == ready && a.host != "" { // a link before all of it works would lie
-			text = "<https://" + a.host + ">"
+		if now == ready { // a link before all of it works would lie
+			text = a.entry()
 		}
 		fmt.Fprintf(&b, "| %s | **%s** | %s |\n", name, a.phase, text)
+	}
+	for _, a := range s.apps {
+		b.WriteString(a.left())
 	}
 	for _, a := range s.apps {
 		if len(a.log) > 0 {
@@ -160,6 +163,42 @@ func (p *Previewer) comment(pr githost.OpenRequest, s preview) string {
 		}
 	}
 	return cut(b.String())
+}
+
+// entry returns how a ready preview is reached, "" if that is not known.
+func (a appState) entry() string {
+	var ways []string
+	if a.host != "" {
+		ways = append(ways, "<https://"+a.host+">")
+	}
+	if a.route.Header != "" {
+		to := ""
+		if len(a.route.Hostnames) > 0 {
+			to = " to `" + strings.Join(a.route.Hostnames, "`, `") + "`"
+		}
+		ways = append(ways, fmt.Sprintf("requests%s with the header `%s`", to, a.route.Header))
+	}
+	return strings.Join(ways, ", and ")
+}
+
+// maxShared is how many changes that a preview does not have are listed.
+const maxShared = 20
+
+// left lists the changes of the pull request that a preview next to its application does not have.
+func (a appState) left() string {
+	if len(a.route.Shared) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nNot in the preview `%s`:\n\n", a.app.Name)
+	for i, line := range a.route.Shared {
+		if i == maxShared {
+			fmt.Fprintf(&b, "* and %d more\n", len(a.route.Shared)-i)
+			break
+		}
+		fmt.Fprintf(&b, "* %s\n", cell(line))
+	}
+	return b.String()
 }
 
 // cell returns text for one cell of a table.

@@ -33,6 +33,7 @@ type appState struct {
 	text  string   // what it waits for, or why it has failed
 	log   []string // the last lines of the failed stage
 	host  string
+	route Route  // with mode route
 	id    string // of the deployment; "" if there is none
 }
 
@@ -65,7 +66,7 @@ func (p *Previewer) state(ctx context.Context, pr *request, want []wanted) (prev
 		if err != nil {
 			return out, err
 		}
-		state.app, state.host = w.app, w.host
+		state.app, state.host, state.route = w.app, w.host, w.route
 		out.apps = append(out.apps, state)
 	}
 	return out, nil

@@ -34,6 +34,7 @@ type wanted struct {
 	config   *config.Application // of the merge; nil with a problem
 	preview  config.Preview
 	host     string
+	route    Route  // with mode route
 	problem  error  // why it cannot be deployed
 	pending  string // what its next deployment waits for, "" if it was created
 }
@@ -51,8 +52,16 @@ func previewName(name string, number int) string {
 	return name + suffix
 }
 
-// labelPullRequest is the label of preview applications.
-const labelPullRequest = "pull-request"
+// Labels of preview applications.
+const (
+	labelPullRequest = "pull-request"
+	labelMode        = "preview-mode" // with another mode than namespace
+)
+
+// isRouted reports whether a preview application is next to that of the branch.
+func isRouted(app deploy.Application) bool {
+	return app.Labels[labelMode] == string(config.PreviewRoute)
+}
 
 // plan returns the plan of a pull request. It is made again when either branch has a new head.
 func (p *Previewer) plan(ctx context.Context, r Repository, pr githost.OpenRequest) (plan, error) {
@@ -98,9 +107,33 @@ func (p *Previewer) makePlan(ctx context.Context, r Repository, pr githost.OpenR
 		return out, err
 	}
 	if len(out.apps) > 0 {
-		out.commit, err = r.Git.Keep(m)
+		if out.commit, err = r.Git.Keep(m); err == nil {
+			err = p.routes(ctx, out)
+		}
 	}
 	return out, err
+}
+
+// routes reads what leads to the previews with mode route, and what they do not have. One that is not
+// possible is a problem of its application.
+func (p *Previewer) routes(ctx context.Context, pl plan) error {
+	for i := range pl.apps {
+		w := &pl.apps[i]
+		if w.preview.Mode != config.PreviewRoute || w.problem != nil {
+			continue
+		}
+		route, err := p.Route(ctx, w.app.Git, pl.commit.Hash)
+		switch {
+		case deploy.IsKind(err, deploy.Invalid):
+			w.problem = err
+		case err != nil:
+			return fmt.Errorf("prepare the preview of %s: %w", w.base, err)
+		case w.preview.Header != "":
+			route.Header = fmt.Sprintf("%s: %s", w.preview.Header, config.PreviewName(w.app.Git.RepoID, w.app.Git.PullRequest))
+		}
+		w.route = route
+	}
+	return nil
 }
 
 // merge merges the head of a pull request. That of a fork is no branch of the repository.
@@ -163,15 +196,20 @@ func (p *Previewer) want(before, after fs.FS, a deploy.AffectedApplication, pr g
 	w.app.Name = previewName(a.Application.Name, number)
 	w.app.Labels = map[string]string{labelPullRequest: strconv.Itoa(number)}
 	for name, value := range base.Labels {
-		if name != labelPullRequest {
+		if name != labelPullRequest && name != labelMode {
 			w.app.Labels[name] = value
 		}
+	}
+	if base.Preview.Mode != config.PreviewNamespace {
+		w.app.Labels[labelMode] = string(base.Preview.Mode)
 	}
 	w.app.LastTriggered, w.app.LastSuccessful, w.app.Hold, w.app.EvaluatedCommit, w.app.Former = nil, nil, nil, "", nil
 	switch {
 	case w.problem != nil:
 	case merged == nil:
 		w.problem = deploy.Errorf(deploy.Invalid, "%s cannot be read", a.Application.Git.ConfigPath())
+	case isNew && base.Preview.Mode == config.PreviewRoute:
+		w.problem = deploy.Errorf(deploy.Invalid, "%s: a preview with mode route needs the application on the branch, which it shares everything else with: merge it first, or use mode: namespace in spec.preview", a.Application.Git.ConfigPath())
 	case !isNew && !reflect.DeepEqual(base.Preview, merged.Preview):
 		w.problem = deploy.Errorf(deploy.Invalid, "%s: the pull request changes spec.preview, which counts when it is merged", a.Application.Git.ConfigPath())
 	case !isNew && base.PlatformProvider != merged.PlatformProvider:

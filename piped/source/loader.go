@@ -39,6 +39,12 @@ type Source struct {
 	Warnings []string
 	// Tree is what LoadFrom was given; nil for a commit of the repository.
 	Tree fs.FS
+	// Shared are the changes of a pull request that its preview does not have, each with the reason. The
+	// slice is shared between callers.
+	Shared []string
+	// Hostnames are those of requests with the header of a preview; nil: every host. The slice is shared
+	// between callers.
+	Hostnames []string
 }
 
 // Loader loads sources, with an LRU cache. It is safe for concurrent use. Set its fields before
@@ -57,6 +63,11 @@ type Loader struct {
 	Name func(ctx context.Context, at deploy.GitPath) string
 	// Previews are the limits of previews of pull requests; nil: there are none.
 	Previews *config.Previews
+	// Base returns the commit of the branch that a preview's commit merges a pull request into.
+	Base func(repoID, commit string) (string, error)
+	// RoutePreview returns the objects of a preview with mode route, given those of the branch and of the
+	// merge. Base and RoutePreview are required for such previews.
+	RoutePreview func(p RoutePreview, branch, merged []manifest.Object) (Routed, error)
 	// CacheBytes is the approximate memory limit of the cache; 0 disables the cache.
 	CacheBytes int64
 	// Time limits one rendering, including all downloads; default 5 min.
@@ -164,14 +175,18 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 	if err == nil {
 		err = check(r.Objects, at)
 	}
+	var routed Routed
 	if err == nil && at.PullRequest != 0 {
-		r.Objects, err = l.previewObjects(r.Objects, at, cfg)
+		if routed, err = l.previewed(ctx, at, commit, cfg, r.Objects); err == nil {
+			r.Objects = routed.Objects
+		}
 	}
 	if err != nil {
 		o = failed(err, !r.Varies)
 	} else {
 		sortByOrder(r.Objects)
-		s := &Source{Commit: commit, Config: cfg, Objects: r.Objects, Digest: digest(r.Objects), Redactor: redactor(), Warnings: warnings(r, redactor())}
+		s := &Source{Commit: commit, Config: cfg, Objects: r.Objects, Digest: digest(r.Objects), Redactor: redactor(), Warnings: warnings(r, redactor()),
+			Shared: routed.Shared, Hostnames: routed.Hostnames}
 		o = outcome{source: s, size: r.Bytes, fixed: true}
 	}
 	if r.Context != "" {
