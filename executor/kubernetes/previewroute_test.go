@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -43,5 +44,27 @@ func TestPreviewWaitsForItsRoutes(t *testing.T) {
 	answer("reject")
 	if result, _ := l.syncAs(t, l.manifests, preview); result.Status != deploy.StageFailure || !strings.Contains(result.Reason, "/web is refused: Gateway") {
 		t.Errorf("the refused preview: %s: %s", result.Status, result.Reason)
+	}
+}
+
+// TestPreviewPrunesWithoutALimit: a commit of a pull request may remove most of the objects of its preview,
+// which one of the branch may not.
+func TestPreviewPrunesWithoutALimit(t *testing.T) {
+	t.Parallel()
+	many := keptManifest
+	for i := range 30 {
+		many += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: more-%d}\n", i)
+	}
+	l := newStageEnv(t)
+	l.spec += "  quickSync: {prune: true}\n"
+	if result, _ := l.syncAs(t, many); result.Status != deploy.StageSuccess {
+		t.Fatalf("%s: %s", result.Status, result.Reason)
+	}
+	if result, _ := l.syncAs(t, keptManifest); result.Status != deploy.StageFailure {
+		t.Errorf("the branch: %s: %s", result.Status, result.Reason)
+	}
+	result, _ := l.syncAs(t, keptManifest, func(run *deploy.StageRun) { run.Deployment.Git.PullRequest = 7 })
+	if left := l.inventoried(t); result.Status != deploy.StageSuccess || len(left) != 1 {
+		t.Errorf("the preview: %s: %s; left: %v", result.Status, result.Reason, left)
 	}
 }

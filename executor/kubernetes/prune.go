@@ -29,7 +29,11 @@ func limitPrune(ctx context.Context, w *work) error {
 // remove.
 func (w *work) pruneRequest(inventory []deploy.InventoryItem) apply.PruneRequest {
 	inventory = w.permitted(ofPrimary(inventory), func(string) {})
-	return apply.PruneRequest{Inventory: inventory, Kinds: w.set.Spec.PruneKinds, Permitted: w.run.Deployment.Trigger.PermitPrune}
+	permitted := w.run.Deployment.Trigger.PermitPrune
+	if w.run.Deployment.Git.PullRequest != 0 { // a pull request may shrink its preview
+		permitted = itemRefs(inventory)
+	}
+	return apply.PruneRequest{Inventory: inventory, Kinds: w.set.Spec.PruneKinds, Permitted: permitted}
 }
 
 // refusePrune converts an *apply.TooMany into a stageError and records the objects, so that
