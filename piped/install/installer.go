@@ -31,6 +31,8 @@ type Installer struct {
 	Namespaces []string
 	// ReplaceConfig also replaces a configuration that was edited since the last installation.
 	ReplaceConfig bool
+	// ChangeStore permits a variant whose store is not the one that the agent has.
+	ChangeStore bool
 	// Say receives what is done, in lines. It must not be nil.
 	Say func(format string, args ...any)
 }
@@ -45,7 +47,8 @@ type Applied struct {
 
 // Apply applies the namespace and the secrets, then the other files in their order, and deletes
 // what only the variant before had, but for secrets and volumes. A secret that exists keeps its
-// values, but for those that the user has given. Apply refuses objects that others made.
+// values, but for those that the user has given. Apply refuses objects that others made, and a
+// configuration or a store that cannot become that of the variant, before it changes anything.
 //
 // All says that files and secrets are the whole installation: without it, nothing is deleted.
 func (i *Installer) Apply(ctx context.Context, files []File, secrets []Secret, all bool) (a Applied, err error) {
@@ -67,6 +70,14 @@ func (i *Installer) Apply(ctx context.Context, files []File, secrets []Secret, a
 			}
 		}
 	}
+	for _, o := range after {
+		if !isConfig(o) {
+			continue
+		}
+		if err := i.checkFirst(ctx, o); err != nil {
+			return a, err
+		}
+	}
 	for _, o := range before {
 		if err := i.applyNamespace(ctx, o); err != nil {
 			return a, err
@@ -86,6 +97,18 @@ func (i *Installer) Apply(ctx context.Context, files []File, secrets []Secret, a
 		a.Left, err = i.prune(ctx, wanted, secrets)
 	}
 	return a, err
+}
+
+// checkFirst refuses, before anything is changed, a configuration that applyObject would refuse.
+func (i *Installer) checkFirst(ctx context.Context, o *unstructured.Unstructured) error {
+	live, err := i.get(ctx, o)
+	if err != nil || live == nil {
+		return err
+	}
+	if err := i.refuse(live); err != nil {
+		return err
+	}
+	return i.checkConfig(live, o)
 }
 
 // applyNamespace applies the namespace, unless a person made it.
@@ -113,8 +136,11 @@ func (i *Installer) applyObject(ctx context.Context, o *unstructured.Unstructure
 		return err
 	}
 	if isConfig(o) {
+		if err := i.checkConfig(live, o); err != nil {
+			return err
+		}
 		if edited(live, o) && !i.ReplaceConfig {
-			i.Say("%s differs from what the last installation applied, and stays as it is: --replace-config replaces it", manifest.Ref(o))
+			i.Say("%s was edited, has what this installation needs, and stays as it is: --replace-config replaces it", manifest.Ref(o))
 			return nil
 		}
 		o = o.DeepCopy()
@@ -338,6 +364,7 @@ func (i *Installer) listIn(ctx context.Context, kind cluster.ServedKind, namespa
 	if err != nil {
 		return nil, err
 	}
+	// An aggregated ClusterRole is before its parts: its controller writes it when one of them changes.
 	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int {
 		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})

@@ -170,6 +170,7 @@ func TestInstallationsAreApart(t *testing.T) {
 func TestSecretsAreKept(t *testing.T) {
 	t.Parallel()
 	i := installer(t, "kept-secrets", "")
+	i.ChangeStore = true
 	removed(t, i)
 	secret := func(name string) map[string][]byte {
 		s, err := i.getSecret(t.Context(), name)

@@ -23,7 +23,7 @@ type installFlags struct {
 	options                               install.Options
 	keyFile, knownHostsFile, passwordFile string
 	only                                  []string
-	applies, replaceConfig                bool
+	applies, replaceConfig, changeStore   bool
 	cluster                               clusterFlags
 	read                                  install.Given // out of the files
 }
@@ -42,8 +42,10 @@ printed with where to add it. A repository over HTTP is read without credentials
 With --apply they are applied to the cluster that kubectl would use, secrets first, and the
 command waits until the agent answers, or says why it does not. Secrets that exist are
 kept, and so is a configuration that was edited since the last installation, unless
---replace-config is given. What another variant had and this one has not is deleted, but for
-secrets and the volume.`,
+--replace-config is given: where it lacks what this variant needs, the command names that and
+changes nothing. Another store needs --change-store, because the data of the one before is not
+in it. What another variant had and this one has not is deleted, but for secrets and the
+volume.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.applies {
 				return f.apply(cmd.Context(), stdout, stderr)
@@ -57,6 +59,7 @@ secrets and the volume.`,
 	cmd.Flags().BoolVar(&f.replaceConfig, "replace-config", false, "with --apply: replace a configuration that was edited since the last installation")
 	cmd.AddCommand(installCheckCommand(stdout, stderr))
 	cmd.SetFlagErrorFunc(usageError)
+	cmd.Flags().BoolVar(&f.changeStore, "change-store", false, "with --apply: the agent gets another store than it has, after its data was moved or to begin without it")
 	return cmd
 }
 

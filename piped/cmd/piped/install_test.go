@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/git/gittest"
 )
@@ -31,6 +32,7 @@ type installing struct {
 	*testing.T
 	cluster *clustertest.Cluster
 	client  kubernetes.Interface
+	access  *cluster.Cluster // for objects of any kind
 	git     *gittest.Repo
 	repo    string // its address
 	keyFile string // opens the repository
@@ -38,15 +40,20 @@ type installing struct {
 
 func newInstalling(t *testing.T) *installing {
 	t.Setenv("HOME", t.TempDir())
-	cluster := clustertest.Own(t)
-	t.Setenv("KUBECONFIG", cluster.Kubeconfig())
+	local := clustertest.Own(t)
+	t.Setenv("KUBECONFIG", local.Kubeconfig())
+	access, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", KubeConfigPath: local.Kubeconfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(access.Close)
 	repo := gittest.New(t)
 	repo.Push(t, "add web", map[string]string{"web/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web}\n"})
 	private, public, err := gittest.NewUserKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &installing{t, cluster, cluster.Client(t), repo, repo.SSH(t, gittest.SSHOptions{AuthorizedKey: public}).URL, filepath.Join(t.TempDir(), "id")}
+	i := &installing{t, local, local.Client(t), access, repo, repo.SSH(t, gittest.SSHOptions{AuthorizedKey: public}).URL, filepath.Join(t.TempDir(), "id")}
 	if err := os.WriteFile(i.keyFile, private, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +89,7 @@ func (i *installing) contains(text string, parts ...string) {
 }
 
 // everything returns the names of all objects of the cluster but those that come and go by
-// themselves.
+// themselves, and whether another object owns them.
 func (i *installing) everything() map[string]bool {
 	i.Helper()
 	config := i.cluster.RESTConfig(i.T)
@@ -117,18 +124,18 @@ func (i *installing) everything() map[string]bool {
 				i.Fatal(err)
 			}
 			for _, o := range objects.Items {
-				found[kind.Kind+" "+o.Namespace+"/"+o.Name] = true
+				found[kind.Kind+" "+o.Namespace+"/"+o.Name] = len(o.OwnerReferences) > 0
 			}
 		}
 	}
 	return found
 }
 
-// volume makes a volume for the claim of the agent: the cluster provisions none.
-func (i *installing) volume() {
+// volume makes a volume for a claim of the agent: the cluster provisions none.
+func (i *installing) volume(name string) {
 	i.Helper()
 	volumes := i.client.CoreV1().PersistentVolumes()
-	_, err := volumes.Create(i.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "piped"}, Spec: corev1.PersistentVolumeSpec{
+	_, err := volumes.Create(i.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/none"}},
 	}}, metav1.CreateOptions{})
@@ -152,7 +159,7 @@ func TestInstallation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.volume()
+	i.volume("piped")
 	i.contains(i.piped(0, append(before, "--ssh-key-file", i.keyFile)...), "you may make the ", "branch main of ", "clock and this machine's agree", "ok       git")
 	existing := i.everything()
 
@@ -174,12 +181,15 @@ func TestInstallation(t *testing.T) {
 	i.rightsAreMissed()
 
 	replicated := []string{"--postgres", "postgres://piped@127.0.0.1:1/piped?sslmode=disable"}
-	out = i.install(0, replicated...)
+	i.refusesAnotherStore(replicated, "the agent has its store in the SQLite store on its volume", "the database piped at 127.0.0.1:1")
+	out = i.install(0, append(replicated, "--change-store")...)
 	i.contains(out, "created PodDisruptionBudget piped/piped", "created Secret piped/piped-store", "left PersistentVolumeClaim piped/piped")
 	i.contains(i.piped(0, "install", "check"), "ok       storage  the agent uses its database", "ok       agent    3 of 3 replicas answer")
 	i.deploymentIs(3)
 
-	i.contains(i.install(0), "deleted PodDisruptionBudget piped/piped", "left Secret piped/piped-store") // and back
+	i.install(0, replicated...)
+	i.refusesAnotherStore(nil, "the agent has its store in the database piped at 127.0.0.1:1")
+	i.contains(i.install(0, "--change-store"), "deleted PodDisruptionBudget piped/piped", "left Secret piped/piped-store") // and back
 	i.deploymentIs(1)
 
 	i.contains(i.install(1, "--image", "registry.example/piped:does-not-exist"), "the agent does not answer: ", "ImagePullBackOff")
@@ -205,7 +215,7 @@ func TestInstallation(t *testing.T) {
 // difference returns what is in a and not in b.
 func difference(a, b map[string]bool) (out []string) {
 	for name := range a {
-		if !b[name] {
+		if _, has := b[name]; !has {
 			out = append(out, name)
 		}
 	}
@@ -227,6 +237,22 @@ func (i *installing) deploymentIs(replicas int32) {
 	}
 	if *d.Spec.Replicas != replicas || (d.Spec.Template.Spec.Containers[0].LivenessProbe.HTTPGet != nil) != (replicas == 1) {
 		i.Errorf("%d replicas, want %d, with %+v", *d.Spec.Replicas, replicas, d.Spec.Template.Spec.Containers[0].LivenessProbe)
+	}
+}
+
+// refusesAnotherStore: the command says what to do, and changes nothing.
+func (i *installing) refusesAnotherStore(args []string, want ...string) {
+	i.Helper()
+	d := i.client.AppsV1().Deployments("piped")
+	before, err := d.Get(i.Context(), "piped", metav1.GetOptions{})
+	if err != nil {
+		i.Fatal(err)
+	}
+	objects := i.everything()
+	i.contains(i.install(1, args...), append(want, "From SQLite to replicas", "--change-store")...)
+	after, err := d.Get(i.Context(), "piped", metav1.GetOptions{})
+	if err != nil || after.Generation != before.Generation || !maps.Equal(objects, i.everything()) {
+		i.Errorf("a refused installation has changed something: %v", err)
 	}
 }
 

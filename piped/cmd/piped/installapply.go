@@ -73,7 +73,7 @@ func (f *installFlags) apply(ctx context.Context, stdout, stderr io.Writer) erro
 		return err
 	}
 	defer done()
-	i.ReplaceConfig = f.replaceConfig
+	i.ReplaceConfig, i.ChangeStore = f.replaceConfig, f.changeStore
 	var secrets []install.Secret
 	if slices.Contains(parts, install.Secrets) {
 		if secrets, err = f.secrets(ctx, v, i, stderr); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -23,7 +24,7 @@ import (
 // deployment.
 func TestTheAgentUpgradesItself(t *testing.T) {
 	i := newInstalling(t)
-	i.volume()
+	i.volume("piped")
 	i.install(0, "--ssh-key-file", i.keyFile)
 	config := i.installedConfiguration()
 	if err := i.git.CopyDir(os.DirFS("../../../examples/install/chart"), "piped/chart"); err != nil {
@@ -44,7 +45,7 @@ spec:
 	pod := i.pod()
 	push("registry.example/piped:v1")
 	agent, address := start(t, config)
-	i.awaitDeployments(address, 1)
+	i.awaitDeployments(address, "piped", 1)
 	if taken := i.pod(); taken != pod {
 		t.Errorf("the pod %s was replaced by %s when the installation was taken over", pod, taken)
 	}
@@ -54,7 +55,7 @@ spec:
 	agent.signal(os.Kill)
 	agent.wait()
 	_, address = start(t, config)
-	i.awaitDeployments(address, 2)
+	i.awaitDeployments(address, "piped", 2)
 	i.contains(i.piped(0, "install", "check"), "1 of 1 replicas answer", "rights   ServiceAccount piped/piped has the ")
 	i.contains(i.install(1), "is managed by Helm: change it there")
 }
@@ -80,47 +81,69 @@ func (i *installing) installedConfiguration() string {
 	if err := clientcmd.WriteToFile(*access, kubeconfig); err != nil {
 		i.Fatal(err)
 	}
-	secret, err := i.client.CoreV1().Secrets("piped").Get(i.Context(), "piped-git", metav1.GetOptions{})
-	if err != nil {
-		i.Fatal(err)
-	}
-	for name, data := range secret.Data {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			i.Fatal(err)
-		}
+	for _, name := range []string{"piped-git", "piped-store", "piped-tls"} {
+		i.writeSecret(name, dir)
 	}
 	m, err := i.client.CoreV1().ConfigMaps("piped").Get(i.Context(), "piped", metav1.GetOptions{})
 	if err != nil {
 		i.Fatal(err)
 	}
-	text := strings.NewReplacer("/var/lib/piped", filepath.Join(dir, "data"), "/etc/piped-git", dir, "0.0.0.0:9085", "127.0.0.1:0",
+	text := strings.NewReplacer("/var/lib/piped", filepath.Join(dir, "data"), "/etc/piped-", dir+"/piped-", "0.0.0.0:9085", "127.0.0.1:0", "0.0.0.0:9083", "127.0.0.1:0",
 		"type: KUBERNETES", "type: KUBERNETES\n      config: {kubeConfigPath: "+kubeconfig+"}").Replace(m.Data["piped.yaml"])
+	i.Setenv("PIPECTL_API_KEY_FILE", filepath.Join(dir, "data", "owner.key"))
+	if strings.Contains(text, "\n  api:\n") {
+		i.Setenv("PIPECTL_INSECURE", "false")
+		i.Setenv("PIPECTL_CERT_FILE", filepath.Join(dir, "piped-tls", "tls.crt"))
+	} else {
+		text += "  api: {address: 127.0.0.1:0}\n"
+		i.Setenv("PIPECTL_INSECURE", "true")
+	}
 	file := filepath.Join(dir, "piped.yaml")
-	if err := os.WriteFile(file, []byte(text+"  api: {address: 127.0.0.1:0}\n  syncInterval: 500ms\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text+"  syncInterval: 500ms\n"), 0o600); err != nil {
 		i.Fatal(err)
 	}
-	i.Setenv("PIPECTL_API_KEY_FILE", filepath.Join(dir, "data", "owner.key"))
-	i.Setenv("PIPECTL_INSECURE", "true")
 	return file
 }
 
-// awaitDeployments waits until so many deployments of the agent's own application have succeeded,
-// and fails if one does not.
-func (i *installing) awaitDeployments(address string, n int) {
+// writeSecret writes a Secret of the installation to files, as it is mounted in pods. One that does
+// not exist has none.
+func (i *installing) writeSecret(name, dir string) {
+	i.Helper()
+	secret, err := i.client.CoreV1().Secrets("piped").Get(i.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	if err != nil {
+		i.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+		i.Fatal(err)
+	}
+	for key, data := range secret.Data {
+		if err := os.WriteFile(filepath.Join(dir, name, key), data, 0o600); err != nil {
+			i.Fatal(err)
+		}
+	}
+}
+
+// awaitDeployments waits until so many deployments of an application have succeeded, and fails if one
+// does not.
+func (i *installing) awaitDeployments(address, app string, n int) {
 	i.Helper()
 	clustertest.Eventually(i, "the deployment succeeds", func() bool {
-		if failed := i.deployments(address, "DEPLOYMENT_FAILURE,DEPLOYMENT_CANCELLED"); len(failed) > 0 {
+		if failed := i.deployments(address, app, "DEPLOYMENT_FAILURE,DEPLOYMENT_CANCELLED"); len(failed) > 0 {
 			i.Fatalf("the deployment failed: %q", failed)
 		}
-		return len(i.deployments(address, "DEPLOYMENT_SUCCESS")) == n
+		return len(i.deployments(address, app, "DEPLOYMENT_SUCCESS")) == n
 	})
 }
 
-// deployments returns the reasons of the states of the agent's own deployments with some statuses.
-func (i *installing) deployments(address, statuses string) (reasons []string) {
+// deployments returns the reasons of the states of an application's deployments with some statuses.
+func (i *installing) deployments(address, app, statuses string) (reasons []string) {
 	i.Helper()
 	var stdout, stderr bytes.Buffer
-	if code := pipectl.Run(i.Context(), []string{"deployment", "list", "--address", address, "--app-name", "piped", "--status", statuses, "-o", "json"}, nil, &stdout, &stderr); code != 0 {
+	address = strings.Replace(address, "127.0.0.1", "localhost", 1) // a name of the certificate
+	if code := pipectl.Run(i.Context(), []string{"deployment", "list", "--address", address, "--app-name", app, "--status", statuses, "-o", "json"}, nil, &stdout, &stderr); code != 0 {
 		i.Fatalf("pipectl: %s", stderr.String())
 	}
 	var list struct {
