@@ -81,6 +81,10 @@ func TestTheChartIsTheInstallation(t *testing.T) {
 			install.Options{Namespace: "agent", Repo: "https://git.example.com/apps", StorageClass: "fast", StorageSize: "1Gi"},
 			map[string]any{"repo": "https://git.example.com/apps", "storage": map[string]any{"class": "fast", "size": "1Gi"}},
 		},
+		"over HTTP, with a password": {
+			install.Options{Repo: "https://git.example.com:8443/team/apps.git", GitUsername: "dep: \"loy\""},
+			map[string]any{"repo": "https://git.example.com:8443/team/apps.git", "gitUsername": "dep: \"loy\""},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := c.options
@@ -141,16 +145,17 @@ func TestTheChartWithoutPermissions(t *testing.T) {
 // TestTheSchemaRefusesWhatCannotWork, with the name of the value.
 func TestTheSchemaRefusesWhatCannotWork(t *testing.T) {
 	for want, values := range map[string]map[string]any{
-		"imgae":      {"imgae": "typing error"},
-		"image":      {"image": "two words"},
-		"repo":       {"repo": "https://me:s3cret@git.example.com/apps"},
-		"path":       {"path": "apps/*"},
-		"pipedID":    {"pipedID": "a b"},
-		"namespaces": {"namespaces": []string{"Upper"}},
-		"storage":    {"storage": map[string]any{"size": "much"}},
-		"replicas":   {"replicas": 0},
-		"share":      {"share": "yes"},
-		"postgres":   {"postgres": "postgres://me:s3cret@db/piped"},
+		"imgae":       {"imgae": "typing error"},
+		"image":       {"image": "two words"},
+		"repo":        {"repo": "https://me:s3cret@git.example.com/apps"},
+		"path":        {"path": "apps/*"},
+		"gitUsername": {"gitUsername": "two\nlines"},
+		"pipedID":     {"pipedID": "a b"},
+		"namespaces":  {"namespaces": []string{"Upper"}},
+		"storage":     {"storage": map[string]any{"size": "much"}},
+		"replicas":    {"replicas": 0},
+		"share":       {"share": "yes"},
+		"postgres":    {"postgres": "postgres://me:s3cret@db/piped"},
 	} {
 		_, err := render(t, "piped", values)
 		if err == nil || !strings.Contains(err.Error(), want) {

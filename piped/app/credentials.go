@@ -28,6 +28,13 @@ func gitAuth(g config.Git, remote string) (git.Auth, error) {
 		}
 		auth.SSHKey = git.Secret(key)
 	}
+	if g.PasswordFile != "" {
+		password, err := os.ReadFile(g.PasswordFile)
+		if err != nil {
+			return auth, deploy.Errorf(deploy.Invalid, "spec.git.passwordFile: %w", err)
+		}
+		auth.Password = git.Secret(strings.TrimRight(string(password), "\r\n"))
+	}
 	return auth, nil
 }
 

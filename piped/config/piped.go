@@ -141,13 +141,16 @@ type Git struct {
 	// Email is the address of the author of the commits that the agent makes.
 	Email string `yaml:"email"`
 	// SSHKeyFile is the private key for SSH. Without it and `sshKeyData` the agent uses the ssh
-	// agent and the user's keys. Set one of `password`, `sshKeyFile` and `sshKeyData`.
+	// agent and the user's keys. Set one of `password`, `passwordFile`, `sshKeyFile` and `sshKeyData`.
 	SSHKeyFile string `yaml:"sshKeyFile"`
 	// SSHKeyData is the private key for SSH, in place of `sshKeyFile`.
 	SSHKeyData strict.Secret `yaml:"sshKeyData"`
 	// Password is the password or token that belongs to `username`.
 	// Type: base64.
 	Password strict.Secret `yaml:"password"`
+	// PasswordFile is the file of the password or token, in place of `password`. Line breaks at its end
+	// do not count. Not in PipeCD.
+	PasswordFile string `yaml:"passwordFile"`
 	// Host is the host that the credentials are for.
 	// Default: every remote.
 	Host string `yaml:"host"`
@@ -220,7 +223,7 @@ type Limits struct {
 // sorted: when one changes, the agent's configuration has changed. Files that
 // the agent reads by default, such as the user's known hosts, are not among them.
 func (p *Piped) Files() []string {
-	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.API.ClientCAFile, p.Web.TLSCertFile, p.Web.TLSKeyFile, p.Web.ClientCAFile, p.Git.SSHKeyFile, p.Git.KnownHostsFile, p.Store.KeyFile}
+	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.API.ClientCAFile, p.Web.TLSCertFile, p.Web.TLSKeyFile, p.Web.ClientCAFile, p.Git.SSHKeyFile, p.Git.PasswordFile, p.Git.KnownHostsFile, p.Store.KeyFile}
 	for _, provider := range p.Providers {
 		files = append(files, provider.Config.Files()...)
 	}

@@ -40,10 +40,10 @@ func TestScriptsUser(t *testing.T) {
 // TestSecretFiles: what is made to be public is none of the secrets.
 func TestSecretFiles(t *testing.T) {
 	p := Piped{
-		API: API{TLSCertFile: "/api.crt", TLSKeyFile: "/api.key"}, Git: Git{SSHKeyFile: "/id", KnownHostsFile: "/known_hosts"},
+		API: API{TLSCertFile: "/api.crt", TLSKeyFile: "/api.key"}, Git: Git{SSHKeyFile: "/id", PasswordFile: "/token", KnownHostsFile: "/known_hosts"},
 		SecretManagement: SecretManagement{Config: &KeyPair{PrivateKeyFile: "/private", PublicKeyFile: "/public"}},
 	}
-	if got := strings.Join(p.SecretFiles(), " "); got != "/api.key /id /private" {
+	if got := strings.Join(p.SecretFiles(), " "); got != "/api.key /id /private /token" {
 		t.Errorf("secrets: %s", got)
 	}
 }

@@ -306,9 +306,12 @@ func loopback(host string) bool {
 
 func (g Git) complete(d *strict.Document, r resolver) Git {
 	exclusive(d, field{"git.sshKeyFile", g.SSHKeyFile != ""}, field{"git.sshKeyData", !g.SSHKeyData.IsEmpty()},
-		field{"git.password", !g.Password.IsEmpty()})
+		field{"git.password", !g.Password.IsEmpty()}, field{"git.passwordFile", g.PasswordFile != ""})
 	if !g.Password.IsEmpty() && g.Username == "" {
 		d.Problemf("git.password", "needs git.username too")
+	}
+	if g.PasswordFile != "" && g.Username == "" {
+		d.Problemf("git.passwordFile", "needs git.username too")
 	}
 	g.Password = base64Secret(d, "git.password", g.Password)
 	g.SSHKeyData = base64Secret(d, "git.sshKeyData", g.SSHKeyData)
@@ -325,6 +328,7 @@ func (g Git) complete(d *strict.Document, r resolver) Git {
 		}
 	}
 	g.SSHKeyFile, g.KnownHostsFile = r.path("git.sshKeyFile", g.SSHKeyFile), r.path("git.knownHostsFile", g.KnownHostsFile)
+	g.PasswordFile = r.path("git.passwordFile", g.PasswordFile)
 	return g
 }
 

@@ -101,13 +101,24 @@ func unavailable(w *watchdog, timeout time.Duration, doing, remote string, err e
 	case w.Err() != nil:
 		err = w.Err()
 	case errors.Is(err, transport.ErrAuthenticationRequired):
-		err = errors.New("authentication failed: check user name and password")
+		err = deniedError("authentication failed: check user name and password")
 	case errors.Is(err, transport.ErrAuthorizationFailed):
-		err = errors.New("access denied: check the permissions of the user")
+		err = deniedError("access denied: check the permissions of the user")
 	case errors.Is(err, transport.ErrRepositoryNotFound):
-		err = errors.New("repository not found: check the remote, and that the credentials may read it")
+		err = deniedError("repository not found: check the remote, and that the credentials may read it")
 	}
 	return deploy.Errorf(deploy.Unavailable, "%s of %s: %w", doing, remote, err)
+}
+
+// deniedError says that a remote asks for other credentials.
+type deniedError string
+
+func (e deniedError) Error() string { return string(e) }
+
+// IsDenied reports whether a remote asked for other credentials than it was given.
+func IsDenied(err error) bool {
+	var denied deniedError
+	return errors.As(err, &denied)
 }
 
 // watchdog is a context that is cancelled if touch is not called within limit.

@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,11 +65,14 @@ func (i *Installer) CheckBefore(ctx context.Context, e Expected) ([]Finding, err
 		}
 		out = append(out, found)
 	}
+	shown := git.ShownRemote(v.Repo)
 	switch {
 	case v.SSH && e.Given.DeployKey == "":
-		out = append(out, Finding{"git", Warning, "the deploy key is not made yet: access to " + git.ShownRemote(v.Repo) + " cannot be checked", "check again after the installation"})
+		out = append(out, Finding{"git", Warning, "the deploy key is not made yet: access to " + shown + " cannot be checked", "check again after the installation"})
+	case v.GitUsername != "" && e.Given.GitPassword == "":
+		out = append(out, Finding{"git", Warning, "no password or token is given: access to " + shown + " cannot be checked", "give it with --git-password-file, or check again after the installation"})
 	default:
-		out = append(out, checkGit(ctx, v.Repo, v.Branch, e.Given.DeployKey, e.Given.KnownHosts))
+		out = append(out, checkGit(ctx, v.Repo, v.Branch, gitAccess{e.Given.DeployKey, e.Given.KnownHosts, v.GitUsername, e.Given.GitPassword}))
 	}
 	return append(out, i.checkClock()), nil
 }
@@ -139,8 +143,8 @@ func (i *Installer) checkConfigured(ctx context.Context, cfg *config.Piped, read
 		}
 		out = append(out, found)
 	}
-	var key, hosts string
-	if cfg.Git.SSHKeyFile != "" {
+	access := gitAccess{username: cfg.Git.Username, password: cfg.Git.Password.Reveal()}
+	if cfg.Git.SSHKeyFile != "" || cfg.Git.PasswordFile != "" {
 		s, err := i.getSecret(ctx, GitSecret)
 		if err != nil {
 			return nil, err
@@ -148,10 +152,18 @@ func (i *Installer) checkConfigured(ctx context.Context, cfg *config.Piped, read
 		if s == nil {
 			return append(out, Finding{"git", Problem, fmt.Sprintf("there is no Secret %s/%s: the pods cannot start", i.Namespace, GitSecret), "piped install --only secrets --apply makes it"}), nil
 		}
-		key, hosts = string(s.Data[keyDeploy]), string(s.Data[keyHosts])
+		if cfg.Git.PasswordFile != "" {
+			access.password = strings.TrimRight(string(s.Data[keyGitPassword]), "\r\n") // as the agent reads it
+		} else {
+			access.key, access.hosts = string(s.Data[keyDeploy]), string(s.Data[keyHosts])
+		}
 	}
 	for _, r := range cfg.Repositories {
-		out = append(out, checkGit(ctx, r.Remote, r.Branch, key, hosts))
+		with := access
+		if host := hostOf(r.Remote); cfg.Git.Host != "" && host != cfg.Git.Host && host != cfg.Git.HostName {
+			with.username, with.password = "", ""
+		}
+		out = append(out, checkGit(ctx, r.Remote, r.Branch, with))
 	}
 	return out, nil
 }

@@ -49,6 +49,9 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		{func(o *Options) { o.Repo = "/srv/apps.git" }, "a pod cannot read a directory"},
 		{func(o *Options) { o.Repo = "https://me:s3cret@git.example.com/apps.git" }, "--repo has credentials"},
 		{func(o *Options) { o.Repo = "gopher://host/apps" }, "--repo: "},
+		{func(o *Options) { o.Repo = "https://me:s3cret@git.example.com/apps.git" }, "--git-password-file"},
+		{func(o *Options) { o.GitUsername = "me" }, "are for a repository over HTTP"},
+		{func(o *Options) { o.Repo, o.GitUsername = "https://git.example.com/apps.git", "me\nhost: evil" }, "control characters"},
 		{func(o *Options) { o.Path = "apps/*" }, "name a directory"},
 		{func(o *Options) { o.Image = "two words" }, "no reference of an image"},
 		{func(o *Options) { o.Namespace = "Upper" }, "the namespace \"Upper\""},
@@ -134,6 +137,38 @@ func TestAGeneratedDeployKeyOpensTheRepository(t *testing.T) {
 	}
 	if _, err := variant(t, options(nil)).MakeSecrets(Given{DeployKey: "no key"}, time.Now()); !deploy.IsKind(err, deploy.Invalid) {
 		t.Errorf("a file that is no key: %v", err)
+	}
+}
+
+// TestTheRepositoryOverHTTPIsChecked on a real server that asks for a user and a password: what the
+// check says does not contain the password.
+func TestTheRepositoryOverHTTPIsChecked(t *testing.T) {
+	repo := gittest.New(t)
+	repo.Push(t, "first", map[string]string{"file": "content"})
+	server := repo.HTTP(t, gittest.HTTPOptions{Username: "ci", Password: "s3cret"})
+	for _, c := range []struct {
+		branch string
+		access gitAccess
+		level  Level
+		text   string
+		do     string
+	}{
+		{"main", gitAccess{username: "ci", password: "s3cret"}, OK, "branch main of ", ""},
+		{"main", gitAccess{username: "ci", password: "s3cret2"}, Problem, "authentication failed", "password or token of user ci is valid"},
+		{"main", gitAccess{}, Problem, "authentication failed", "give --git-username and --git-password-file"},
+		{"next", gitAccess{username: "ci", password: "s3cret"}, Problem, "no branch", "create the branch"},
+	} {
+		f := checkGit(t.Context(), server.URL, c.branch, c.access)
+		if f.Level != c.level || !strings.Contains(f.Text, c.text) || !strings.Contains(f.Do, c.do) || strings.Contains(f.Text+f.Do, "s3cret") {
+			t.Errorf("branch %s as %q: %+v", c.branch, c.access.username, f)
+		}
+	}
+	for remote, want := range map[string]bool{
+		"http://git.example.com/apps": true, "http://10.0.0.1:3000/apps": true, "https://git.example.com/apps": false, "http://127.0.0.1:3000/apps": false, "http://[::1]/apps": false,
+	} {
+		if got := sentInClear(remote); got != want {
+			t.Errorf("%s: unencrypted %v, want %v", remote, got, want)
+		}
 	}
 }
 

@@ -185,7 +185,7 @@ func (i *Installer) applySecret(ctx context.Context, s Secret, a *Applied) error
 		}
 		typed.Data, typed.Type = s.over(live), live.Type
 	}
-	if s.Name == GitSecret {
+	if s.Name == GitSecret && s.variant.SSH {
 		if a.PublicKey, err = PublicKey(typed.Data[keyDeploy]); err != nil {
 			return fmt.Errorf("Secret %s/%s: %w", i.Namespace, s.Name, err)
 		}

@@ -219,6 +219,51 @@ func TestSecretsAreKept(t *testing.T) {
 	}
 }
 
+// TestThePasswordForGitIsKept: an upgrade without it keeps it, and another one replaces it. A change to
+// SSH and back loses neither.
+func TestThePasswordForGitIsKept(t *testing.T) {
+	t.Parallel()
+	const ns = "git-password"
+	i := installer(t, ns, "")
+	removed(t, i)
+	with := func(repo, username string, given Given) map[string]string {
+		t.Helper()
+		v := variant(t, options(func(o *Options) { o.Namespace, o.Repo, o.GitUsername = ns, repo, username }))
+		if _, err := apply(t, i, v, given); err != nil {
+			t.Fatal(err)
+		}
+		s, err := i.getSecret(t.Context(), GitSecret)
+		if err != nil || s == nil {
+			t.Fatalf("%v, %v", s, err)
+		}
+		out := map[string]string{}
+		for key, data := range s.Data {
+			out[key] = string(data)
+		}
+		return out
+	}
+	const http, ssh = "https://git.example.com/apps.git", "git@git.example.com:apps.git"
+	if has, err := i.HasGitPassword(t.Context()); has || err != nil {
+		t.Errorf("there is a password before the installation, %v", err)
+	}
+	if got := with(http, "ci", Given{GitPassword: "one"}); len(got) != 1 || got["password"] != "one" {
+		t.Errorf("installed: %q", got)
+	}
+	if has, err := i.HasGitPassword(t.Context()); !has || err != nil {
+		t.Errorf("there is no password after the installation, %v", err)
+	}
+	if got := with(http, "ci", Given{}); got["password"] != "one" {
+		t.Errorf("upgraded: %q", got)
+	}
+	over := with(ssh, "", Given{KnownHosts: "hosts"})
+	if over["id"] == "" || over["known_hosts"] != "hosts" || over["password"] != "one" {
+		t.Errorf("over SSH: %q", over)
+	}
+	if got := with(http, "ci", Given{GitPassword: "two"}); got["password"] != "two" || got["id"] != over["id"] {
+		t.Errorf("over HTTP again: %q", got)
+	}
+}
+
 // TestRightsOfTheUserAreChecked: one who may do nothing, and one who may make roles, but not grant
 // what they contain.
 func TestRightsOfTheUserAreChecked(t *testing.T) {

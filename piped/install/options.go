@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -34,9 +35,11 @@ type Options struct {
 	// cluster.
 	Namespaces []string
 
-	Repo   string // an address over SSH, or over HTTP if no credentials are needed
+	Repo   string // an address over SSH or HTTP
 	Branch string
-	Path   string // the directory of the repository with the applications; "" is all of it
+	// GitUsername is the user for a repository over HTTP that is read with a password or token.
+	GitUsername string
+	Path        string // the directory of the repository with the applications; "" is all of it
 
 	PipedID string // a part of the owner marks in the cluster
 
@@ -54,7 +57,9 @@ type Options struct {
 type Variant struct {
 	Options
 	RepoID     string
+	RepoHost   string // with GitUsername: the host that gets the password
 	SSH        bool   // the repository is read with the deploy key
+	ReadsAs    bool   // the repository is read with the content of the Secret for Git
 	Replicated bool   // the store is in PostgreSQL
 	DSN        string // with Replicated: Postgres, and where the password is
 }
@@ -128,15 +133,30 @@ func (v *Variant) checkRepository() error {
 	case protocol == "file":
 		return deploy.Errorf(deploy.Invalid, "--repo %s: a pod cannot read a directory of this machine: use an address over SSH or HTTP", v.Repo)
 	case git.PublicRemote(v.Repo) != v.Repo:
-		return deploy.Errorf(deploy.Invalid, "--repo has credentials, and the configuration is no secret: use the address over SSH, for which a deploy key is made")
+		return deploy.Errorf(deploy.Invalid, "--repo has credentials, and the configuration is no secret: leave them out, and give --git-username and --git-password-file, or use the address over SSH, for which a deploy key is made")
+	case v.GitUsername != "" && protocol == "ssh":
+		return deploy.Errorf(deploy.Invalid, "--git-username and --git-password-file are for a repository over HTTP: %s is read with a deploy key, see --ssh-key-file", v.Repo)
+	case strings.ContainsFunc(v.GitUsername, unicode.IsControl):
+		return deploy.Errorf(deploy.Invalid, "--git-username %q: it contains control characters", v.GitUsername)
 	}
 	v.SSH = protocol == "ssh"
+	v.ReadsAs = v.SSH || v.GitUsername != ""
+	v.RepoHost = hostOf(v.Repo)
 	clean := path.Clean("/" + v.Path)
 	if strings.ContainsAny(clean, "*?[!") {
 		return deploy.Errorf(deploy.Invalid, "--path %q: name a directory of the repository; patterns belong into discover.paths of the configuration", v.Path)
 	}
 	v.Path = strings.TrimPrefix(clean, "/")
 	return nil
+}
+
+// hostOf returns the host of an address over HTTP.
+func hostOf(remote string) string {
+	u, err := url.Parse(remote)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 func (v *Variant) checkImage() error {

@@ -29,20 +29,22 @@ import (
 
 // The names of the secrets, and of their keys.
 const (
-	GitSecret   = "piped-git"   // with SSH
+	GitSecret   = "piped-git"   // with SSH, or a user over HTTP
 	StoreSecret = "piped-store" // with replicas
 	TLSSecret   = "piped-tls"   // with replicas
 
 	keyDeploy, keyHosts    = "id", "known_hosts"
+	keyGitPassword         = "password"
 	keyStore, keyPassword  = "key", "pgpass"
 	certificateYears       = 10
 	keyCertificate, keyTLS = corev1.TLSCertKey, corev1.TLSPrivateKeyKey
 )
 
-// Given are secrets that a user has. What is "" is generated, but for the password.
+// Given are secrets that a user has. What is "" is generated, but for passwords.
 type Given struct {
-	DeployKey  string // a private key in PEM or OpenSSH form, without passphrase
-	KnownHosts string // lines for the repository's host; required with SSH
+	GitPassword string // or token, of Options.GitUsername; "" leaves that of a Secret that exists
+	DeployKey   string // a private key in PEM or OpenSSH form, without passphrase
+	KnownHosts  string // lines for the repository's host; required with SSH
 	// Keep leaves the known hosts of a Secret that exists.
 	Keep     bool
 	Password string // of the database
@@ -120,6 +122,13 @@ func (v Variant) MakeSecrets(given Given, now time.Time) (secrets []Secret, err 
 			return nil, err
 		}
 		add(GitSecret, corev1.SecretTypeOpaque, map[string][]byte{keyDeploy: key, keyHosts: []byte(given.KnownHosts)}, own...)
+	}
+	if v.GitUsername != "" {
+		data, own := map[string][]byte{}, []string(nil)
+		if given.GitPassword != "" {
+			data[keyGitPassword], own = []byte(given.GitPassword), []string{keyGitPassword}
+		}
+		add(GitSecret, corev1.SecretTypeOpaque, data, own...)
 	}
 	if !v.Replicated {
 		return secrets, nil
@@ -207,7 +216,7 @@ func newCertificate(namespace string, now time.Time) (certificate, private []byt
 
 // PublicKey returns the public half of the deploy key, "" for other secrets.
 func (s Secret) PublicKey() string {
-	if s.Name != GitSecret {
+	if s.Name != GitSecret || !s.variant.SSH {
 		return ""
 	}
 	public, err := PublicKey(s.Data[keyDeploy])

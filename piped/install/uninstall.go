@@ -73,7 +73,10 @@ func irreplaceable(o *unstructured.Unstructured) string {
 	case "Secret/" + StoreSecret:
 		return "it has the key of the store, without which the database and its backups cannot be read"
 	case "Secret/" + GitSecret:
-		return "it has the deploy key that the repository knows"
+		if _, is, _ := unstructured.NestedString(o.Object, "data", keyDeploy); is { // base64
+			return "it has the deploy key that the repository knows"
+		}
+		return "it has the password for the repository"
 	}
 	if o.GetKind() == "PersistentVolumeClaim" {
 		return "it has the agent's data: history, API keys and the SQLite store"

@@ -22,6 +22,7 @@ import (
 type installFlags struct {
 	options                               install.Options
 	keyFile, knownHostsFile, passwordFile string
+	gitPasswordFile                       string
 	only                                  []string
 	applies, replaceConfig, changeStore   bool
 	cluster                               clusterFlags
@@ -37,7 +38,8 @@ func installCommand(stdout, stderr io.Writer) *cobra.Command {
 By default the agent has permissions in the whole cluster; with --namespaces, in these
 namespaces. Its store is SQLite on a volume; with --postgres, three replicas share that
 database. For a repository over SSH, a deploy key is generated, and its public half is
-printed with where to add it. A repository over HTTP is read without credentials.
+printed with where to add it. A repository over HTTP is read with the password or token in
+--git-password-file, or without credentials.
 
 With --apply they are applied to the cluster that kubectl would use, secrets first, and the
 command waits until the agent answers, or says why it does not. Secrets that exist are
@@ -57,9 +59,9 @@ volume.`,
 	f.cluster.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.applies, "apply", false, "apply them to the cluster of kubectl, and wait until the agent answers")
 	cmd.Flags().BoolVar(&f.replaceConfig, "replace-config", false, "with --apply: replace a configuration that was edited since the last installation")
+	cmd.Flags().BoolVar(&f.changeStore, "change-store", false, "with --apply: the agent gets another store than it has, after its data was moved or to begin without it")
 	cmd.AddCommand(installCheckCommand(stdout, stderr))
 	cmd.SetFlagErrorFunc(usageError)
-	cmd.Flags().BoolVar(&f.changeStore, "change-store", false, "with --apply: the agent gets another store than it has, after its data was moved or to begin without it")
 	return cmd
 }
 
@@ -80,8 +82,21 @@ func (f *installFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.Share, "share", false, "with --postgres: the replicas share the work, and do not only stand by")
 	flags.StringVar(&f.passwordFile, "postgres-password-file", "", "the file with the password of the database")
 	flags.StringVar(&f.keyFile, "ssh-key-file", "", "the private key for the repository; default: one is generated")
+	flags.StringVar(&o.GitUsername, "git-username", "", "the user for a repository over HTTP that is not public; default with --git-password-file: "+defaultGitUser)
+	flags.StringVar(&f.gitPasswordFile, "git-password-file", "", "the file with the password or token for the repository over HTTP")
 	flags.StringVar(&f.knownHostsFile, "known-hosts-file", "", "the SSH host keys; default: the user's and the system's, or what the host shows")
 	flags.StringSliceVar(&f.only, "only", nil, "only these parts: secrets (with the namespace), permissions, agent")
+}
+
+// defaultGitUser is the user for a token: most Git hosts take any name with it.
+const defaultGitUser = "piped"
+
+// variant returns the variant of the flags.
+func (f *installFlags) variant() (install.Variant, error) {
+	if f.gitPasswordFile != "" && f.options.GitUsername == "" {
+		f.options.GitUsername = defaultGitUser
+	}
+	return install.NewVariant(f.options)
 }
 
 // defaultImage is the reference that make image gives to this version.
@@ -118,7 +133,7 @@ func (f *installFlags) given(ctx context.Context, v install.Variant, i *install.
 	for _, file := range []struct {
 		flag, path string
 		into       *string
-	}{{"--ssh-key-file", f.keyFile, &given.DeployKey}, {"--postgres-password-file", f.passwordFile, &given.Password}} {
+	}{{"--ssh-key-file", f.keyFile, &given.DeployKey}, {"--postgres-password-file", f.passwordFile, &given.Password}, {"--git-password-file", f.gitPasswordFile, &given.GitPassword}} {
 		if file.path == "" {
 			continue
 		}
@@ -128,7 +143,10 @@ func (f *installFlags) given(ctx context.Context, v install.Variant, i *install.
 		}
 		*file.into = string(data)
 	}
-	given.Password = strings.TrimRight(given.Password, "\r\n")
+	given.Password, given.GitPassword = strings.TrimRight(given.Password, "\r\n"), strings.TrimRight(given.GitPassword, "\r\n")
+	if f.gitPasswordFile != "" && given.GitPassword == "" {
+		return given, deploy.Errorf(deploy.Invalid, "--git-password-file: %s is empty", f.gitPasswordFile)
+	}
 	if !v.SSH {
 		return given, nil
 	}
@@ -138,7 +156,7 @@ func (f *installFlags) given(ctx context.Context, v install.Variant, i *install.
 
 // print prints the manifests.
 func (f *installFlags) print(ctx context.Context, stdout, stderr io.Writer) error {
-	v, err := install.NewVariant(f.options)
+	v, err := f.variant()
 	if err != nil {
 		return err
 	}
@@ -178,6 +196,17 @@ func (f *installFlags) print(ctx context.Context, stdout, stderr io.Writer) erro
 func (f *installFlags) secrets(ctx context.Context, v install.Variant, i *install.Installer, stderr io.Writer) (_ []install.Secret, err error) {
 	if f.read, err = f.given(ctx, v, i, stderr); err != nil {
 		return nil, err
+	}
+	if v.GitUsername != "" && f.read.GitPassword == "" {
+		has := false
+		if i != nil {
+			if has, err = i.HasGitPassword(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if !has {
+			return nil, deploy.Errorf(deploy.Invalid, "--git-password-file is missing: name the file with the password or token of user %s", v.GitUsername)
+		}
 	}
 	return v.MakeSecrets(f.read, time.Now())
 }

@@ -60,7 +60,7 @@ func (f *clusterFlags) within(ctx context.Context) (context.Context, context.Can
 func (f *installFlags) apply(ctx context.Context, stdout, stderr io.Writer) error {
 	ctx, cancel := f.cluster.within(ctx)
 	defer cancel()
-	v, err := install.NewVariant(f.options)
+	v, err := f.variant()
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (f *installFlags) check(ctx context.Context, stdout, stderr io.Writer) erro
 		}
 		return report(stdout, findings)
 	}
-	v, err := install.NewVariant(f.options)
+	v, err := f.variant()
 	if err != nil {
 		return fmt.Errorf("no agent is installed in namespace %s; before an installation: %w", f.options.Namespace, err)
 	}

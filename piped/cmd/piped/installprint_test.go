@@ -64,6 +64,17 @@ func TestInstallPrints(t *testing.T) {
 	if slices.Contains(kinds, "Secret") || slices.Contains(kinds, "Namespace") || !slices.Contains(kinds, "ClusterRole") || stderr != "" {
 		t.Errorf("without secrets: %q, %q", kinds, stderr)
 	}
+	http := []string{"--repo", "https://git.example.com/team/apps.git", "--ssh-key-file", "", "--known-hosts-file", "", "--postgres", "", "--postgres-password-file", ""}
+	if _, _, stderr := printed(1, append(http, "--git-username", "ci")...); !strings.Contains(stderr, "--git-password-file is missing") {
+		t.Errorf("a user without password: %s", stderr)
+	}
+	if _, _, stderr := printed(1, append(http, "--git-password-file", write("empty", "\n"))...); !strings.Contains(stderr, "is empty") {
+		t.Errorf("an empty password: %s", stderr)
+	}
+	if kinds, stdout, stderr := printed(0, append(http, "--git-password-file", write("token", "t0ken\n"))...); !slices.Equal(kinds[:2], []string{"Namespace", "Secret"}) ||
+		!strings.Contains(stdout, "password: dDBrZW4=") || !strings.Contains(stdout, "username: piped") || strings.Contains(stdout+stderr, "t0ken") {
+		t.Errorf("a repository over HTTP: %q\n%s%s", kinds, stdout, stderr)
+	}
 	if _, _, stderr := printed(1, "--only", "everything"); !strings.Contains(stderr, "use secrets, permissions or agent") {
 		t.Errorf("an unknown part: %s", stderr)
 	}

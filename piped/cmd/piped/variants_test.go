@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/store/pgtest"
 )
 
@@ -34,6 +35,7 @@ func variants(i *installing, server *pgtest.Server) []variantCase {
 	if err := os.WriteFile(password, []byte("s3cret\n"), 0o600); err != nil {
 		i.Fatal(err)
 	}
+	http := i.git.HTTP(i, gittest.HTTPOptions{Username: "ci", Password: "s3cret"}).URL
 	ssh := []string{"--ssh-key-file", i.keyFile}
 	inDemo := slices.Concat(ssh, []string{"--namespaces", "demo"})
 	postgres := func(dsn string) []string {
@@ -49,6 +51,7 @@ func variants(i *installing, server *pgtest.Server) []variantCase {
 		{"the whole cluster", ssh, map[string]any{}, []string{everywhere, volume, single}},
 		{"namespaces", inDemo, map[string]any{"namespaces": []string{"demo"}}, []string{onlyDemo, volume, single}},
 		{"replicas", slices.Concat(ssh, postgres(one)), map[string]any{"postgres": one}, []string{everywhere, database, three}},
+		{"over HTTP", []string{"--repo", http, "--git-username", "ci", "--git-password-file", password}, map[string]any{"repo": http, "gitUsername": "ci"}, []string{everywhere, volume, single}},
 		{"replicas in namespaces", slices.Concat(inDemo, postgres(two)), map[string]any{"postgres": two, "namespaces": []string{"demo"}}, []string{onlyDemo, database, three}},
 	}
 }

@@ -15,6 +15,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ if not (hasPrefix "http" .Values.repo) }}true{{ end }}
 {{- end }}
 
+{{/* Not empty if the repository is read with the Secret piped-git. */}}
+{{- define "piped.readsAs" -}}
+{{ include "piped.ssh" . }}{{ .Values.gitUsername }}
+{{- end }}
+
 {{/* The repository's name, by which the store knows it. */}}
 {{- define "piped.repoID" -}}
 {{- $address := regexReplaceAll "/+$" .Values.repo "" | trimSuffix ".git" }}
