@@ -40,6 +40,10 @@ type GitHost struct {
 	// Comments writes one comment into each pull request: first what a merge would deploy, then
 	// where the commit is live.
 	Comments bool `yaml:"comments"`
+	// Workloads sets a status of each commit that a rolled out workload names as its source, without an
+	// application and for every tool that deploys it: `<contextPrefix>/<provider>/<namespace>/<workload>`.
+	// Default: none.
+	Workloads *WorkloadStatuses `yaml:"workloads"`
 }
 
 // Default sets what is reported by default: what sends no mail.
@@ -121,6 +125,9 @@ func completeGitHosts(hosts []GitHost, d *strict.Document, r resolver) []GitHost
 		}
 		if strings.TrimSpace(h.ContextPrefix) == "" {
 			d.Problemf(at+".contextPrefix", "expected a name to be put before those of applications, such as piped, found an empty text")
+		}
+		if h.Workloads != nil {
+			h.Workloads.complete(d, at+".workloads", h.Type)
 		}
 		h.APIURL = strings.TrimRight(h.APIURL, "/")
 		if h.APIURL == "" {

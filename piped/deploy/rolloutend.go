@@ -9,28 +9,31 @@ import (
 // RolloutEnd is a rollout or scaling in the form of its events. Times are Unix milliseconds.
 // MarkedAt is when the end was stored. At the start of a rollout, CompletedAt and MarkedAt are 0.
 type RolloutEnd struct {
-	ID              string       `json:"id"`
-	Kind            RolloutKind  `json:"kind"`
-	ApplicationID   string       `json:"applicationID"`
-	ApplicationName string       `json:"applicationName,omitempty"`
-	DeploymentID    string       `json:"deploymentID,omitempty"`
-	StageID         string       `json:"stageID,omitempty"`
-	Commit          string       `json:"commit,omitempty"`
-	Cluster         string       `json:"cluster"`
-	Workload        ObjectRef    `json:"workload"`
-	UID             string       `json:"uid,omitempty"`
-	Revision        int64        `json:"revision,omitempty"`
-	RevisionName    string       `json:"revisionName,omitempty"`
-	Images          []string     `json:"images,omitempty"`
-	ImagesBefore    []string     `json:"imagesBefore,omitempty"`
-	FoundLate       bool         `json:"foundLate,omitempty"`
-	Phase           RolloutPhase `json:"phase"`
-	Reason          string       `json:"reason,omitempty"`
-	ChangedBy       string       `json:"changedBy,omitempty"`
-	SupersededBy    string       `json:"supersededBy,omitempty"`
-	StartedAt       int64        `json:"startedAt"`
-	CompletedAt     int64        `json:"completedAt"`
-	MarkedAt        int64        `json:"markedAt"`
+	ID              string      `json:"id"`
+	Kind            RolloutKind `json:"kind"`
+	ApplicationID   string      `json:"applicationID"`
+	ApplicationName string      `json:"applicationName,omitempty"`
+	DeploymentID    string      `json:"deploymentID,omitempty"`
+	StageID         string      `json:"stageID,omitempty"`
+	Commit          string      `json:"commit,omitempty"`
+	Cluster         string      `json:"cluster"`
+	Workload        ObjectRef   `json:"workload"`
+	UID             string      `json:"uid,omitempty"`
+	// SourceRepository and SourceCommit are not trusted: see Rollout.
+	SourceRepository string       `json:"sourceRepository,omitempty"`
+	SourceCommit     string       `json:"sourceCommit,omitempty"`
+	Revision         int64        `json:"revision,omitempty"`
+	RevisionName     string       `json:"revisionName,omitempty"`
+	Images           []string     `json:"images,omitempty"`
+	ImagesBefore     []string     `json:"imagesBefore,omitempty"`
+	FoundLate        bool         `json:"foundLate,omitempty"`
+	Phase            RolloutPhase `json:"phase"`
+	Reason           string       `json:"reason,omitempty"`
+	ChangedBy        string       `json:"changedBy,omitempty"`
+	SupersededBy     string       `json:"supersededBy,omitempty"`
+	StartedAt        int64        `json:"startedAt"`
+	CompletedAt      int64        `json:"completedAt"`
+	MarkedAt         int64        `json:"markedAt"`
 	RolloutParts
 	FromReplicas int32 `json:"fromReplicas"`
 	ToReplicas   int32 `json:"toReplicas"`
@@ -62,6 +65,7 @@ func (r Rollout) Ended() RolloutEnd {
 	return RolloutEnd{
 		ID: r.ID, Kind: r.Kind, ApplicationID: r.ApplicationID, ApplicationName: r.ApplicationName,
 		DeploymentID: r.DeploymentID, StageID: r.StageID, Commit: r.Commit, Cluster: r.Cluster, Workload: r.Workload, UID: r.UID,
+		SourceRepository: r.SourceRepository, SourceCommit: r.SourceCommit,
 		Revision: r.Revision, RevisionName: r.TargetName, Images: strings.Fields(r.Images),
 		ImagesBefore: strings.Fields(r.ImagesBefore), FoundLate: r.FoundLate,
 		Phase: r.Phase, Reason: r.Reason, ChangedBy: r.ChangedBy, SupersededBy: r.SupersededBy,

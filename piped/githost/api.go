@@ -39,6 +39,9 @@ type hosting interface {
 	// the same branches.
 	open(ctx context.Context, path string, p PullRequest) (page string, err error)
 	setStatus(ctx context.Context, path, commit string, s Status) error
+	// commit returns the full hash of what a name stands for: the first characters of a commit's
+	// hash, or a branch or tag.
+	commit(ctx context.Context, path, name string) (hash string, err error)
 
 	// openPullRequests returns one page of the open pull requests, counted from 1, and
 	// whether there are more.

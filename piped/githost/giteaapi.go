@@ -67,6 +67,14 @@ func (h giteaAPI) setStatus(ctx context.Context, path, commit string, s Status) 
 	})
 }
 
+func (h giteaAPI) commit(ctx context.Context, path, name string) (string, error) {
+	var found struct {
+		SHA string `json:"sha"`
+	}
+	err := h.get(ctx, giteaRepository(path)+"/git/commits/"+url.PathEscape(name), &found)
+	return found.SHA, err
+}
+
 // openPullRequests reads a page, whose size the host may limit: more is true until one is empty.
 func (h giteaAPI) openPullRequests(ctx context.Context, path string, page int) (out []OpenRequest, more bool, err error) {
 	type repository struct {

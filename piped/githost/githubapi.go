@@ -111,6 +111,14 @@ func (h gitHubAPI) setStatus(ctx context.Context, path, commit string, s Status)
 	})
 }
 
+func (h gitHubAPI) commit(ctx context.Context, path, name string) (hash string, err error) {
+	err = h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, repo string) error {
+		hash, _, err = c.Repositories.GetCommitSHA1(ctx, owner, repo, name, "")
+		return err
+	})
+	return hash, err
+}
+
 // optional returns nil for "", which GitHub would take as a URL.
 func optional(text string) *string {
 	if text == "" {

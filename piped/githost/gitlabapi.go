@@ -72,6 +72,14 @@ func (h gitLabAPI) setStatus(ctx context.Context, path, commit string, s Status)
 	return err
 }
 
+func (h gitLabAPI) commit(ctx context.Context, path, name string) (string, error) {
+	var found struct {
+		ID string `json:"id"`
+	}
+	err := h.get(ctx, gitLabProject(path)+"/repository/commits/"+url.PathEscape(name), &found)
+	return found.ID, err
+}
+
 func (h gitLabAPI) openPullRequests(ctx context.Context, path string, page int) (out []OpenRequest, more bool, err error) {
 	var found []struct {
 		gitLabMergeRequest

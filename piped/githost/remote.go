@@ -1,6 +1,7 @@
 package githost
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -62,3 +63,24 @@ func repository(remote string) (address string, ok bool) {
 	path = strings.TrimSuffix(path, ".git")
 	return host + "/" + path, path != ""
 }
+
+// plainPath is the path of a repository that an address of an API can contain unchanged: no part is
+// "." or "..", or has a character with a meaning in URLs.
+var plainPath = regexp.MustCompile(`^[\w-][\w.-]*(?:/[\w-][\w.-]*)+$`)
+
+// Repository returns the path on the host of the repository that text names: a remote, or the host
+// followed by the path. ok is false if it is on another host, or no path of a repository. The
+// path is safe to use in calls also if the text is not trusted.
+func (a *API) Repository(text string) (path string, ok bool) {
+	remote := text
+	if host, rest, _ := strings.Cut(text, "/"); strings.EqualFold(host, a.host) {
+		remote = "https://" + a.host + "/" + rest
+	}
+	if path, ok = projectPath(remote); !ok || !a.Serves(remote) || !plainPath.MatchString(path) {
+		return "", false
+	}
+	return path, true
+}
+
+// Remote returns the address of a repository, given by its path on the host.
+func (a *API) Remote(path string) string { return "https://" + a.host + "/" + path }

@@ -35,6 +35,19 @@ func (a *API) SetStatus(ctx context.Context, remote, commit string, s Status) er
 	})
 }
 
+// Commit returns the full hash of a commit, given by its first characters. An error is of kind Invalid
+// if the repository has no such commit, or several.
+func (a *API) Commit(ctx context.Context, remote, abbreviated string) (hash string, err error) {
+	err = a.at(remote, "find commit "+abbreviated, func(path string) error {
+		hash, err = a.commit(ctx, path, abbreviated)
+		if err == nil && !strings.HasPrefix(strings.ToLower(hash), strings.ToLower(abbreviated)) { // of a branch or tag of that name
+			return deploy.Errorf(deploy.Invalid, "no commit begins with these characters")
+		}
+		return err
+	})
+	return hash, err
+}
+
 // cut returns text on one line, truncated to limit characters.
 func cut(text string, limit int) string {
 	text = strings.Join(strings.Fields(text), " ")

@@ -19,6 +19,15 @@ func (p Page) Application(id string) string { return p.at("/applications/", id) 
 // PlanPreview returns the address of the plan preview of a command, or "".
 func (p Page) PlanPreview(commandID string) string { return p.at("/plan-previews/", commandID) }
 
+// Rollouts returns the address of the rollouts in a namespace, or "".
+func (p Page) Rollouts(namespace string) string {
+	base := p.base()
+	if base == "" {
+		return ""
+	}
+	return base + "/rollouts?namespace=" + url.QueryEscape(namespace)
+}
+
 // Agent returns the address of the agent's state, or "".
 func (p Page) Agent() string {
 	base := p.base()

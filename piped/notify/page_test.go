@@ -21,15 +21,15 @@ func TestPage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := notify.Page(func() string { return c.configured })
-			got := []string{page.Deployment("d1"), page.Application("a/1"), page.PlanPreview("p1"), page.Agent(), page.Deployment("")}
-			want := []string{c.base + "/deployments/d1", c.base + "/applications/a%2F1", c.base + "/plan-previews/p1", c.base + "/agent", ""}
+			got := []string{page.Deployment("d1"), page.Application("a/1"), page.PlanPreview("p1"), page.Agent(), page.Rollouts("a&b"), page.Deployment("")}
+			want := []string{c.base + "/deployments/d1", c.base + "/applications/a%2F1", c.base + "/plan-previews/p1", c.base + "/agent", c.base + "/rollouts?namespace=a%26b", ""}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
 		})
 	}
 	for name, page := range map[string]notify.Page{"nil": nil, "no address": func() string { return "" }} {
-		for _, got := range []string{page.Deployment("d1"), page.Application("a1"), page.PlanPreview("p1"), page.Agent()} {
+		for _, got := range []string{page.Deployment("d1"), page.Application("a1"), page.PlanPreview("p1"), page.Agent(), page.Rollouts("shop")} {
 			if got != "" {
 				t.Errorf("%s: address %q", name, got)
 			}

@@ -2,9 +2,16 @@ package starter
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/template"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // ObserveDir is the default data directory of an observer. It is not that of an agent that
@@ -23,8 +30,11 @@ type Observation struct {
 	DataDir                string // "" is ObserveDir
 	APIAddress, WebAddress string // "" is the default
 	Webhook                string // the URL that gets rollouts; "" is none
+	GitHosts               string // the file with the list of Git hosts, as spec.gitHosts of an agent; "" is none
 
 	Cluster Cluster // set by Complete
+
+	hosts string // in JSON; set by Complete
 }
 
 // Complete finds the cluster, and makes paths absolute. Errors are of kind deploy.Invalid.
@@ -33,12 +43,52 @@ func (o Observation) Complete() (Observation, error) {
 	if o.Cluster, err = FindCluster(o.Kubeconfig, o.Context); err != nil {
 		return o, err
 	}
+	if o.GitHosts != "" {
+		if o.hosts, err = readGitHosts(o.GitHosts); err != nil {
+			return o, err
+		}
+	}
 	if o.DataDir != "" {
 		o.DataDir, err = absolute(o.DataDir)
 	}
 	o.DataDir = cmp.Or(o.DataDir, ObserveDir)
 	return o, err
 }
+
+// readGitHosts returns the list in a file as JSON, with the paths in it absolute: they are relative to
+// the file. Whether the entries are valid is checked with the configuration.
+func readGitHosts(file string) (string, error) {
+	file, err := absolute(file)
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "read the Git hosts: %w", err)
+	}
+	var list []map[string]any
+	if err := yaml.Unmarshal(text, &list); err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "%s: expected a list as in gitHosts of an agent: %w", file, err)
+	}
+	for _, host := range list {
+		complete(host, "tokenFile", file)
+		if app, ok := host["app"].(map[string]any); ok {
+			complete(app, "privateKeyFile", file)
+		}
+	}
+	hosts, err := json.Marshal(list)
+	return string(hosts), err
+}
+
+// complete makes the path in a field absolute.
+func complete(fields map[string]any, name, file string) {
+	if path, ok := fields[name].(string); ok && path != "" && !filepath.IsAbs(path) && !strings.HasPrefix(path, "~") {
+		fields[name] = filepath.Join(filepath.Dir(file), path)
+	}
+}
+
+// HostList returns the Git hosts in JSON, "" if there are none.
+func (o Observation) HostList() string { return o.hosts }
 
 // Provider is the name of the cluster: that of its context, so that a store that is used for
 // another one does not take it for the same.
@@ -102,6 +152,9 @@ spec:
 {{- end}}
 {{- if .WebAddress}}
   web: {address: {{yaml .WebAddress}}}
+{{- end}}
+{{- with .HostList}}
+  gitHosts: {{.}}
 {{- end}}
 {{- if .Webhook}}
   notifications:

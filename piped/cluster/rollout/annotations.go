@@ -21,6 +21,7 @@ const ownManager = "piped"
 // w.
 func (w *Workload) readTemplate(t *corev1.PodTemplateSpec) {
 	w.Template, w.Images, w.Annotations = templateOf(t), imagesOf(t), hashes(t.Annotations)
+	w.Source = sourceIn(t.Annotations).over(w.Source)
 }
 
 // hashes returns annotations with each value replaced by a hash, because values may be long

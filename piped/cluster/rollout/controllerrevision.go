@@ -44,7 +44,8 @@ func ControllerRevisionFrom(u *unstructured.Unstructured) (Revision, error) {
 	if template != nil {
 		delete(template, "$patch") // of the patch that the revision is
 		r.Template = identify(template)
-		r.Images = imagesIn(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": template}}})
+		object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": template}}}
+		r.Images, r.Source = imagesIn(object), sourceIn(templateAnnotations(object))
 	}
 	return r, nil
 }

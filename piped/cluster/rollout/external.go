@@ -172,7 +172,11 @@ func (x external) begun(r Revision) deploy.Rollout {
 // the ReplicaSet was created for it; a ReplicaSet with another record was reused.
 func (x external) superseded(r Revision) deploy.Rollout {
 	rec := x.record(r)
-	rec.SourceRepository, rec.SourceCommit = "", "" // the annotations are those of the live revision
+	rec.SourceRepository, rec.SourceCommit = "", "" // the workload's annotations are those of the live revision
+	if r.Source.Commit != "" {
+		source := r.Source.over(x.w.Source)
+		rec.SourceRepository, rec.SourceCommit = source.Repository, source.Commit
+	}
 	rec.Phase, rec.Reason = deploy.RolloutSuperseded, x.w.Name+": a newer revision followed before this one was seen"
 	if !slices.ContainsFunc(x.recorded, func(old deploy.Rollout) bool { return old.TargetUID == r.UID }) {
 		rec.AppliedAt = r.Created.Add(-x.skew)

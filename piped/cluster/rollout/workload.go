@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -28,11 +29,22 @@ const (
 	AnnotationCommit     = "pipecd.dev/commit"
 )
 
-// Source is the commit that the annotations of a workload name. Anyone who may write the
-// workload can set them.
+// Source is the commit that the annotations of a workload or its pod template name. Anyone who may
+// write the workload can set them.
 type Source struct {
 	Repository string `json:"repository,omitempty"`
 	Commit     string `json:"commit,omitempty"`
+}
+
+// sourceIn returns the Source that annotations name.
+func sourceIn(annotations map[string]string) Source {
+	return Source{annotations[AnnotationRepository], annotations[AnnotationCommit]}
+}
+
+// over returns s completed by other. The annotations of a pod template go before those of its
+// workload, because they are of the same revision as the images.
+func (s Source) over(other Source) Source {
+	return Source{cmp.Or(s.Repository, other.Repository), cmp.Or(s.Commit, other.Commit)}
 }
 
 // RevisionAnnotation is the annotation of a ReplicaSet with its revision number.
@@ -120,8 +132,11 @@ type Revision struct {
 	ObservedGeneration int64     `json:"observedGeneration"`
 	Deleting           bool      `json:"deleting,omitempty"`
 
-	Images    string    `json:"images,omitempty"` // as Workload.Images; set only by RevisionFrom
-	Desired   int32     `json:"desired"`          // spec.replicas
+	// Images are as Workload.Images. Source is that of the pod template alone. Both are set only by RevisionFrom and
+	// ControllerRevisionFrom.
+	Images    string    `json:"images,omitempty"`
+	Source    Source    `json:"source,omitzero"`
+	Desired   int32     `json:"desired"` // spec.replicas
 	Total     int32     `json:"total,omitempty"`
 	Ready     int32     `json:"ready,omitempty"`
 	Available int32     `json:"available,omitempty"`
@@ -139,6 +154,7 @@ func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 	if before.UID != w.UID || before.Generation != w.Generation {
 		w.readTemplate(&d.Spec.Template)
 	}
+	w.Source = sourceIn(d.Spec.Template.Annotations).over(w.Source)
 	w.ObservedGeneration = d.Status.ObservedGeneration
 	w.Paused = d.Spec.Paused
 	w.Replicas = orOne(d.Spec.Replicas)
@@ -246,8 +262,8 @@ func WorkloadFrom(u *unstructured.Unstructured) (Workload, error) {
 		return Workload{}, fmt.Errorf("%s %s has no rollout", u.GetKind(), u.GetName())
 	}
 	w.Template, w.Images = ObjectTemplate(u), imagesIn(u)
-	annotations, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "annotations")
-	w.Annotations = hashes(annotations)
+	annotations := templateAnnotations(u)
+	w.Annotations, w.Source = hashes(annotations), sourceIn(annotations).over(w.Source)
 	return w, err
 }
 
@@ -255,8 +271,14 @@ func WorkloadFrom(u *unstructured.Unstructured) (Workload, error) {
 // includes fields that are unknown to the Go types.
 func RevisionFrom(u *unstructured.Unstructured) (Revision, error) {
 	r, err := convert(u, FromReplicaSet)
-	r.Template, r.Images = ObjectTemplate(u), imagesIn(u)
+	r.Template, r.Images, r.Source = ObjectTemplate(u), imagesIn(u), sourceIn(templateAnnotations(u))
 	return r, err
+}
+
+// templateAnnotations returns the annotations of the pod template.
+func templateAnnotations(u *unstructured.Unstructured) map[string]string {
+	annotations, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "annotations")
+	return annotations
 }
 
 // convert decodes u into T and applies read. It omits the pod template, which would be most
@@ -288,7 +310,7 @@ func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector)
 	w := Workload{
 		Kind: kind, Name: m.Name, UID: string(m.UID), Generation: m.Generation, Created: m.CreationTimestamp.Time,
 		Deleting: m.DeletionTimestamp != nil, Selector: metav1.FormatLabelSelector(selector),
-		Source: Source{m.Annotations[AnnotationRepository], m.Annotations[AnnotationCommit]},
+		Source: sourceIn(m.Annotations),
 	}
 	for _, entry := range m.ManagedFields {
 		var at time.Time // an entry of the scale subresource may have no time

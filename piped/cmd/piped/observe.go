@@ -54,6 +54,7 @@ signs a browser in. What began while it was not running is found at its next sta
 	flags.StringSliceVar(&o.ExcludeNamespaces, "exclude-namespace", nil, "a namespace or a pattern that is not observed; can be given several times")
 	flags.StringVar(&o.Selector, "selector", "", "the labels of the workloads, as for kubectl; default: all workloads")
 	flags.StringVar(&o.Webhook, "webhook", "", "a URL that gets the start and the end of each rollout; default: none")
+	flags.StringVar(&o.GitHosts, "git-hosts", "", "a YAML file with the list gitHosts of an agent's configuration, whose workloads get statuses of their commits; default: none")
 	flags.StringVar(&o.DataDir, "data-dir", "", "the directory of the records; default: "+starter.ObserveDir)
 	flags.StringVar(&o.APIAddress, "api-address", "", "the address of the control API; default: 127.0.0.1:9083")
 	flags.StringVar(&o.WebAddress, "web-address", "", "the address of the page; default: 127.0.0.1:9085")

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -103,6 +104,7 @@ type GitHub struct {
 	comments    []Comment
 	pulls       []PullRequest
 	deployments []Deployment
+	commits     []string
 }
 
 // NewGitHub starts a GitHub that accepts Token, until the test ends.
@@ -116,6 +118,7 @@ func (g *GitHub) serve(t testing.TB) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /user", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, User{Login}) })
 	mux.HandleFunc("POST /repos/{owner}/{repo}/statuses/{sha}", g.addStatus)
+	mux.HandleFunc("GET /repos/{owner}/{repo}/commits/{ref}", g.commit)
 	mux.HandleFunc("GET /repos/{owner}/{repo}/commits/{sha}/pulls", g.pullsOf)
 	mux.HandleFunc("GET /repos/{owner}/{repo}/pulls", g.listPulls)
 	mux.HandleFunc("GET /repos/{owner}/{repo}/pulls/{number}", g.pull)
@@ -201,6 +204,25 @@ func (g *GitHub) SetPull(p PullRequest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pulls = append(slices.DeleteFunc(g.pulls, func(o PullRequest) bool { return o.Number == p.Number }), p)
+}
+
+// SetCommits sets the commits that can be read by the first characters of their hashes.
+func (g *GitHub) SetCommits(hashes ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.commits = hashes
+}
+
+// commit answers with the hash of a commit, in the media type for which the agent asks.
+func (g *GitHub) commit(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	found := slices.DeleteFunc(slices.Clone(g.commits), func(hash string) bool { return !strings.HasPrefix(hash, r.PathValue("ref")) })
+	if len(found) != 1 || !strings.HasSuffix(r.Header.Get("Accept"), ".sha") {
+		answer(w, http.StatusUnprocessableEntity, map[string]string{"message": "No commit found for SHA: " + r.PathValue("ref")})
+		return
+	}
+	_, _ = w.Write([]byte(found[0]))
 }
 
 // CommentAs adds a comment by login.

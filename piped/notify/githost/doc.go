@@ -3,6 +3,7 @@
 //
 //	receivers.go    configuration and the receivers of one host
 //	status.go       one commit status per application
+//	workload.go     statuses of commits that workloads name, without an application
 //	environment.go  GitHub deployments
 //	comment.go      which comment to write, in which pull request
 //	missing.go      applications of a commit that have no deployment of it

@@ -52,6 +52,9 @@ func Receivers(c Config) []notify.Receiver {
 	if c.Host.Comments {
 		out = append(out, comments{c})
 	}
+	if c.Host.Workloads != nil {
+		out = append(out, workloads{c})
+	}
 	return out
 }
 
