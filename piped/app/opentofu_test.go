@@ -22,6 +22,7 @@ type infra struct {
 	repo       *gittest.Repo
 	dir        string // of the state and the files
 	rc         string
+	program    string // OpenTofu, or what runs it
 	c          *client
 	s          settings
 	moreConfig string // of the platform provider
@@ -29,14 +30,14 @@ type infra struct {
 
 func newInfra(t *testing.T) *infra {
 	t.Helper()
-	return &infra{t: t, repo: newRepo(t), dir: t.TempDir(), rc: opentofutest.CLIConfig(t)}
+	return &infra{t: t, repo: newRepo(t), dir: t.TempDir(), rc: opentofutest.CLIConfig(t), program: opentofutest.Program(t)}
 }
 
 // start runs the agent.
 func (i *infra) start() {
 	i.t.Helper()
 	i.s = settings{dataDir: i.t.TempDir(), remote: i.repo.Dir, providers: fmt.Sprintf(
-		"[{name: tofu, type: OPENTOFU, config: {program: %q, cliConfigFile: %q, driftDetectionEnabled: true%s}}]", opentofutest.Program(i.t), i.rc, i.moreConfig)}
+		"[{name: tofu, type: OPENTOFU, config: {program: %q, cliConfigFile: %q, driftDetectionEnabled: true%s}}]", i.program, i.rc, i.moreConfig)}
 	i.c = runFilesAgent(i.t, i.s)
 }
 

@@ -1,25 +1,41 @@
 package opentofu
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
+
+// key identifies a change among those of a plan: a deposed resource has the address of its successor.
+func (c Change) key() string { return c.Address + " " + c.Name }
+
+// what names what changes, for users.
+func (c Change) what() string {
+	if c.Address == "" {
+		return "output " + c.Name
+	}
+	return c.Address
+}
+
+// all returns the changes of resources and of outputs.
+func (p Plan) all() []Change { return slices.Concat(p.Changes, p.Outputs) }
 
 // LeftOf returns "" if a plan does nothing that the approved one did not do: it is what is left of
 // that after an apply was interrupted. Otherwise it returns what is new.
 func (p Plan) LeftOf(approved Plan) string {
-	byName, byAddress := map[string]Change{}, map[string]Change{}
-	for _, c := range approved.Changes {
-		byName[c.Address+c.Name], byAddress[c.Address] = c, c
+	byKey, byAddress := map[string]Change{}, map[string]Change{}
+	for _, c := range approved.all() {
+		byKey[c.key()], byAddress[c.Address] = c, c
 	}
 	var news []string
-	for _, c := range p.Changes {
-		before, there := byName[c.Address+c.Name]
-		if !there && c.Action == Delete && byAddress[c.Address].Action == Replace {
+	for _, c := range p.all() {
+		before, there := byKey[c.key()]
+		if !there && c.Action == Delete && c.Address != "" && byAddress[c.Address].Action == Replace {
 			before = byAddress[c.Address] // the old one, whose successor was made first
 		}
 		if why := c.leftOf(before); why != "" {
-			news = append(news, fmt.Sprintf("%s %s (%s)", c.Action, c.Address, why))
+			news = append(news, fmt.Sprintf("%s %s (%s)", c.Action, c.what(), why))
 		}
 	}
 	return strings.Join(news, "; ")
@@ -54,7 +70,7 @@ func (c Change) leftOf(approved Change) string {
 		case a.After == "" && !a.Unknown && approved.Action == Create: // of what was made in part
 		case approved.Action == Replace && c.Action == Create && !there: // a created resource lists all attributes, a replaced one those that change
 		default:
-			return a.Path + " differs from what was planned"
+			return cmp.Or(a.Path, "its value") + " differs from what was planned"
 		}
 	}
 	return ""
@@ -63,24 +79,24 @@ func (c Change) leftOf(approved Change) string {
 // Moved describes how a plan that is made now differs from the approved one, for users.
 func (p Plan) Moved(approved Plan) string {
 	was, is := map[string]Change{}, map[string]Change{}
-	for _, c := range approved.Changes {
-		was[c.Address+c.Name] = c
+	for _, c := range approved.all() {
+		was[c.key()] = c
 	}
 	var out []string
-	for _, c := range p.Changes {
-		is[c.Address+c.Name] = c
-		switch before := was[c.Address+c.Name]; {
+	for _, c := range p.all() {
+		is[c.key()] = c
+		switch before := was[c.key()]; {
 		case before.Action == "":
-			out = append(out, fmt.Sprintf("now also %s %s", c.Action, c.Address))
+			out = append(out, fmt.Sprintf("now also %s %s", c.Action, c.what()))
 		case before.Action != c.Action:
-			out = append(out, fmt.Sprintf("%s: now %s instead of %s", c.Address, c.Action, before.Action))
+			out = append(out, fmt.Sprintf("%s: now %s instead of %s", c.what(), c.Action, before.Action))
 		case before.String() != c.String():
-			out = append(out, fmt.Sprintf("%s: the values differ", c.Address))
+			out = append(out, fmt.Sprintf("%s: the values differ", c.what()))
 		}
 	}
-	for _, c := range approved.Changes {
-		if is[c.Address+c.Name].Action == "" {
-			out = append(out, fmt.Sprintf("no longer %s %s", c.Action, c.Address))
+	for _, c := range approved.all() {
+		if is[c.key()].Action == "" {
+			out = append(out, fmt.Sprintf("no longer %s %s", c.Action, c.what()))
 		}
 	}
 	if len(out) == 0 {

@@ -94,6 +94,9 @@ func TestLeftOf(t *testing.T) {
 	}
 	known := func(after string) Attribute { return Attribute{Path: "x", Before: "0", After: after} }
 	unknownYet := Attribute{Path: "x", Unknown: true}
+	output := func(action Action, attributes ...Attribute) Plan {
+		return Plan{Outputs: []Change{{Resource: Resource{Name: "b"}, Action: action, Attributes: attributes}}}
+	}
 	tests := map[string]struct {
 		left, approved Plan
 		news           string
@@ -112,8 +115,13 @@ func TestLeftOf(t *testing.T) {
 		"the old one of a replacement": {
 			Plan{Changes: []Change{{Resource: Resource{Address: "a.b", Name: "b (deposed 1)"}, Action: Delete}}}, change(Replace, known("1")), "",
 		},
-		"another resource":  {change(Create), Plan{}, "not planned"},
-		"an attribute more": {change(Update, known("1"), Attribute{Path: "y", After: "1"}), change(Update, known("1")), "y differs"},
+		"an output":                      {output(Update, known("1")), output(Update, known("1")), ""},
+		"an output that is known now":    {output(Create, Attribute{After: "1"}), output(Create, Attribute{Unknown: true}), ""},
+		"an output with another value":   {output(Update, Attribute{Before: "0", After: "2"}), output(Update, Attribute{Before: "0", After: "1"}), "update output b (its value differs"},
+		"an output that was not planned": {output(Update, known("1")), change(Update, known("1")), "update output b (it was not planned"},
+		"an output that is removed":      {output(Delete), output(Update, known("1")), "delete output b (it was planned to update"},
+		"another resource":               {change(Create), Plan{}, "not planned"},
+		"an attribute more":              {change(Update, known("1"), Attribute{Path: "y", After: "1"}), change(Update, known("1")), "y differs"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -128,6 +136,11 @@ func TestLeftOf(t *testing.T) {
 func TestMoved(t *testing.T) {
 	approved, now := read(t, shown), read(t, strings.Replace(shown, `"actions": ["update"]`, `"actions": ["delete"]`, 1))
 	if got := now.Moved(approved); got != "sample_file.a: now delete instead of update" {
+		t.Errorf("got %q", got)
+	}
+	before := Plan{Outputs: []Change{{Resource: Resource{Name: "x"}, Action: Update}}}
+	after := Plan{Outputs: []Change{{Resource: Resource{Name: "y"}, Action: Create}}}
+	if got := after.Moved(before); got != "now also create output y; no longer update output x" {
 		t.Errorf("got %q", got)
 	}
 }
