@@ -145,101 +145,19 @@ func (e *Executor) confirm(ctx context.Context, run deploy.StageRun, options con
 		len(refs), *options.ConfirmDestroyAbove, run.Deployment.ApplicationID, strings.Join(names, ", ")), nothingApplied(run, run.Stage.Metadata[metaIntent] != "")}
 }
 
-// conclude reads the state and stores which resources the application has now.
-func (e *Executor) conclude(ctx context.Context, run deploy.StageRun, s *session) error {
-	state, err := s.State(ctx)
-	if err != nil {
-		return err
+// initialized calls do with a session of which nothing is written to a log, and closes it.
+func initialized(ctx context.Context, s *session, do func() error) error {
+	defer s.close()
+	err := s.Init(ctx)
+	if err == nil {
+		err = do()
 	}
-	d := run.Deployment
-	kept, err := e.record(ctx, d.ID)
-	if err != nil {
-		return err
-	}
-	kept.State = redacted(state, s.redactor.Text)
-	if kept.Plan != nil {
-		kept.Plan.Data = nil
-	}
-	if err := e.putInventory(ctx, d, *kept.State); err != nil {
-		return err
-	}
-	if err := e.save(ctx, d, d.Trigger.Commit.Hash, kept); err != nil {
-		return err
-	}
-	run.Log.Successf("The state has %d resources and %d outputs", len(state.Resources), len(state.Outputs))
-	e.Applied(d.ApplicationID)
-	return nil
-}
-
-// concludeRollback stores which resources the application has after a rollback, for the deployment
-// whose state is restored.
-func (e *Executor) concludeRollback(ctx context.Context, run deploy.StageRun, s *session) error {
-	state, err := s.State(ctx)
-	if err != nil {
-		return err
-	}
-	d := run.Deployment
-	d.Git = d.RunningGit()
-	if err := e.putInventory(ctx, d, state); err != nil {
-		return err
-	}
-	kept, err := e.record(ctx, d.RunningDeploymentID)
-	if err != nil {
-		return err
-	}
-	kept.State = redacted(state, s.redactor.Text)
-	restored := d
-	restored.ID = d.RunningDeploymentID
-	if err := e.save(ctx, restored, d.RunningCommit, kept); err != nil && !deploy.IsKind(err, deploy.NotFound) { // it was removed by retention
-		return err
-	}
-	e.Applied(d.ApplicationID)
-	return nil
-}
-
-// redacted returns a state without the secrets that were decrypted for it.
-func redacted(s opentofu.State, redact func(string) string) *opentofu.State {
-	for i := range s.Outputs {
-		s.Outputs[i].Value = redact(s.Outputs[i].Value)
-	}
-	return &s
-}
-
-// AppliedMark is the mark of a resource in the inventory: nothing has changed it since the apply.
-const AppliedMark = "applied"
-
-// putInventory records the resources of a state in place of those of before.
-func (e *Executor) putInventory(ctx context.Context, d deploy.Deployment, state opentofu.State) error {
-	before, err := e.Store.Inventory(ctx, d.ApplicationID)
-	if err != nil {
-		return err
-	}
-	now := map[string]bool{}
-	var items []deploy.InventoryItem
-	for _, r := range state.Resources {
-		ref := Ref(d.Git, r.Resource)
-		now[ref.Key()] = true
-		items = append(items, deploy.InventoryItem{
-			ApplicationID: d.ApplicationID, Cluster: d.Provider, Variant: "primary", Object: ref, UID: ref.Key(), OwnedHash: AppliedMark, Mark: AppliedMark,
-			DeploymentID: d.ID, UpdatedAt: e.Now(),
-		})
-	}
-	if err := e.Store.PutInventory(ctx, items...); err != nil {
-		return err
-	}
-	for _, item := range before {
-		if !now[item.Object.Key()] {
-			if err := e.Store.DeleteInventory(ctx, d.ApplicationID, item.Cluster, item.Object); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return s.redactor.Error(err)
 }
 
 // Refresh returns how the resources of an application differ from its state, with sensitive values
 // masked.
-func (e *Executor) Refresh(ctx context.Context, app deploy.Application) ([]ShownChange, error) {
+func (e *Executor) Refresh(ctx context.Context, app deploy.Application) (out []ShownChange, err error) {
 	last := app.LastSuccessful
 	if last == nil {
 		return nil, nil
@@ -248,33 +166,29 @@ func (e *Executor) Refresh(ctx context.Context, app deploy.Application) ([]Shown
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	if err := s.Init(ctx); err != nil {
-		return nil, s.redactor.Error(err)
-	}
-	plan, err := s.Refresh(ctx)
-	if err != nil {
-		return nil, s.redactor.Error(err)
-	}
-	return shownChanges(opentofu.Plan{Changes: plan.Drift}, s.redactor.Text), nil
+	err = initialized(ctx, s, func() error {
+		plan, err := s.Refresh(ctx)
+		out = shownChanges(opentofu.Plan{Changes: plan.Drift}, s.redactor.Text)
+		return err
+	})
+	return out, err
 }
 
 // Preview returns what a deployment of an application with these files would change, with
 // sensitive values masked, and that in one line.
-func (e *Executor) Preview(ctx context.Context, kind string, d deploy.Deployment, files source.Files) ([]ShownChange, string, error) {
+func (e *Executor) Preview(ctx context.Context, kind string, d deploy.Deployment, files source.Files) (out []ShownChange, summary string, err error) {
 	s, err := e.openIn(ctx, files, kind, d.Provider, d.Git, d.Trigger.Commit.Hash, silence{})
 	if err != nil {
 		return nil, "", err
 	}
-	defer s.close()
-	if err := s.Init(ctx); err != nil {
-		return nil, "", s.redactor.Error(err)
-	}
-	plan, err := s.Preview(ctx)
-	if err != nil {
-		return nil, "", s.redactor.Error(err)
-	}
-	return shownChanges(plan, s.redactor.Text), plan.Summary(), nil
+	err = initialized(ctx, s, func() error {
+		plan, err := s.Preview(ctx)
+		if err == nil {
+			out, summary = shownChanges(plan, s.redactor.Text), plan.Summary()
+		}
+		return err
+	})
+	return out, summary, err
 }
 
 // silence is a stage log that keeps nothing.

@@ -4,6 +4,8 @@
 //	executor.go  the stages
 //	session.go   the files and the program of one stage
 //	apply.go     an apply with its intent, its retries, and what follows an interruption
+//	conclude.go  the state after an apply
+//	late.go      what is left after stages have ended
 //	record.go    what is kept of a deployment: the approved plan, then the state
 //
 // A plan is saved, encrypted, with the deployment, and its digest with the stage: the plan that

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	config "github.com/c785c783/piped/piped/config/opentofu"
@@ -27,6 +28,7 @@ const (
 // Config contains the dependencies and settings of an Executor.
 type Config struct {
 	Store    *store.Store
+	Kind     string // of the applications
 	Files    func(ctx context.Context, at deploy.GitPath, commit string) (source.Files, error)
 	Provider func(name string) (*config.Provider, error)
 	Programs *opentofu.Programs
@@ -35,6 +37,8 @@ type Config struct {
 	RetryAfter time.Duration
 	// LockEvery is the pause before a locked state is tried again; default 3 s.
 	LockEvery time.Duration
+	// ScanEvery is the interval in which Run looks for what is left; default 15 s.
+	ScanEvery time.Duration
 	Applied   func(applicationID string) // called after an apply; may be nil
 	Kept      bool                       // Dir is used already, and is not cleaned
 	Logger    *slog.Logger
@@ -42,12 +46,16 @@ type Config struct {
 }
 
 // Executor runs the stages. It is safe for concurrent use.
-type Executor struct{ Config }
+type Executor struct {
+	Config
+	recordings sync.Map // of *sync.Mutex, by application
+}
 
 // New returns an Executor. It first kills the processes and removes the files that a killed agent
 // left behind.
 func New(c Config) *Executor {
 	c.RetryAfter, c.LockEvery = cmp.Or(c.RetryAfter, 10*time.Second), cmp.Or(c.LockEvery, 3*time.Second)
+	c.ScanEvery = cmp.Or(c.ScanEvery, 15*time.Second)
 	if c.Applied == nil {
 		c.Applied = func(string) {}
 	}
@@ -58,7 +66,7 @@ func New(c Config) *Executor {
 	if err := clean(c.Dir); err != nil {
 		c.Logger.Error("stages will fail until the directory of their runs can be used", "error", err)
 	}
-	return &Executor{c}
+	return &Executor{Config: c}
 }
 
 // Stage runs one stage. It implements scheduler.Executor.
@@ -106,7 +114,6 @@ func (e *Executor) inSession(ctx context.Context, run deploy.StageRun, do func(c
 		return "", err
 	}
 	defer s.close()
-	defer e.refuseReleases(context.WithoutCancel(ctx), run)
 	run.Log = s.log
 	if err := s.Init(ctx); err != nil {
 		return "", s.redactor.Error(err)
@@ -182,19 +189,6 @@ func (e *Executor) whileLocked(ctx context.Context, run deploy.StageRun, s *sess
 	}
 }
 
-// refuseReleases fails the requests to release a lock that arrived while the stage waited for none.
-func (e *Executor) refuseReleases(ctx context.Context, run deploy.StageRun) {
-	commands, err := e.Store.OpenCommands(ctx, deploy.CommandReleaseStateLock)
-	for _, c := range commands {
-		if c.DeploymentID == run.Deployment.ID {
-			err = errors.Join(err, e.Store.FinishCommand(ctx, c.ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: "the deployment does not wait for a lock"}))
-		}
-	}
-	if err != nil {
-		e.Logger.Warn("cannot answer the requests to release a lock", "deployment", run.Deployment.ID, "error", err)
-	}
-}
-
 // release answers the requests to release a lock of the deployment.
 func (e *Executor) release(ctx context.Context, run deploy.StageRun, s *session, lock *opentofu.Locked) error {
 	commands, err := e.Store.OpenCommands(ctx, deploy.CommandReleaseStateLock)
@@ -229,7 +223,7 @@ func (e *Executor) keep(ctx context.Context, run deploy.StageRun, s *session, pl
 	}
 	changes := shownChanges(plan, s.redactor.Text)
 	kept.Plan = &SavedPlan{Stage: run.Stage.ID, Digest: plan.Digest, Summary: plan.Summary(), Data: plan.Data, Changes: changes}
-	if err := e.save(ctx, run.Deployment, run.Deployment.Trigger.Commit.Hash, kept); err != nil {
+	if err := e.save(ctx, deploy.AppliedSet{ApplicationID: run.Deployment.ApplicationID, DeploymentID: run.Deployment.ID, Commit: run.Deployment.Trigger.Commit.Hash}, kept); err != nil {
 		return err
 	}
 	return run.SaveMetadata(ctx, map[string]string{
@@ -340,13 +334,13 @@ func (e *Executor) Rollback() Stage {
 		}
 		if plan.IsEmpty() {
 			run.Log.Successf("Nothing to undo: the resources are as commit %s declares them", deploy.ShortHash(run.Deployment.RunningCommit))
-			return deploy.StageSuccess, e.concludeRollback(ctx, run, s)
+			return deploy.StageSuccess, e.conclude(ctx, run, s)
 		}
 		run.Log.Infof("Plan %s: %s", short(plan.Digest), plan.Summary())
 		if err := e.whileLocked(ctx, run, s, func() error { return s.Run.Apply(ctx) }); err != nil {
 			return "", err
 		}
 		run.Log.Successf("Applied commit %s again", deploy.ShortHash(run.Deployment.RunningCommit))
-		return deploy.StageSuccess, e.concludeRollback(ctx, run, s)
+		return deploy.StageSuccess, e.conclude(ctx, run, s)
 	})
 }

@@ -21,6 +21,9 @@ const kindOutput = "output"
 type Record struct {
 	Plan  *SavedPlan      `json:"plan,omitempty"`
 	State *opentofu.State `json:"state,omitempty"` // after the last apply; nil before it
+	// Unread is set while the state after the last apply could not be read, so that State is that of
+	// before.
+	Unread bool `json:"unread,omitempty"`
 }
 
 // SavedPlan is a plan that was made by a stage.
@@ -81,13 +84,12 @@ func (e *Executor) record(ctx context.Context, deploymentID string) (Record, err
 	return RecordOf(set)
 }
 
-// save stores what is kept of a deployment.
-func (e *Executor) save(ctx context.Context, d deploy.Deployment, commit string, r Record) error {
-	data, err := json.Marshal([]Record{r})
-	if err != nil {
+// save stores what is kept of a deployment as the objects of set.
+func (e *Executor) save(ctx context.Context, set deploy.AppliedSet, r Record) (err error) {
+	if set.Objects, err = json.Marshal([]Record{r}); err != nil {
 		return err
 	}
-	return e.Store.SaveAppliedSet(ctx, deploy.AppliedSet{ApplicationID: d.ApplicationID, DeploymentID: d.ID, Commit: commit, Objects: data})
+	return e.Store.SaveAppliedSet(ctx, set)
 }
 
 // Ref returns the reference of a resource of an application: its type is the kind, and the

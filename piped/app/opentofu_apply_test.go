@@ -88,6 +88,9 @@ func TestOpenTofuLockLeftByAKill(t *testing.T) {
 	}
 	d = i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	mustHaveEndedOnce(t, d)
+	if _, err := i.c.control.ReleaseStateLock(i.c.ctx, &controlv1.ReleaseStateLockRequest{DeploymentId: d.GetId(), LockId: lock.ID}); err == nil {
+		t.Error("a release was accepted after the deployment")
+	}
 	i.holds("b", "one")
 	if state.locked() != "" {
 		t.Errorf("the state stays locked by %s", state.locked())
@@ -154,7 +157,9 @@ func TestOpenTofuConfirmDestroy(t *testing.T) {
 	if cmd := i.c.answer(resp.GetCommandId()); cmd.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
 		t.Fatalf("the sync was answered with %v", cmd)
 	}
-	i.c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
+	i.c.await(app, "has destroyed two", func(d *modelv1.Deployment) bool {
+		return d.GetTrigger().GetCommit().GetHash() == commit && d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS
+	})
 	i.holds("a", "two")
 	if _, err := os.Stat(i.file("b")); err == nil {
 		t.Error("b was not destroyed")
@@ -184,4 +189,22 @@ func TestOpenTofuCancel(t *testing.T) {
 	}
 	i.c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
 	i.holds("c", "one")
+}
+
+// TestOpenTofuUnreadState: an apply that was done stays a success when the state cannot be read after
+// it. The resources are recorded as soon as it can be, also by an agent that was killed meanwhile.
+func TestOpenTofuUnreadState(t *testing.T) {
+	t.Parallel()
+	i := newInfra(t)
+	i.calls("show", 3, "exit 1") // the first two are of the plan
+	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.resource("a", "one", ""))})
+	p, app := i.process(), appID("net")
+	d := i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	mustContain(t, i.c.logs(d.GetId()), "Warning: the state cannot be read after the apply")
+	restart(t, p)
+	i.c.wantLive(app, modelv1.Health_HEALTH_HEALTHY, "sample_file a HEALTHY declared")
+	i.c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
+	if n := i.called("apply"); n != 1 {
+		t.Errorf("%d applies were started, want 1", n)
+	}
 }

@@ -19,18 +19,21 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// calls makes a program of the run that notes each command before it runs it. One of them, such as
-// the second show, never starts: it stays until it is killed.
-func (i *infra) calls(command string, number int) {
+// stay is what runs in place of a command that never starts: it ends when it is killed.
+const stay = "exec sleep 3600"
+
+// calls makes a program of the run that notes each command before it runs it. In place of one of
+// them, such as the second show, it runs something else.
+func (i *infra) calls(command string, number int, instead string) {
 	i.t.Helper()
 	text := fmt.Sprintf(`#!/bin/sh
 printf '%%s\n' "$*" >>%[1]q
 if [ "$1" = %[2]q ] && [ "$(grep -c '^%[2]s ' %[1]q)" = %[3]d ]; then
   : >%[4]q
-  exec sleep 3600
+  %[6]s
 fi
 exec %[5]q "$@"
-`, i.file("calls"), command, number, i.file("held"), i.program)
+`, i.file("calls"), command, number, i.file("held"), i.program, instead)
 	i.program = i.file("program")
 	if err := os.WriteFile(i.program, []byte(text), 0o700); err != nil {
 		i.t.Fatal(err)
@@ -197,7 +200,7 @@ func TestOpenTofuKilledAtEachStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			i := newInfra(t)
-			i.calls(k.command, k.number)
+			i.calls(k.command, k.number, stay)
 			g, spec, order := newJournalGate(t, i.file("gate")), "", k.resources
 			if k.pipeline {
 				spec = "  pipeline:\n    stages: [{name: TERRAFORM_PLAN, id: plan}, {name: TERRAFORM_APPLY, id: apply}]\n"
@@ -293,7 +296,7 @@ func TestOpenTofuKilledAndMoreToDo(t *testing.T) {
 func TestOpenTofuKilledInARollback(t *testing.T) {
 	t.Parallel()
 	i := newInfra(t)
-	i.calls("none", 1)
+	i.calls("none", 1, stay)
 	g := newJournalGate(t, i.file("gate"))
 	g.open()
 	i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app("  input: {autoRollback: true}\n"), "net/main.tf": i.code(i.gated("one", "a", "b"))})
@@ -329,7 +332,7 @@ func TestOpenTofuKilledInARollback(t *testing.T) {
 func TestOpenTofuKilledInARefresh(t *testing.T) {
 	t.Parallel()
 	i := newInfra(t)
-	i.calls("plan", 2)
+	i.calls("plan", 2, stay)
 	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.gated("one", "a"))})
 	p, app := i.process(), appID("net")
 	i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)

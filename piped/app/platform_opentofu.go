@@ -51,15 +51,16 @@ func openOpenTofu(kind config.Kind) func(platformEnv) platform {
 			dir = abs
 		}
 		p.executor = opentofu.New(opentofu.Config{
-			Store: env.store, Files: env.sources.loader.Files, Provider: p.provider, Programs: p.programs, Dir: dir, Applied: p.applied, Logger: log, Now: env.options.Now,
+			Store: env.store, Kind: kind.Name, Files: env.sources.loader.Files, Provider: p.provider, Programs: p.programs, Dir: dir, Applied: p.applied, Logger: log, Now: env.options.Now,
 			Kept: env.app.worker, // an earlier worker of this process may still end its runs
 		})
 		p.watcher = drifttofu.New(drifttofu.Config{
 			Store: env.store, Kind: kind.Name, Interval: p.driftInterval, Refresh: p.refresh, Wake: env.wake, Mark: opentofu.AppliedMark, PipedID: env.cfg.PipedID,
 			Logger: log, Now: env.options.Now,
 		})
-		if !env.app.worker { // the replica that has the database compares
+		if !env.app.worker { // the replica that has the database compares, and finishes what stages have left
 			env.app.parts.add(strings.ToLower(kind.Name)+" drift", p.watcher.Run)
+			env.app.parts.add(strings.ToLower(kind.Name)+" stages", p.executor.Run)
 		}
 		return p
 	}

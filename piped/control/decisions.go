@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -45,9 +44,7 @@ func (s *controlService) ReleaseStateLock(ctx context.Context, req *controlv1.Re
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(d.Stages, func(s deploy.Stage) bool {
-		return s.Status == deploy.StageRunning && (s.Name == deploy.StageRollback || strings.HasPrefix(s.Name, "TERRAFORM_"))
-	}) {
+	if !d.UsesState() {
 		return nil, deploy.Errorf(deploy.Illegal, "deployment %s runs no stage that can wait for a lock", d.ID)
 	}
 	id, err := s.submit(ctx, deploy.Command{Type: deploy.CommandReleaseStateLock, ApplicationID: d.ApplicationID, DeploymentID: d.ID, LockID: req.LockId})

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -173,6 +174,13 @@ func (d *Deployment) Stage(id string) *Stage {
 
 // RunningGit returns the application's path at its last success.
 func (d *Deployment) RunningGit() GitPath { return d.Git.In(d.RunningDir, d.RunningConfigFile) }
+
+// UsesState reports whether a stage runs that may wait for the lock of a state of OpenTofu.
+func (d *Deployment) UsesState() bool {
+	return !d.Status.Completed() && slices.ContainsFunc(d.Stages, func(s Stage) bool {
+		return s.Status == StageRunning && (s.Name == StageRollback || strings.HasPrefix(s.Name, "TERRAFORM_"))
+	})
+}
 
 // RollsBackOnlyTo reports whether a rollback of d would restore that commit and undo
 // nothing else, such as the effects of a script.
