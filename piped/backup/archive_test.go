@@ -159,7 +159,7 @@ func TestDamagedBackups(t *testing.T) {
 		"no manifest":                {func(es []entry) []entry { return es[:len(es)-1] }, false, "its end is missing"},
 		"members after the manifest": {func(es []entry) []entry { return append(es, entry{"files/x", ""}) }, false, "there is data after its end"},
 		"a member twice":             {func(es []entry) []entry { return slices.Insert(es, 2, es[2]) }, false, "unexpected member "},
-		"other numbers of rows":      {replace("manifest.json", `"counters":4`, `"counters":5`), false, "the number of rows differs from the manifest"},
+		"other numbers of rows":      {replace("manifest.json", `"counters":6`, `"counters":7`), false, "the number of rows differs from the manifest"},
 		"an empty archive":           {func([]entry) []entry { return nil }, false, "its end is missing"},
 		"nothing but a manifest":     {func([]entry) []entry { return []entry{{"manifest.json", `{"rows":{},"members":[]}`}} }, false, `it starts with "manifest.json"`},
 		"another archive":            {func([]entry) []entry { return []entry{{"etc/passwd", "root"}} }, false, `the file is not a backup made by piped: it starts with "etc/passwd"`},

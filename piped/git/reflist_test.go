@@ -82,7 +82,7 @@ func TestListsThatAreNone(t *testing.T) {
 func endless(w io.Writer) {
 	_, _ = io.WriteString(w, "001e# service=git-upload-pack\n0000")
 	for i := 0; ; i++ {
-		ref := fmt.Sprintf("%040x refs/heads/branch-%d", i+1, i)
+		ref := fmt.Sprintf("%040x refs/heads/%060000d", i+1, i) // so that the limit comes soon
 		if i == 0 {
 			ref += "\x00multi_ack side-band-64k ofs-delta"
 		}

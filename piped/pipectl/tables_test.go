@@ -335,7 +335,7 @@ func TestTables(t *testing.T) {
 			[]string{"preview", "get", "--repository=apps", "--pull-request=12"}, "GetPreview",
 			&controlv1.GetPreviewResponse{Preview: &controlv1.Preview{
 				RepositoryId: "apps", PullRequest: 12, HeadBranch: "feature", HeadCommit: "0123456789abcdef", BaseBranch: "main", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_BUILDING,
-				Reason: "api-pr-12: its rollouts are not complete", SinceMs: ago(time.Minute), CreatedAtMs: ago(2 * time.Hour), ReadyAtMs: ago(time.Hour), ExpiresAtMs: 1790000000000,
+				Reason: "api-pr-12: its rollouts are not complete", SinceMs: ago(10 * time.Minute), CreatedAtMs: ago(2 * time.Hour), ReadyAtMs: ago(time.Hour), ExpiresAtMs: 1790000000000,
 				Applications: []*controlv1.PreviewOfApplication{
 					{ApplicationName: "web-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, DeploymentId: "d1"},
 					{ApplicationName: "api-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_BUILDING, DeploymentId: "d2", Reason: "its rollouts are not complete"},
