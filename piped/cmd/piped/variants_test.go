@@ -27,8 +27,34 @@ type variantCase struct {
 	checks []string       // what piped install check says
 }
 
-// variants returns every variant. The repository of i has the applications, and the server the
-// databases.
+// documented returns the options of a variant in docs/install.md, which takes at most ten lines. Its
+// commands are one that installs and one that checks.
+func documented(t *testing.T, variant string, values ...string) []string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(page), "\n#### "+strings.ToUpper(variant[:1])+variant[1:]+"\n")
+	text, _, _ = strings.Cut(text, "\n#### ")
+	_, commands, _ := strings.Cut(text, "\n```sh\n")
+	commands, _, closed := strings.Cut(commands, "\n```\n")
+	lines := strings.Split(commands, "\n")
+	if n := strings.Count(strings.TrimSpace(text), "\n") + 1; !found || !closed || n > 10 || len(lines) < 2 {
+		t.Fatalf("docs/install.md has no %s, or not in ten lines:\n%s", variant, text)
+	}
+	if last, _, _ := strings.Cut(lines[len(lines)-1], "#"); strings.TrimSpace(last) != "bin/piped install check" {
+		t.Errorf("%s ends with %s", variant, last)
+	}
+	options, found := strings.CutPrefix(lines[len(lines)-2], "bin/piped install --repo $REPO --image $IMAGE --apply")
+	if !found {
+		t.Fatalf("%s: %s installs nothing", variant, lines[len(lines)-2])
+	}
+	return strings.Fields(strings.NewReplacer(values...).Replace(options))
+}
+
+// variants returns every variant as docs/install.md says. The repository of i has the applications,
+// and the server the databases.
 func variants(i *installing, server *pgtest.Server) []variantCase {
 	i.Helper()
 	password := filepath.Join(i.TempDir(), "password")
@@ -36,23 +62,23 @@ func variants(i *installing, server *pgtest.Server) []variantCase {
 		i.Fatal(err)
 	}
 	http := i.git.HTTP(i, gittest.HTTPOptions{Username: "ci", Password: "s3cret"}).URL
-	ssh := []string{"--ssh-key-file", i.keyFile}
-	inDemo := slices.Concat(ssh, []string{"--namespaces", "demo"})
-	postgres := func(dsn string) []string {
-		return []string{"--postgres", dsn, "--postgres-password-file", password}
+	from := func(variant, dsn string, more ...string) []string {
+		return append(documented(i.T, variant, "$DB", dsn, "PASSWORD_FILE", password), more...)
 	}
-	one, two := server.NewDSN(i), server.NewDSN(i)
+	one, two, three := server.NewDSN(i), server.NewDSN(i), server.NewDSN(i)
+	ssh := []string{"--ssh-key-file", i.keyFile} // the repository has its public half already
 	const (
 		everywhere, onlyDemo = "that it needs in the whole cluster", "that it needs in demo"
 		volume, database     = "PersistentVolumeClaim piped/piped is bound", "and may make its tables"
-		single, three        = "1 of 1 replicas answer", "3 of 3 replicas answer"
+		single, all          = "1 of 1 replicas answer", "3 of 3 replicas answer"
 	)
 	return []variantCase{
-		{"the whole cluster", ssh, map[string]any{}, []string{everywhere, volume, single}},
-		{"namespaces", inDemo, map[string]any{"namespaces": []string{"demo"}}, []string{onlyDemo, volume, single}},
-		{"replicas", slices.Concat(ssh, postgres(one)), map[string]any{"postgres": one}, []string{everywhere, database, three}},
-		{"over HTTP", []string{"--repo", http, "--git-username", "ci", "--git-password-file", password}, map[string]any{"repo": http, "gitUsername": "ci"}, []string{everywhere, volume, single}},
-		{"replicas in namespaces", slices.Concat(inDemo, postgres(two)), map[string]any{"postgres": two, "namespaces": []string{"demo"}}, []string{onlyDemo, database, three}},
+		{"the whole cluster", from("the whole cluster", "", ssh...), map[string]any{}, []string{everywhere, volume, single}},
+		{"namespaces", from("namespaces", "", ssh...), map[string]any{"namespaces": []string{"demo"}}, []string{onlyDemo, volume, single}},
+		{"replicas", from("replicas", one, ssh...), map[string]any{"postgres": one}, []string{everywhere, database, all}},
+		{"over HTTP", from("over HTTP", "", "--repo", http), map[string]any{"repo": http, "gitUsername": "ci"}, []string{everywhere, volume, single}},
+		{"replicas in namespaces", from("replicas in namespaces", two, ssh...), map[string]any{"postgres": two, "namespaces": []string{"demo"}}, []string{onlyDemo, database, all}},
+		{"replicas that share the work", from("replicas that share the work", three, ssh...), map[string]any{"postgres": three, "share": true}, []string{everywhere, database, all}},
 	}
 }
 
