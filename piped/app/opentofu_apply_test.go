@@ -101,17 +101,32 @@ func TestOpenTofuLockLeftByAKill(t *testing.T) {
 func TestOpenTofuTwoApplicationsOnOneState(t *testing.T) {
 	t.Parallel()
 	i := newInfra(t)
-	state := newStateServer(t)
-	code := strings.Replace(i.code(i.chain("one", "a")), fmt.Sprintf("  backend \"local\" { path = %q }\n", i.file("state.tfstate")), state.backend(), 1)
+	state, gate := newStateServer(t), newJournalGate(t, i.file("gate"))
+	code := strings.Replace(i.code(i.gated("one", "b")), fmt.Sprintf("  backend \"local\" { path = %q }\n", i.file("state.tfstate")), state.backend(), 1)
 	commit := i.repo.Push(t, "add", map[string]string{
 		"net/app.pipecd.yaml": i.app(""), "net/main.tf": code, "twin/app.pipecd.yaml": strings.Replace(i.app(""), "name: net", "name: twin", 1), "twin/main.tf": code,
 	})
 	i.start()
+	var making, waiting int
+	for end := time.Now().Add(patience); making != 1 || waiting != 1; time.Sleep(pollInterval) {
+		making, waiting = 0, 0
+		for _, name := range []string{"net", "twin"} {
+			for _, d := range i.c.deployments(appID(name)) {
+				log := i.c.logs(d.GetId())
+				making += strings.Count(log, "sample_file.b: Creating...")
+				waiting += min(1, strings.Count(log, "the state is locked by "))
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d applications make b, and %d wait for the lock; want one of each", making, waiting)
+		}
+	}
+	gate.open()
 	for _, name := range []string{"net", "twin"} {
 		i.c.mustEnd(appID(name), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	}
-	if n := i.journal()["a"]; n != 1 {
-		t.Errorf("a was written %d times, want once: the second application finds it", n)
+	if n := gate.count(); n != 1 {
+		t.Errorf("b was written %d times, want once: the second application finds it", n)
 	}
 }
 

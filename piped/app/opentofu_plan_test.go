@@ -63,7 +63,7 @@ func TestOpenTofuPlanOnThePage(t *testing.T) {
 	first := i.repo.Push(t, "add", map[string]string{
 		"net/app.pipecd.yaml":    i.app(""),
 		"net/main.tf":            i.code(i.resource("a", "one", secret("old-secret-value")) + i.resource("b", "one", "") + i.resource("gone", "one", "") + module),
-		"net/store/resources.tf": "terraform {\n  required_providers {\n    sample = { source = \"piped/sample\" }\n  }\n}\n" + i.resource("inner", "one", ""),
+		"net/store/resources.tf": "terraform {\n  required_providers {\n    sample = { source = \"example.com/piped/sample\" }\n  }\n}\n" + i.resource("inner", "one", ""),
 	})
 	i.start()
 	c, app := i.c, appID("net")

@@ -36,7 +36,7 @@ func newInfra(t *testing.T) *infra {
 // start runs the agent.
 func (i *infra) start() {
 	i.t.Helper()
-	i.s = settings{dataDir: i.t.TempDir(), remote: i.repo.Dir, providers: fmt.Sprintf(
+	i.s = settings{dataDir: i.t.TempDir(), remote: i.repo.Dir, more: i.s.more, providers: fmt.Sprintf(
 		"[{name: tofu, type: OPENTOFU, config: {program: %q, cliConfigFile: %q, driftDetectionEnabled: true%s}}]", i.program, i.rc, i.moreConfig)}
 	i.c = runFilesAgent(i.t, i.s)
 }
@@ -51,7 +51,7 @@ func (i *infra) code(resources string) string {
 	return fmt.Sprintf(`terraform {
   required_version = ">= 1.8"
   required_providers {
-    sample = { source = "piped/sample" }
+    sample = { source = "example.com/piped/sample" }
   }
   backend "local" { path = %q }
 }

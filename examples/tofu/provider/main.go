@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	if err := providerserver.Serve(context.Background(), func() provider.Provider { return sample{} }, providerserver.ServeOpts{Address: "registry.opentofu.org/piped/sample"}); err != nil {
+	if err := providerserver.Serve(context.Background(), func() provider.Provider { return sample{} }, providerserver.ServeOpts{Address: "example.com/piped/sample"}); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -22,7 +22,7 @@ func Program(t testing.TB) string {
 }
 
 // Source is the source address of the provider of the tests, with the resource sample_file.
-const Source = "registry.opentofu.org/piped/sample"
+const Source = "example.com/piped/sample"
 
 // CLIConfig writes a configuration of OpenTofu that finds the provider of the tests on this
 // machine and nothing else, and returns its path.
