@@ -129,5 +129,7 @@ func (s *session) close() {
 			_ = os.RemoveAll(dir) // Clean removes it after the next start
 		}
 	}
-	_ = os.Remove(filepath.Dir(s.tmp)) // if no other run uses it
+	if s.tmp != "" {
+		_ = os.Remove(filepath.Dir(s.tmp)) // if no other run uses it
+	}
 }

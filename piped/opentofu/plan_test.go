@@ -79,7 +79,7 @@ func TestPathsOfHostileKeys(t *testing.T) {
 	}
 }
 
-// TestDeposed: the old object of a replacement is told from the new one.
+// TestDeposed: a plan distinguishes the old object of a replacement from the new one.
 func TestDeposed(t *testing.T) {
 	p := read(t, `{"format_version": "1.2", "resource_changes": [{"address": "a.b", "mode": "managed", "type": "a", "name": "b", "deposed": "0f", "change": {"actions": ["delete"], "before": {}}}]}`)
 	if got := p.Changes[0].String(); got != "# a.b (deposed 0f) will be deleted" {

@@ -99,22 +99,29 @@ func TestNewHeadOfFork(t *testing.T) {
 			e.pass()
 			e.start(e.p.Settings)
 			e.pass()
-			for _, head := range e.deployed() {
-				if head != approved {
-					t.Fatalf("deployed %q, and only %q has the label", head, approved)
-				}
-			}
-			e.says(7, "removes the label and adds it again")
-			e.label()
-			e.pass()
-			e.want("without the label", "", "", 0)
-			e.label("preview")
-			e.pass()
-			e.want("with the label again", "7 READY", "web-pr-7", 1)
-			if heads := strings.Join(e.deployed(), " "); !strings.Contains(heads, evil) {
-				t.Errorf("deployed %q, want %q among them", heads, evil)
-			}
+			e.approvedByLabelOnly(approved, evil)
 		})
+	}
+}
+
+// approvedByLabelOnly checks that only the approved head of pull request 7 was deployed, and that another
+// one is deployed once a maintainer has removed the label and added it again.
+func (e *env) approvedByLabelOnly(approved, other string) {
+	e.t.Helper()
+	for _, head := range e.deployed() {
+		if head != approved {
+			e.t.Fatalf("deployed %q, and only %q has the label", head, approved)
+		}
+	}
+	e.says(7, "removes the label and adds it again")
+	e.label()
+	e.pass()
+	e.want("without the label", "", "", 0)
+	e.label("preview")
+	e.pass()
+	e.want("with the label again", "7 READY", "web-pr-7", 1)
+	if heads := strings.Join(e.deployed(), " "); !strings.Contains(heads, other) {
+		e.t.Errorf("deployed %q, want %q among them", heads, other)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // TestHeldPreviewEnds: while the head of a pull request cannot be deployed, because it conflicts or
-// because nobody has approved it, what runs is removed when its time is over or a user says so.
+// because it is not approved, what runs is removed when its time is over or a user says so.
 func TestHeldPreviewEnds(t *testing.T) {
 	for name, hold := range map[string]func(e *env){
 		"a conflict": func(e *env) {
