@@ -39,7 +39,8 @@ func (e *Executor) Run(ctx context.Context) error {
 		case <-scan.C:
 			look = true
 		case <-watch.C():
-			answer = open > 0 || slices.ContainsFunc(watch.Take(), func(c deploy.Change) bool { return c.Topic == deploy.TopicCommand })
+			changes := watch.Take() // also while requests are open: a watch keeps what is not taken
+			answer = open > 0 || slices.ContainsFunc(changes, func(c deploy.Change) bool { return c.Topic == deploy.TopicCommand })
 		}
 	}
 }
