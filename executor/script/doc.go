@@ -5,16 +5,14 @@
 //	job.go        selects the script of a stage
 //	env.go        the environment of a script
 //	workspace.go  the directory of one run
-//	isolated.go   one run in a sandbox: see package sandbox
-//	process.go    one run without isolation: as a process group
+//	process.go    one run, by a launcher: see package sandbox
 //
 // The package owns the configured directory and every process of a stage: Execute
-// removes both before it returns, and New cleans up after a killed agent. A script
-// inherits nothing of the agent's environment. It runs in a sandbox; on machines
-// without support for one, stages with scripts fail. Only without isolation, which
-// requires explicit configuration, can a script read what the agent's user can, and can
-// a process escape termination by leaving its process group and clearing its
-// environment.
+// removes both before it returns, and New cleans up after a killed agent, whose scripts are
+// killed with it. A script inherits nothing of the agent's environment. It runs in a sandbox;
+// on machines without support for one, stages with scripts fail. Only without isolation,
+// which requires explicit configuration, can a script read what the agent's user can, and
+// kill the launcher that ends it.
 //
 // Scripts are not idempotent, so an intent is stored before the start: a script that
 // was interrupted by the end of the agent is not run again unless the stage sets

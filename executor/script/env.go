@@ -16,7 +16,7 @@ import (
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // markVariable names the workspace in the environment of every process of a run. It
-// identifies processes that left the process group.
+// identifies those that were left by a launcher that was killed.
 const markVariable = "PIPED_SCRIPT_DIR"
 
 // scriptContext is the content of SR_CONTEXT_RAW, with PipeCD's names.

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,10 +33,9 @@ const recordTimeout = 10 * time.Second
 type Config struct {
 	Tree   source.Tree // finds the files of a commit
 	Tenant Tenant      // nil permits every script
-	// Launcher starts isolated scripts with the first mode of Isolation that works on
-	// this machine. If none works, stages with scripts fail. Dir and the directory of
-	// Isolation's users belong to the executor alone.
-	Launcher  sandbox.Launcher
+	// Scripts start with the first mode of Isolation that works on this machine. If none works,
+	// stages with scripts fail. Dir and the directory of Isolation's users belong to the executor
+	// alone.
 	Isolation sandbox.Settings
 	Dir       string        // where scripts run, such as <data directory>/scripts
 	Grace     time.Duration // from SIGTERM to SIGKILL; default 10 s
@@ -90,7 +87,7 @@ func openUsersDir(users sandbox.Users) error {
 
 // choose selects the isolation of scripts, and logs it.
 func (e *Executor) choose() {
-	e.way, e.refused = e.Launcher.Choose(context.Background(), e.Dir, e.Isolation)
+	e.way, e.refused = sandbox.Choose(context.Background(), e.Dir, e.Isolation)
 	log := e.Logger.With("isolation", e.way.Mode, "endedBy", e.way.EndedBy, "holds", e.way.Mode.Holds())
 	switch {
 	case e.refused != nil:
@@ -206,12 +203,9 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (dep
 	if err := run.SwapMetadata(ctx, metaIntent, run.Stage.Metadata[metaIntent], intent); err != nil {
 		return deploy.StageResult{}, fmt.Errorf("record that the script is about to start: %w", err)
 	}
-	c := command{script: j.script, dir: filepath.Join(ws.tree, filepath.FromSlash(j.dir)), mark: ws.dir, env: env, grace: e.Grace}
+	c := command{script: j.script, dir: filepath.Join(ws.tree, filepath.FromSlash(j.dir)), env: env, grace: e.Grace}
 	run.Log.Infof("Running the script in %s", j.dir)
-	if e.way.Mode == sandbox.None {
-		return e.conclude(ctx, run, c.run(ctx, run.Log)), nil
-	}
-	return e.conclude(ctx, run, c.runIsolated(ctx, run.Log, in, ws)), nil
+	return e.conclude(ctx, run, c.run(ctx, run.Log, in, ws)), nil
 }
 
 // conclude returns the stage's result and records it, unless the script was stopped.
@@ -241,12 +235,5 @@ func ending(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "it ended after SIGTERM"
 	}
-	var exit *exec.ExitError // a *sandbox.Ended has its own text
-	if !errors.As(err, &exit) {
-		return err.Error()
-	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return fmt.Sprintf("it was ended by signal %d (%s)", status.Signal(), status.Signal())
-	}
-	return fmt.Sprintf("it exited with code %d", exit.ExitCode())
+	return err.Error() // a *sandbox.Ended has its own text
 }

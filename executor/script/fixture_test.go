@@ -106,7 +106,7 @@ func (f *fixture) newExecutor(dir string) *Executor {
 	f.t.Helper()
 	e, err := New(Config{
 		Dir: dir, Grace: 2 * time.Minute, Logger: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
-		Launcher: launcher, Isolation: sandbox.Settings{Modes: []sandbox.Mode{f.mode}, Allow: []string{filepath.Dir(f.count)}, Users: f.users},
+		Isolation: sandbox.Settings{Modes: []sandbox.Mode{f.mode}, Allow: []string{filepath.Dir(f.count)}, Users: f.users},
 		Tree: func(repo, commit string) (fs.FS, error) {
 			if tree := map[string]fs.FS{hash: f.tree, lastHash: f.last}[commit]; repo == "r" && tree != nil {
 				return tree, nil

@@ -1,126 +1,114 @@
 package script
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"syscall"
+	"sync"
 	"time"
 
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/linelog"
 	"github.com/c785c783/piped/piped/marked"
+	"github.com/c785c783/piped/piped/ownership"
 )
 
-const (
-	groupPoll = 20 * time.Millisecond // interval of checks whether a stopped group still runs
-	drainTime = time.Second           // time to read output after the last process was killed
-)
+// isolation is the isolation of one script.
+type isolation struct {
+	command sandbox.Command // without the script
+	dir     string          // parent of its workspace
+}
 
-// command is a script to run. Without isolation it runs in its own process group.
+// isolate returns the isolation for a script. With OtherUser it waits for a free user
+// and reserves it until release is called.
+func (e *Executor) isolate(ctx context.Context, log deploy.StageLog) (_ isolation, release func(), err error) {
+	in := isolation{sandbox.Command{Way: e.way, Allow: e.Isolation.Allow}, e.Dir}
+	if e.way.Mode != sandbox.OtherUser {
+		return in, func() {}, nil
+	}
+	users := e.Isolation.Users
+	var n int
+	select {
+	case n = <-e.free:
+	default:
+		log.Infof("Waiting until another script ends: scripts.user.count permits %d at once", users.Count)
+		select {
+		case n = <-e.free:
+		case <-ctx.Done():
+			return isolation{}, nil, errors.New("the script was not started: it waited for the end of another")
+		}
+	}
+	in.dir, in.command.Hidden = users.Dir, users.Hidden
+	in.command.UID, in.command.GID = users.IDs(n)
+	return in, func() { e.free <- n }, nil
+}
+
+// command is a script to run.
 type command struct {
 	script string
 	dir    string   // working directory
-	mark   string   // value of markVariable: the workspace
 	env    []string // the whole environment
 	grace  time.Duration
 }
 
-// run runs the script and returns nil if it exited with 0. When ctx is cancelled the
-// whole group gets SIGTERM, and SIGKILL after the grace period. When run returns, no
-// process of the script is left: processes that outlive the shell are killed.
+const (
+	drainTime = time.Second     // to read output after the last process was killed
+	lostGrace = 2 * time.Second // from SIGTERM to SIGKILL if another replica may continue: see ownership.Config.Margin
+)
+
+// run runs the script and returns nil if it exited with 0. When ctx is cancelled all its
+// processes get SIGTERM, and SIGKILL after the grace period. When run returns, no process of
+// the script is left: what outlives the shell is killed. When this process is killed, the
+// launcher kills the script.
 //
 // The shell is not a login shell (-l): profiles of the image and the user would change
 // PATH and other variables of the stage's environment.
-func (c command) run(ctx context.Context, log deploy.StageLog) error {
+func (c command) run(ctx context.Context, log deploy.StageLog, in isolation, ws workspace) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.script)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.dir, c.env, w, w
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = c.grace
-	err = cmd.Start()
+	isolated := in.command
+	isolated.Script, isolated.Dir, isolated.Env, isolated.Own, isolated.Tmp, isolated.Root = c.script, c.dir, c.env, ws.dir, ws.tmp, ws.root
+	process, err := sandbox.Start(isolated, w, ws.lock)
 	w.Close() // only the script's copies keep the pipe open
 	if err != nil {
 		return err
 	}
-	copied := make(chan struct{})
-	go func() {
-		defer close(copied)
-		linelog.Copy(log, r)
-	}()
-	err = cmd.Wait()
-	c.finish(ctx, cmd.Process.Pid)
-	timer := time.AfterFunc(drainTime, func() { r.Close() })
-	<-copied
-	timer.Stop()
-	return err
-}
-
-// finish ends the rest of the group after its leader has ended. A stopped group has the
-// grace period to end.
-func (c command) finish(ctx context.Context, group int) {
-	end := time.NewTimer(c.grace)
-	defer end.Stop()
-	poll := time.NewTicker(groupPoll)
-	defer poll.Stop()
-	for waiting := ctx.Err() != nil; waiting && groupLives(group); {
-		select {
-		case <-end.C:
-			waiting = false
-		case <-poll.C:
-		}
-	}
-	_ = signalGroup(group, syscall.SIGKILL) // the group may be empty
-	groupLives(group)                       // reaps the killed processes
-	marked.Kill(markVariable, c.mark)
-}
-
-// signalGroup sends a signal to every process of a group.
-func signalGroup(group int, sig syscall.Signal) error {
-	err := syscall.Kill(-group, sig)
-	if errors.Is(err, syscall.ESRCH) {
-		return os.ErrProcessDone
+	var copied sync.WaitGroup
+	copied.Go(func() { linelog.Copy(log, r) })
+	ended := make(chan struct{})
+	copied.Go(func() { c.stop(ctx, process, ended) })
+	err = process.Wait()
+	close(ended)
+	drain := time.AfterFunc(drainTime, func() { r.Close() })
+	copied.Wait()
+	drain.Stop()
+	marked.Kill(markVariable, ws.dir) // of a launcher that was killed
+	if err == nil && ctx.Err() != nil {
+		return ctx.Err() // it exited after SIGTERM
 	}
 	return err
 }
 
-// groupLives reports whether a process of a group still runs. As init process of its
-// container the agent reaps orphans. Under another init, unreaped zombies do not count
-// as running.
-func groupLives(group int) bool {
-	for {
-		if pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
-			break
-		}
+// stop ends a running script when ctx is cancelled.
+func (c command) stop(ctx context.Context, process *sandbox.Process, ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-ctx.Done():
 	}
-	if syscall.Kill(-group, 0) != nil {
-		return false
+	process.Terminate()
+	if errors.Is(context.Cause(ctx), ownership.ErrLost) {
+		c.grace = min(c.grace, lostGrace)
 	}
-	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
-	for _, file := range files {
-		stat, err := os.ReadFile(file)
-		if err == nil && runsIn(stat, group) {
-			return true
-		}
+	grace := time.NewTimer(c.grace)
+	defer grace.Stop()
+	select {
+	case <-ended:
+	case <-grace.C:
+		process.Kill()
 	}
-	return len(files) == 0 // without /proc zombies cannot be detected
-}
-
-// runsIn reports, for a line of /proc/<pid>/stat, whether the process belongs to the
-// group and has not ended.
-func runsIn(stat []byte, group int) bool {
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // after the name: state, parent, group
-	if len(fields) < 3 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
-		return false
-	}
-	return string(fields[2]) == strconv.Itoa(group)
 }

@@ -48,7 +48,7 @@ func TestForbiddenScriptsDoNotRun(t *testing.T) {
 // says what to do. With isolation none it runs.
 func TestRefusedWithoutIsolation(t *testing.T) {
 	f := newFixture(t)
-	f.executor.Launcher = sandbox.Launcher{} // like on a machine without isolation
+	f.executor.Isolation.Modes = nil // like on a machine without isolation
 	f.executor.choose()
 	got := f.runScript("printf x >> " + f.count)
 	if got.Status != deploy.StageFailure || !strings.Contains(got.Reason, "scripts cannot be isolated on this machine") || !strings.Contains(got.Reason, "scripts.isolation: none") {

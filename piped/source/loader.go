@@ -42,9 +42,12 @@ type Source struct {
 	// Shared are the changes of a pull request that its preview does not have, each with the reason. The
 	// slice is shared between callers.
 	Shared []string
-	// Hostnames are those of requests with the header of a preview; nil: every host. The slice is shared
-	// between callers.
+	// ByHeader is that requests with the header of a preview get it. Hostnames are those of such requests;
+	// nil: every host. The slice is shared between callers.
+	ByHeader  bool
 	Hostnames []string
+	// OwnHost is that no other application may have the host of the preview.
+	OwnHost bool
 }
 
 // Loader loads sources, with an LRU cache. It is safe for concurrent use. Set its fields before
@@ -68,6 +71,9 @@ type Loader struct {
 	// RoutePreview returns the objects of a preview with mode route, given those of the branch and of the
 	// merge. Base and RoutePreview are required for such previews.
 	RoutePreview func(p RoutePreview, branch, merged []manifest.Object) (Routed, error)
+	// Fork reports whether the pull request of a preview is of a fork. Rendering it fetches nothing.
+	// Optional.
+	Fork func(ctx context.Context, at deploy.GitPath) (bool, error)
 	// CacheBytes is the approximate memory limit of the cache; 0 disables the cache.
 	CacheBytes int64
 	// Time limits one rendering, including all downloads; default 5 min.
@@ -186,7 +192,7 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 	} else {
 		sortByOrder(r.Objects)
 		s := &Source{Commit: commit, Config: cfg, Objects: r.Objects, Digest: digest(r.Objects), Redactor: redactor(), Warnings: warnings(r, redactor()),
-			Shared: routed.Shared, Hostnames: routed.Hostnames}
+			Shared: routed.Shared, ByHeader: routed.ByHeader, Hostnames: routed.Hostnames, OwnHost: routed.OwnHost}
 		o = outcome{source: s, size: r.Bytes, fixed: true}
 	}
 	if r.Context != "" {
@@ -209,7 +215,14 @@ func (l *Loader) renderInTime(ctx context.Context, files fs.FS, at deploy.GitPat
 	limited, stop := context.WithTimeoutCause(ctx, limit, deploy.Errorf(deploy.Unavailable,
 		"%s: rendering it takes longer than %s, with the charts, bases and files that it fetches; try again, or split the application", at.ConfigPath(), limit))
 	defer stop()
-	r, err := renderer.Render(limited, l.request(ctx, files, at, cfg))
+	req := l.request(ctx, files, at, cfg)
+	if at.PullRequest != 0 && l.Fork != nil {
+		var err error
+		if req.Offline, err = l.Fork(ctx, at); err != nil {
+			return render.Result{}, err
+		}
+	}
+	r, err := renderer.Render(limited, req)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		err = context.Cause(limited)
 	}

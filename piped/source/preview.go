@@ -21,11 +21,8 @@ func (l *Loader) previewConfig(cfg *config.Application, at deploy.GitPath) (*con
 	case cfg.Encryption != nil && len(cfg.Encryption.EncryptedSecrets) > 0:
 		return nil, deploy.Errorf(deploy.Invalid, "%s: spec.encryption: a preview gets no secrets, because a pull request could reveal them", at.ConfigPath())
 	}
-	if host, err := cfg.Preview.HostOf(at.PullRequest); err != nil {
+	if _, err := l.Previews.HostOf(*cfg.Preview, at.PullRequest); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "%s: spec.preview.host: %w", at.ConfigPath(), err)
-	} else if host != "" && !l.Previews.Allows(host) {
-		return nil, deploy.Errorf(deploy.Invalid, "%s: spec.preview.host: %s is not below a domain of spec.previews.hosts of the agent (%s)",
-			at.ConfigPath(), host, strings.Join(l.Previews.Hosts, ", "))
 	}
 	return cfg.Previewed(l.Previews.Namespace(at.RepoID, at.PullRequest))
 }

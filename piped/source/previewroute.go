@@ -27,7 +27,9 @@ type RoutePreview struct {
 // Routed is what a preview in the namespace of an application consists of.
 type Routed struct {
 	Objects   []manifest.Object
+	ByHeader  bool     // requests with the header get the preview
 	Hostnames []string // of requests with the header; nil: every host
+	OwnHost   bool     // no other application may have the host
 	Shared    []string // changes that it does not have, each with the reason
 }
 

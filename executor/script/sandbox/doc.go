@@ -1,5 +1,5 @@
 // Package sandbox runs a shell script isolated from the agent: the script sees none of
-// the agent's files and processes, and all its processes end together.
+// the agent's files and processes, unless the mode is None, and all its processes end together.
 //
 //	mode.go        the isolation modes and their guarantees
 //	launcher.go    the agent's side: selects a mode, starts and ends scripts
@@ -15,9 +15,10 @@
 //	user_linux.go        becomes another user, and ends all its processes
 //	cgroup_linux.go      the control group of a script, which the kernel can kill
 //	shed_linux.go        drops privileges
+//	launch               the launcher as a program of its own, for tests
 //
 // The agent starts its own program again as the launcher, which sets up the sandbox and
-// runs the shell. A program that embeds the agent calls Main first.
+// runs the shell.
 //
 // Three pipes connect the launcher with the agent: the specification on standard input,
 // the control pipe, and the report about the end. On the control pipe a byte requests

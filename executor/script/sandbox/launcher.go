@@ -10,16 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/c785c783/piped/piped/deploy"
 )
-
-// Launcher starts scripts. The zero value cannot start isolated ones; Main returns one
-// that can.
-type Launcher struct{ ready bool }
 
 // probeTime bounds the script that probes a mode.
 const probeTime = 20 * time.Second
+
+// Program is started as the launcher: this one. Tests may set a smaller one before the first script.
+var Program = "/proc/self/exe"
 
 // Settings configure the isolation of scripts.
 type Settings struct {
@@ -30,28 +27,25 @@ type Settings struct {
 
 // Choose returns the first way that works on this machine. It probes each with a script in
 // a directory below dir, or below the users' directory with OtherUser. If none works, the
-// error is of kind deploy.Invalid and explains why each does not.
-func (l Launcher) Choose(ctx context.Context, dir string, s Settings) (Way, error) {
+// error explains why each does not.
+func Choose(ctx context.Context, dir string, s Settings) (Way, error) {
 	var why []string
 	for _, mode := range s.Modes {
-		if mode == None {
-			return Way{None, ByProcessGroup}, nil
-		}
 		var err error
 		for _, by := range mode.ways() {
 			way := Way{mode, by}
-			if err = l.probe(ctx, way, dir, s); err == nil {
+			if err = probe(ctx, way, dir, s); err == nil {
 				return way, nil
 			}
 		}
 		why = append(why, fmt.Sprintf("%s: %v", mode, err))
 	}
-	return Way{}, deploy.Errorf(deploy.Invalid, "scripts cannot be isolated on this machine: %s; run the agent where user namespaces or Landlock of Linux 6.12 are permitted, "+
+	return Way{}, fmt.Errorf("scripts cannot be isolated on this machine: %s; run the agent where user namespaces or Landlock of Linux 6.12 are permitted, "+
 		"or as root with scripts.user, or write scripts.isolation: none to let scripts do all that the agent can", strings.Join(why, "; "))
 }
 
 // probe runs a script that exercises what a way must provide.
-func (l Launcher) probe(ctx context.Context, way Way, dir string, s Settings) error {
+func probe(ctx context.Context, way Way, dir string, s Settings) error {
 	c := Command{Way: way, Script: "exec <&- && : >probe && rm probe", Allow: s.Allow}
 	if way.Mode == OtherUser {
 		if err := s.Users.Open(); err != nil {
@@ -74,7 +68,7 @@ func (l Launcher) probe(ctx context.Context, way Way, dir string, s Settings) er
 		return err
 	}
 	defer null.Close()
-	p, err := l.Start(c, null, nil)
+	p, err := Start(c, null, nil)
 	if err != nil {
 		return err
 	}
@@ -94,10 +88,7 @@ type Process struct {
 
 // Start starts a script whose output goes to out. The launcher holds lock, if not nil,
 // open while any process of the script may run.
-func (l Launcher) Start(c Command, out, lock *os.File) (*Process, error) {
-	if !l.ready {
-		return nil, errors.New("this program was built without the launcher of scripts; it has to call sandbox.Main first")
-	}
+func Start(c Command, out, lock *os.File) (*Process, error) {
 	spec, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("encode the script: %w", err)
@@ -113,6 +104,7 @@ func (l Launcher) Start(c Command, out, lock *os.File) (*Process, error) {
 	}
 	defer reports.Close()
 	cmd := again(outerName, spec, out, control, reports)
+	cmd.Path = Program
 	if lock != nil {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, lock)
 	}

@@ -30,14 +30,17 @@ const (
 	lockFD    = 5
 )
 
-// Main turns this program into the launcher of a script if the agent started it as one;
-// then it does not return. Otherwise it returns the Launcher. It must be the first
-// statement of main, and of TestMain where tests run scripts.
-func Main() Launcher {
-	run := map[string]func(Command) error{outerName: outer, innerName: inner, shellName: shell}[os.Args[0]]
-	if run == nil {
-		return Launcher{ready: true}
+// init turns this program into the launcher of a script if the agent started it as one. Go
+// initializes packages as soon as what they import is ready. This one imports little, so that
+// most of the agent is not initialized for a script, which starts this program up to three times.
+func init() {
+	if run := map[string]func(Command) error{outerName: outer, innerName: inner, shellName: shell}[os.Args[0]]; run != nil {
+		launch(run)
 	}
+}
+
+// launch plays a part of the launcher, and does not return.
+func launch(run func(Command) error) {
 	runtime.LockOSThread()                                                  // privileges are per thread
 	_ = unix.CloseRange(controlFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11 the loop below does this
 	for fd := controlFD; fd <= lockFD; fd++ {
@@ -54,7 +57,6 @@ func Main() Launcher {
 		os.Exit(1)
 	}
 	os.Exit(0)
-	return Launcher{}
 }
 
 // ownEnv is the environment of this program when it starts itself: nothing of the
@@ -92,15 +94,18 @@ func outer(c Command) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the parent of orphans: %w", err)
 	}
-	f := family{signal: signalDescendants, kill: func() { signalDescendants(syscall.SIGKILL) }, finish: func() {}}
+	f := family{signal: signalScript, kill: func() { signalDescendants(syscall.SIGKILL) }, finish: func() {}}
 	if c.Mode == OtherUser {
 		if err := prepareUser(c); err != nil {
 			return err
 		}
 		f.finish = func() { endUser(c.UID) }
 	}
-	if c.EndedBy == ByCgroup {
+	switch {
+	case c.EndedBy == ByCgroup:
 		return superviseGroup(c, f)
+	case c.Mode == None:
+		return supervise(c, "", f)
 	}
 	return supervise(c, shellName, f)
 }
@@ -158,7 +163,7 @@ func inner(c Command) error {
 		return err
 	}
 	all := func(sig syscall.Signal) { _ = unix.Kill(-1, sig) } // there may be none
-	return supervise(c, "", family{signal: all, kill: func() { all(syscall.SIGKILL) }, finish: func() {}})
+	return supervise(c, "", family{signal: func(_ int, sig syscall.Signal) { all(sig) }, kill: func() { all(syscall.SIGKILL) }, finish: func() {}})
 }
 
 // shell restricts this process and executes the shell.

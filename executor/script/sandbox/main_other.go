@@ -9,9 +9,6 @@ import (
 
 const outerName = "piped-script"
 
-// Main returns a Launcher without any mode: only Linux isolates scripts.
-func Main() Launcher { return Launcher{} }
-
 // Hide does nothing: other systems have no such protection.
 func Hide() error { return nil }
 

@@ -26,7 +26,6 @@ const (
 	ByCgroup       EndedBy = "cgroup"        // the kernel kills all at once
 	BySupervisor   EndedBy = "supervisor"    // kills its descendants, including orphans
 	ByUser         EndedBy = "user"          // in addition kills all processes of the script's user
-	ByProcessGroup EndedBy = "process group" // and marked processes: a script can evade both
 )
 
 // ways returns the mechanisms available for a mode, the strongest first.
@@ -38,6 +37,8 @@ func (m Mode) ways() []EndedBy {
 		return []EndedBy{ByCgroup, BySupervisor}
 	case OtherUser:
 		return []EndedBy{ByCgroup, ByUser}
+	case None:
+		return []EndedBy{BySupervisor} // which the script can kill
 	}
 	return nil
 }
@@ -60,7 +61,7 @@ func (m Mode) Holds() string {
 	case OtherUser:
 		return "a script opens what every user of the machine can, with its /tmp, reaches no process of the agent, and ends as a whole; it sees which processes run"
 	case None:
-		return "a script can do what the agent's user can, reads the agent's secrets, and may outlive its stage"
+		return "a script can do what the agent's user can, and reads the agent's secrets"
 	}
 	return "scripts are refused"
 }

@@ -21,7 +21,7 @@ func users(t *testing.T) Users {
 // choose selects a way among those with other users.
 func choose(t *testing.T, u Users) (Way, error) {
 	t.Helper()
-	return launcher.Choose(t.Context(), t.TempDir(), Settings{Modes: []Mode{OtherUser}, Users: u})
+	return Choose(t.Context(), t.TempDir(), Settings{Modes: []Mode{OtherUser}, Users: u})
 }
 
 func wantRefused(t *testing.T, what string, u Users, why string) {

@@ -99,7 +99,7 @@ func (e *env) start(script string) (*Process, io.Reader) {
 	defer w.Close()
 	e.t.Cleanup(func() { r.Close() })
 	e.cmd.Script = script
-	p, err := launcher.Start(e.cmd, w, nil)
+	p, err := Start(e.cmd, w, nil)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -107,15 +107,22 @@ func (e *env) start(script string) (*Process, io.Reader) {
 	return p, r
 }
 
-func inWays(t *testing.T, test func(t *testing.T, e *env)) {
-	for _, way := range isolated(t) {
+func inWays(t *testing.T, test func(t *testing.T, e *env)) { in(t, isolated(t), test) }
+
+// inAllWays is inWays, and without isolation.
+func inAllWays(t *testing.T, test func(t *testing.T, e *env)) {
+	in(t, append(isolated(t), Way{None, BySupervisor}), test)
+}
+
+func in(t *testing.T, ways []Way, test func(t *testing.T, e *env)) {
+	for _, way := range ways {
 		t.Run(fmt.Sprintf("%s, %s", way.Mode, way.EndedBy), func(t *testing.T) { test(t, newEnv(t, way)) })
 	}
 }
 
 // TestOrdinaryScripts: ordinary scripts work in the sandbox.
 func TestOrdinaryScripts(t *testing.T) {
-	inWays(t, func(t *testing.T, e *env) {
+	inAllWays(t, func(t *testing.T, e *env) {
 		allowed := sandboxtest.PublicDir(t)
 		if e.cmd.UID != 0 {
 			if err := os.Chown(allowed, e.cmd.UID, e.cmd.GID); err != nil {
@@ -256,6 +263,7 @@ func TestPrivilegesAreGone(t *testing.T) {
 
 // TestNothingSurvives: every process ends with the script, whatever it did to escape.
 func TestNothingSurvives(t *testing.T) {
+	observed(t)
 	children := map[string]string{
 		"in the background":   "%s &",
 		"in a session":        "setsid %s &",
@@ -265,7 +273,7 @@ func TestNothingSurvives(t *testing.T) {
 		"forked twice":        "setsid sh -c '(env -i %s </dev/null >/dev/null 2>&1 &) &'; :",
 	}
 	ends := map[string]func(*Process){"by itself": nil, "terminated": (*Process).Terminate, "killed": (*Process).Kill, "with the agent": func(p *Process) { p.control.Close() }}
-	inWays(t, func(t *testing.T, e *env) {
+	inAllWays(t, func(t *testing.T, e *env) {
 		n := 0
 		for child, start := range children {
 			for end, stop := range ends {
@@ -315,6 +323,7 @@ func running(t *testing.T, mark string) (out []string) {
 
 // TestEnds: the end of a script is reported correctly.
 func TestEnds(t *testing.T) {
+	observed(t)
 	inWays(t, func(t *testing.T, e *env) {
 		for script, want := range map[string]Ended{"exit 3": {Code: 3}, "kill -KILL $$": {Signal: syscall.SIGKILL}, "kill -TERM $$": {Signal: syscall.SIGTERM}} {
 			var ended *Ended
@@ -337,6 +346,7 @@ func TestEnds(t *testing.T) {
 // script's processes. With namespaces the script continues, and its first process
 // reports the end. A supervisor of the agent's own user cannot be replaced.
 func TestKilledLauncher(t *testing.T) {
+	observed(t)
 	inWays(t, func(t *testing.T, e *env) {
 		if e.cmd.EndedBy == BySupervisor || e.cmd.EndedBy == ByPIDNamespace {
 			return
@@ -361,7 +371,7 @@ func TestKilledLauncher(t *testing.T) {
 // TestGroupsAreRemoved: no control group of a script is left.
 func TestGroupsAreRemoved(t *testing.T) {
 	if why := grouping(); why != nil {
-		if way, err := launcher.Choose(t.Context(), t.TempDir(), Settings{Modes: []Mode{Landlock}}); way.EndedBy == ByCgroup {
+		if way, err := Choose(t.Context(), t.TempDir(), Settings{Modes: []Mode{Landlock}}); way.EndedBy == ByCgroup {
 			t.Errorf("chose %q, %v, though %v", way, err, why)
 		}
 		return
@@ -413,17 +423,17 @@ func TestChoose(t *testing.T) {
 	if grouping() == nil {
 		landlock.EndedBy = ByCgroup
 	}
-	if way, err := launcher.Choose(t.Context(), dir, Settings{Modes: []Mode{Namespaces, Landlock}}); way != (Way{Namespaces, ByPIDNamespace}) || err != nil {
+	if way, err := Choose(t.Context(), dir, Settings{Modes: []Mode{Namespaces, Landlock}}); way != (Way{Namespaces, ByPIDNamespace}) || err != nil {
 		t.Errorf("chose %q, %v", way, err)
 	}
-	if way, err := launcher.Choose(t.Context(), dir, Settings{Modes: []Mode{Landlock}}); way != landlock || err != nil {
+	if way, err := Choose(t.Context(), dir, Settings{Modes: []Mode{Landlock}}); way != landlock || err != nil {
 		t.Errorf("chose %q, %v", way, err)
 	}
-	_, err := Launcher{}.Choose(t.Context(), dir, Settings{Modes: []Mode{Namespaces, Landlock}})
-	if err == nil || !strings.Contains(err.Error(), "scripts cannot be isolated on this machine: namespaces: ") || !strings.Contains(err.Error(), "scripts.isolation: none") {
+	_, err := Choose(t.Context(), dir, Settings{Modes: []Mode{OtherUser}, Users: Users{UID: unprivileged, Count: 1, Dir: os.DevNull}})
+	if err == nil || !strings.Contains(err.Error(), "scripts cannot be isolated on this machine: user: /dev/null is not a directory") || !strings.Contains(err.Error(), "scripts.isolation: none") {
 		t.Errorf("a machine that offers nothing: %v", err)
 	}
-	if way, err := (Launcher{}).Choose(t.Context(), dir, Settings{Modes: []Mode{None}}); way.Mode != None || err != nil {
+	if way, err := Choose(t.Context(), dir, Settings{Modes: []Mode{None}}); way != (Way{None, BySupervisor}) || err != nil {
 		t.Errorf("chose %q, %v", way, err)
 	}
 	if left, err := os.ReadDir(dir); len(left) != 0 || err != nil {

@@ -25,10 +25,10 @@ type exit struct {
 
 // family reaches the processes of a script. Its functions succeed if there are none.
 type family struct {
-	signal  func(syscall.Signal) // sends a signal to all
-	kill    func()               // kills all, possibly without those that fork meanwhile
-	finish  func()               // ends the rest after all children have ended
-	started func() error         // called after the script's start; may be nil
+	signal  func(script int, sig syscall.Signal) // sends a signal to all; script is the PID of the shell
+	kill    func()                               // kills all, possibly without those that fork meanwhile
+	finish  func()                               // ends the rest after all children have ended
+	started func() error                         // called after the script's start; may be nil
 }
 
 // supervise runs the script as a child, directly or through this program under a name
@@ -65,7 +65,7 @@ func supervise(c Command, through string, f family) error {
 			}
 		case <-terminate:
 			terminating, terminate = true, nil
-			f.signal(syscall.SIGTERM)
+			f.signal(pid, syscall.SIGTERM)
 		case <-kill:
 			again, kill = time.After(0), nil
 		case <-again:
@@ -105,7 +105,7 @@ func startRestricted(c Command, name string) (pid int, err error) {
 		return 0, err
 	}
 	defer r.Close()
-	// The shell does not inherit the report pipe: Main closes it on exec. The
+	// The shell does not inherit the report pipe: launch closes it on exec. The
 	// descriptor in place of the control pipe is not readable.
 	pid, err = syscall.ForkExec("/proc/self/exe", []string{name}, &syscall.ProcAttr{
 		Env: ownEnv(), Files: []uintptr{r.Fd(), 1, 2, 2, reportFD}, Sys: &syscall.SysProcAttr{Setsid: true},
@@ -155,6 +155,17 @@ func conclude(status syscall.WaitStatus) error {
 	}
 	send(r)
 	return nil
+}
+
+// signalScript sends a signal to the process group of a script, at once, so that none that is
+// being forked in it escapes, and to its descendants in other groups.
+func signalScript(script int, sig syscall.Signal) {
+	_ = syscall.Kill(-script, sig) // it may have ended
+	for _, pid := range descendants(os.Getpid(), parents()) {
+		if group, err := syscall.Getpgid(pid); err == nil && group != script {
+			_ = syscall.Kill(pid, sig)
+		}
+	}
 }
 
 // signalDescendants sends a signal to all descendants of this process. Orphans are its

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -29,8 +30,12 @@ func TestWithoutPrivileges(t *testing.T) {
 	if err := os.Chown(dir, unprivileged, unprivileged); err != nil {
 		t.Fatal(err)
 	}
+	program := filepath.Join(dir, "launch")
+	if err := os.Link(Program, program); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.timeout=10m")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, programVariable+"="+program)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("as user %d: %v\n%s", unprivileged, err, out)

@@ -92,7 +92,7 @@ func (r *Renderer) chart(ctx context.Context, req render.Request, in kubernetes.
 		return render.Result{Context: r.Context(ctx, req)}, deploy.Errorf(deploy.Invalid, "%s: input.helmChart: charts are not rendered here", at.ConfigPath())
 	}
 	chart := helm.Request{
-		Tree: req.Files, Dir: at.Dir, Chart: *in.HelmChart, ReleaseName: req.Name(), Namespace: in.Namespace, Capabilities: r.capabilities(ctx, req),
+		Tree: req.Files, Dir: at.Dir, Chart: *in.HelmChart, ReleaseName: req.Name(), Namespace: in.Namespace, Capabilities: r.capabilities(ctx, req), Offline: req.Offline,
 	}
 	if in.HelmOptions != nil {
 		chart.Options = *in.HelmOptions
@@ -121,7 +121,7 @@ func fingerprint(name string, c helm.Capabilities) string {
 }
 
 func (r *Renderer) kustomize(ctx context.Context, req render.Request, in kubernetes.Input) (render.Result, error) {
-	build := kustomize.Request{Tree: req.Files, Dir: req.At.Dir, Options: in.KustomizeBuild()}
+	build := kustomize.Request{Tree: req.Files, Dir: req.At.Dir, Options: in.KustomizeBuild(), Offline: req.Offline}
 	seen := ""
 	if build.Options.Helm && r.Charts != nil {
 		build.Charts, build.Capabilities = r.Charts, r.capabilities(ctx, req)

@@ -17,6 +17,9 @@ type Request struct {
 	At     deploy.GitPath
 	Config *config.Application
 	Name   func() string // returns the name of the application
+	// Offline is that nothing may be fetched: who wrote the files must not choose what the agent reads with
+	// its network and its credentials.
+	Offline bool
 }
 
 // Result is the result of a rendering. Bytes, Varies and Context may also be set with an error.

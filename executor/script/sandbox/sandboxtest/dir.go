@@ -1,4 +1,5 @@
-// Package sandboxtest creates directories for tests of scripts that run as other users.
+// Package sandboxtest creates directories for tests of scripts that run as other users, and builds a small
+// launcher.
 package sandboxtest
 
 import (

@@ -59,7 +59,9 @@ func (r *rendering) gitChart(ctx context.Context, remote, ref, name string) (*ch
 	if !fs.ValidPath(dir) {
 		return nil, deploy.Errorf(deploy.Invalid, "input.helmChart.path: %q leads out of the repository", name)
 	}
-	r.remote = true
+	if err := r.online(remote); err != nil {
+		return nil, err
+	}
 	resume := r.wait(ctx, "Git repository "+withoutSecrets(remote))
 	tree, commit, err := r.git.At(ctx, remote, ref)
 	resume()

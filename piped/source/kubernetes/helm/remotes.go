@@ -91,7 +91,9 @@ func (m *remotes) registry(reference string) access {
 // fetch returns the archive of a chart and its label for messages. It needs no network for an
 // exact version that is in the cache.
 func (r *rendering) fetch(ctx context.Context, repository, name, version string) (data []byte, label string, err error) {
-	r.remote = true
+	if err := r.online(repository); err != nil {
+		return nil, "", err
+	}
 	ctx, stop := context.WithTimeoutCause(ctx, r.limits.Download, deploy.Errorf(deploy.Unavailable, "it takes longer than %s", r.limits.Download))
 	defer stop()
 	if reference, ok := strings.CutPrefix(repository, ociScheme); ok {

@@ -35,6 +35,9 @@ type Request struct {
 	// values.yaml, which may be empty, and returns the contents of values files; later ones
 	// take precedence.
 	Values func(own []byte) ([][]byte, error)
+	// Offline refuses everything that would be fetched.
+	Offline bool
+
 	// Template, unless nil, renders the output of helm template.
 	Template *Template
 }

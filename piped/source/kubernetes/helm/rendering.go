@@ -29,6 +29,15 @@ type rendering struct {
 	remote  bool              // sets Result.Remote
 }
 
+// online records that the result depends on what is fetched. It returns an error if that is not allowed.
+func (r *rendering) online(what string) error {
+	if r.Offline {
+		return deploy.Errorf(deploy.Invalid, "%s: nothing is fetched for the pull request of a fork; commit it to the repository", withoutSecrets(what))
+	}
+	r.remote = true
+	return nil
+}
+
 // wait releases the rendering's slot while it waits for on, such as a download. resume acquires
 // a slot again.
 func (r *rendering) wait(ctx context.Context, on string) (resume func()) {

@@ -129,7 +129,9 @@ type webSchemas struct {
 
 // Load implements jsonschema.URLLoader.
 func (w webSchemas) Load(url string) (any, error) {
-	w.r.remote = true
+	if err := w.r.online(url); err != nil {
+		return nil, err
+	}
 	data, err := w.r.remotes.client.get(w.ctx, url, access{}, maxValues)
 	if err != nil {
 		return nil, err

@@ -90,7 +90,9 @@ func (r *rendering) valueFile(ctx context.Context, name string) ([]byte, error) 
 		}
 		return data, nil
 	}
-	r.remote = true
+	if err := r.online(name); err != nil {
+		return nil, fmt.Errorf("input.helmOptions.valueFiles: %w", err)
+	}
 	resume := r.wait(ctx, "values "+withoutSecrets(name))
 	data, err := r.remotes.client.get(ctx, name, access{}, maxValues)
 	resume()

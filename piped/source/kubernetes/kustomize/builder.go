@@ -79,6 +79,8 @@ type Request struct {
 	// Capabilities are the defaults for charts. Options and the charts' entries in the
 	// kustomization override them.
 	Capabilities helm.Capabilities
+	// Offline refuses everything that would be fetched.
+	Offline bool
 }
 
 // Result is the result of a build. The origin of the objects is the kustomization of the

@@ -243,6 +243,7 @@ func (p *plan) render(req helm.Request) ([]byte, error) {
 	if p.left.Charts--; p.left.Charts < 0 {
 		return nil, deploy.Errorf(deploy.Invalid, "the build has more than %d charts; split the application", p.limits.Charts)
 	}
+	req.Offline = p.request.Offline
 	result, err := p.request.Charts.Render(p.ctx, req)
 	p.remote = p.remote || result.Remote
 	if err != nil {

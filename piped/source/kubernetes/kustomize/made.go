@@ -59,6 +59,9 @@ func (p *plan) fetchFile(address string, limit int64) ([]byte, error) {
 	if p.ctx.Err() != nil {
 		return nil, context.Cause(p.ctx)
 	}
+	if p.request.Offline {
+		return nil, deploy.Errorf(deploy.Invalid, "remote files are not fetched for the pull request of a fork; commit the file")
+	}
 	p.remote = true
 	if p.remotes == nil {
 		return nil, deploy.Errorf(deploy.Invalid, "remote files are not available here; commit the file")

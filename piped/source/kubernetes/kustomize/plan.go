@@ -161,6 +161,9 @@ func find(m *mount, dir string) (string, error) {
 
 // fetch mounts the tree of a remote base that a kustomization of m refers to.
 func (p *plan) fetch(m *mount, ref remoteRef) (*mount, error) {
+	if p.request.Offline {
+		return nil, deploy.Errorf(deploy.Invalid, "remote bases are not fetched for the pull request of a fork; commit the base")
+	}
 	p.remote = true
 	if p.remotes == nil {
 		return nil, deploy.Errorf(deploy.Invalid, "remote bases are not available here; commit the base")
