@@ -2,49 +2,18 @@ package approval
 
 import (
 	"context"
-	"time"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
 // Run answers the commands for stages that are not waiting for approval, so that none
 // stays open. It returns when ctx ends.
 func (e *Executor) Run(ctx context.Context) error {
-	watch := e.Store.Watch(deploy.TopicCommand, deploy.TopicDeployment)
-	defer watch.Close()
-	scan := time.NewTicker(e.ScanEvery)
-	defer scan.Stop()
-	pending, left := true, 0
-	for {
-		if pending {
-			var err error
-			if left, err = e.answerLate(ctx); err != nil && ctx.Err() == nil {
-				e.Logger.Error("cannot answer commands for stages that do not wait for approval; trying again", "error", err)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-scan.C:
-			pending = true
-		case <-watch.C():
-			pending = isRelevant(watch.Take(), left)
-		}
-	}
-}
-
-// isRelevant reports whether changes require work by Run: a new command, or any change
-// while commands are open, because it may be the end of their stage.
-func isRelevant(changes []deploy.Change, open int) bool {
-	if open > 0 {
-		return true
-	}
-	for _, c := range changes {
-		if c.Topic == deploy.TopicCommand {
-			return true
-		}
-	}
-	return false
+	background.Answer(ctx, e.Store.Watch(deploy.TopicCommand, deploy.TopicDeployment), e.ScanEvery, e.answerLate, func(err error) {
+		e.Logger.Error("cannot answer commands for stages that do not wait for approval; trying again", "error", err)
+	})
+	return nil
 }
 
 // answerLate answers the commands that Execute does not answer. It returns how many

@@ -33,8 +33,10 @@ func (s *session) restore(saved SavedPlan) error {
 }
 
 // apply applies the plan of the session, which the log has shown. After an interruption, and before
-// a retry, it makes a new plan and goes on only with what is left of the first.
-func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) error {
+// a retry, it makes a new plan and goes on only with what is left of the first. If the state has
+// changed since the plan was made, the error is opentofu.ErrStale, and with replan nothing else: the
+// caller makes a new plan. Without replan it says what has moved.
+func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session, replan bool) error {
 	var options config.ApplyOptions
 	if err := json.Unmarshal(run.Stage.Options, &options); err != nil {
 		return fmt.Errorf("read the options of the stage: %w", err)
@@ -57,7 +59,7 @@ func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) e
 		}
 	}
 	for attempt := 0; ; attempt++ {
-		err := e.attempt(ctx, run, s, approved, again)
+		err := e.attempt(ctx, run, s, approved, again, replan)
 		if err == nil {
 			return e.conclude(ctx, run, s)
 		}
@@ -78,8 +80,8 @@ func (e *Executor) apply(ctx context.Context, run deploy.StageRun, s *session) e
 	}
 }
 
-// attempt applies the approved plan, or what is left of it.
-func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session, approved opentofu.Plan, again bool) error {
+// attempt applies the approved plan, or what is left of it. replan is as in apply.
+func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session, approved opentofu.Plan, again, replan bool) error {
 	if again && s.Replaces() {
 		return failure{errors.New("the apply was interrupted, and input.commandFlags.plan has -replace: the agent cannot determine what is left of the plan: look at the resources, and sync again"), false}
 	}
@@ -88,7 +90,7 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session,
 		switch {
 		case err != nil:
 			return err
-		case left.IsEmpty():
+		case left.IsEmpty:
 			run.Log.Infof("Nothing is left of the plan")
 			return nil
 		}
@@ -98,7 +100,7 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, s *session,
 		run.Log.Infof("What is left: %s", left.Summary())
 	}
 	err := e.whileLocked(ctx, run, s, func() error { return s.Run.Apply(ctx) })
-	if !errors.Is(err, opentofu.ErrStale) {
+	if !errors.Is(err, opentofu.ErrStale) || replan && !again {
 		return err
 	}
 	now, planErr := e.plan(ctx, run, s)

@@ -37,7 +37,8 @@ type Config struct {
 	RetryAfter time.Duration
 	// LockEvery is the pause before a locked state is tried again; default 3 s.
 	LockEvery time.Duration
-	// ScanEvery is the interval in which Run looks for what is left; default 15 s.
+	// ScanEvery is the interval in which Run looks for requests to release a lock, as a fallback for
+	// missed changes; default 15 s.
 	ScanEvery time.Duration
 	Applied   func(applicationID string) // called after an apply; may be nil
 	Kept      bool                       // Dir is used already, and is not cleaned
@@ -140,7 +141,7 @@ func (e *Executor) Plan() Stage {
 		if err := e.keep(ctx, run, s, plan); err != nil {
 			return "", err
 		}
-		if plan.IsEmpty() && options.ExitOnNoChanges {
+		if plan.IsEmpty && options.ExitOnNoChanges {
 			run.Log.Successf("No changes: the deployment ends here (exitOnNoChanges)")
 			return deploy.StageExited, e.conclude(ctx, run, s)
 		}
@@ -254,7 +255,7 @@ func (e *Executor) Apply() Stage {
 		if err := s.restore(*kept.Plan); err != nil {
 			return "", err
 		}
-		return deploy.StageSuccess, e.apply(ctx, run, s)
+		return deploy.StageSuccess, e.apply(ctx, run, s, false)
 	})
 }
 
@@ -295,10 +296,10 @@ func (e *Executor) sync(ctx context.Context, run deploy.StageRun, s *session) er
 		if err := s.restore(*kept.Plan); err != nil {
 			return err
 		}
-		return e.apply(ctx, run, s)
+		return e.apply(ctx, run, s, false)
 	}
 	for attempt := 1; ; attempt++ {
-		err := e.planAndApply(ctx, run, s)
+		err := e.planAndApply(ctx, run, s, attempt < maxStale)
 		if !errors.Is(err, opentofu.ErrStale) || attempt == maxStale {
 			return err
 		}
@@ -309,7 +310,8 @@ func (e *Executor) sync(ctx context.Context, run deploy.StageRun, s *session) er
 // maxStale is how many plans of a sync may be outdated by other runs.
 const maxStale = 3
 
-func (e *Executor) planAndApply(ctx context.Context, run deploy.StageRun, s *session) error {
+// planAndApply makes a plan and applies it. replan is as in apply.
+func (e *Executor) planAndApply(ctx context.Context, run deploy.StageRun, s *session, replan bool) error {
 	plan, err := e.plan(ctx, run, s)
 	if err != nil {
 		return err
@@ -317,12 +319,12 @@ func (e *Executor) planAndApply(ctx context.Context, run deploy.StageRun, s *ses
 	if err := e.keep(ctx, run, s, plan); err != nil {
 		return err
 	}
-	if plan.IsEmpty() {
+	if plan.IsEmpty {
 		run.Log.Successf("No changes")
 		return e.conclude(ctx, run, s)
 	}
 	run.Log.Infof("Plan %s: %s", short(plan.Digest), plan.Summary())
-	return e.apply(ctx, run, s)
+	return e.apply(ctx, run, s, replan)
 }
 
 // Rollback returns the stage ROLLBACK: it applies the last successful commit, as PipeCD does.
@@ -332,7 +334,7 @@ func (e *Executor) Rollback() Stage {
 		if err != nil {
 			return "", err
 		}
-		if plan.IsEmpty() {
+		if plan.IsEmpty {
 			run.Log.Successf("Nothing to undo: the resources are as commit %s declares them", deploy.ShortHash(run.Deployment.RunningCommit))
 			return deploy.StageSuccess, e.conclude(ctx, run, s)
 		}

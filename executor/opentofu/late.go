@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"sync"
 	"time"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -15,34 +16,13 @@ import (
 // which no stage waits, and reads the states that could not be read after an apply. It returns when
 // ctx ends.
 func (e *Executor) Run(ctx context.Context) error {
-	watch := e.Store.Watch(deploy.TopicCommand, deploy.TopicDeployment)
-	defer watch.Close()
-	scan := time.NewTicker(e.ScanEvery)
-	defer scan.Stop()
-	read := map[string]string{} // by application, the deployments since which its state was read
-	open := 0
-	for answer, look := true, true; ; {
-		var err error
-		if answer {
-			open, err = e.answerLate(ctx)
-		}
-		if look {
-			err = errors.Join(err, e.readLate(ctx, read))
-		}
-		if err != nil && ctx.Err() == nil {
-			e.Logger.Error("cannot finish what stages have left; trying again", "error", err)
-		}
-		answer, look = true, false
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-scan.C:
-			look = true
-		case <-watch.C():
-			changes := watch.Take() // also while requests are open: a watch keeps what is not taken
-			answer = open > 0 || slices.ContainsFunc(changes, func(c deploy.Change) bool { return c.Topic == deploy.TopicCommand })
-		}
-	}
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	reading.Go(func() { e.readUnread(ctx) })
+	background.Answer(ctx, e.Store.Watch(deploy.TopicCommand, deploy.TopicDeployment), e.ScanEvery, e.answerLate, func(err error) {
+		e.Logger.Error("cannot answer the requests to release a lock; trying again", "error", err)
+	})
+	return nil
 }
 
 // answerLate fails the requests to release a lock of deployments that run no stage which could wait
@@ -76,31 +56,52 @@ func (e *Executor) answerLate(ctx context.Context) (open int, err error) {
 	return open, errors.Join(errs...)
 }
 
-// readLate reads the states that could not be read after the last apply of their applications. It
-// notes in read of which it knows that they were read.
-func (e *Executor) readLate(ctx context.Context, read map[string]string) error {
-	apps, _, err := e.Store.ListApplications(ctx, store.ApplicationQuery{Kind: e.Kind})
-	if err != nil {
-		return err
-	}
-	for _, app := range apps {
-		if app.Deploying || app.LastSuccessful == nil || app.LastTriggered == nil {
-			continue
-		}
-		since := app.LastSuccessful.DeploymentID + " " + app.LastTriggered.DeploymentID
-		if read[app.ID] == since {
-			continue
-		}
-		if err := e.readAgain(ctx, app); err != nil {
-			if ctx.Err() != nil {
-				return err
+// listEvery is the interval in which all applications are checked, as a fallback for missed changes.
+const listEvery = 5 * time.Minute
+
+// readUnread reads the states that could not be read after the last apply of their applications, in
+// this process or an earlier one: of all applications at the start, then of each whose deployment
+// ends. What fails is repeated with backoff. It returns when ctx ends.
+func (e *Executor) readUnread(ctx context.Context) {
+	queue := background.NewQueue()
+	background.Loop{
+		Queue: queue, Workers: 1, ScanEvery: listEvery,
+		Scan: func(ctx context.Context) {
+			apps, _, err := e.Store.ListApplications(ctx, store.ApplicationQuery{Kind: e.Kind})
+			if err != nil && ctx.Err() == nil {
+				e.Logger.Error("cannot read whose state was not read after an apply; trying again", "error", err)
 			}
-			e.Logger.Warn("cannot read the state after an apply; trying again", "app", app.Name, "error", err)
-			continue
-		}
-		read[app.ID] = since
+			for _, app := range apps {
+				queue.Add(app.ID)
+			}
+		},
+		Changed: func(_ context.Context, changes []deploy.Change) {
+			for _, c := range changes {
+				if c.Status == "" || c.Status.Completed() {
+					queue.Add(c.ApplicationID)
+				}
+			}
+		},
+		Handle: e.readLate,
+		Failed: func(id string, err error) {
+			e.Logger.Warn("cannot read the state after an apply; trying again", "appID", id, "error", err)
+		},
+	}.Run(ctx, e.Store.Watch(deploy.TopicDeployment))
+}
+
+// readLate reads the state of an application if it could not be read after its last apply. The end
+// of a deployment that runs checks it again.
+func (e *Executor) readLate(ctx context.Context, id string) error {
+	app, err := e.Store.Application(ctx, id)
+	switch {
+	case deploy.IsKind(err, deploy.NotFound):
+		return nil
+	case err != nil:
+		return err
+	case app.Kind != e.Kind || app.Deploying || app.LastSuccessful == nil:
+		return nil
 	}
-	return nil
+	return e.readAgain(ctx, app)
 }
 
 // readAgain reads the state of an application if it could not be read after the last apply.

@@ -39,6 +39,7 @@ type SavedPlan struct {
 type ShownChange struct {
 	opentofu.Resource
 	Action     opentofu.Action  `json:"action"`
+	Origin     string           `json:"origin,omitempty"`
 	Text       string           `json:"text"`
 	Attributes []ShownAttribute `json:"attributes,omitempty"`
 }
@@ -113,7 +114,7 @@ func Ref(at deploy.GitPath, r opentofu.Resource) deploy.ObjectRef {
 func shownChanges(p opentofu.Plan, redact func(string) string) (out []ShownChange) {
 	for _, changes := range [][]opentofu.Change{p.Changes, p.Outputs} {
 		for _, c := range changes {
-			shown := ShownChange{Resource: c.Resource, Action: c.Action, Text: redact(c.String())}
+			shown := ShownChange{Resource: c.Resource, Action: c.Action, Origin: redact(c.Origin), Text: redact(c.String())}
 			for _, a := range c.Attributes {
 				before, after := a.Shown()
 				shown.Attributes = append(shown.Attributes, ShownAttribute{redact(a.Path), redact(before), redact(after), a.Sensitive, a.Unknown, a.Forces})
@@ -129,9 +130,10 @@ func Planned(at deploy.GitPath, changes []ShownChange) (out []deploy.PlannedChan
 	actions := map[opentofu.Action]deploy.PlannedAction{
 		opentofu.Create: deploy.PlannedCreate, opentofu.Update: deploy.PlannedUpdate, opentofu.Delete: deploy.PlannedDelete,
 		opentofu.Replace: deploy.PlannedReplace, opentofu.Forget: deploy.PlannedForget,
+		opentofu.Import: deploy.PlannedImport, opentofu.Move: deploy.PlannedMove,
 	}
 	for _, c := range changes {
-		planned := deploy.PlannedChange{Object: Ref(at, c.Resource), Action: actions[c.Action], Diff: c.Text + "\n", Address: c.Label()}
+		planned := deploy.PlannedChange{Object: Ref(at, c.Resource), Action: actions[c.Action], Diff: c.Text + "\n", Address: c.Label(), Origin: c.Origin}
 		for _, a := range c.Attributes {
 			planned.Attributes = append(planned.Attributes, deploy.PlannedAttribute{
 				Path: a.Path, Before: present(a.Before), After: present(a.After), Sensitive: a.Sensitive, Unknown: a.Unknown, Forces: a.Forces,

@@ -115,7 +115,7 @@ func redactorOf(files source.Files, pass []string) *secret.Redactor {
 
 // isSecret reports whether a variable of that name probably holds a secret.
 func isSecret(name string) bool {
-	return slices.ContainsFunc([]string{"SECRET", "TOKEN", "PASSWORD", "KEY", "CREDENTIAL", "DSN", "_URL"}, func(part string) bool { return strings.Contains(name, part) })
+	return slices.ContainsFunc([]string{"SECRET", "TOKEN", "PASS", "AUTH", "PRIVATE", "KEY", "CREDENTIAL", "DSN", "_URL"}, func(part string) bool { return strings.Contains(name, part) })
 }
 
 // close ends what is left of the session's processes, such as plugins, and removes its files.

@@ -52,6 +52,9 @@ func (c Change) leftOf(approved Change) string {
 	default:
 		return fmt.Sprintf("it was planned to %s", approved.Action)
 	}
+	if c.Origin != "" && c.Origin != approved.Origin { // a move or an import that is done is in no plan any more
+		return c.Origin
+	}
 	if c.Action == Delete {
 		return ""
 	}

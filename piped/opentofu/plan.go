@@ -23,8 +23,9 @@ const (
 	Update  Action = "update"
 	Delete  Action = "delete"
 	Replace Action = "replace"
-	Read    Action = "read"   // of a data source, while the plan is applied
 	Forget  Action = "forget" // the state forgets the resource, which stays
+	Import  Action = "import" // the state takes over a resource that exists
+	Move    Action = "move"   // only the address in the state changes
 )
 
 // Plan is a saved plan.
@@ -34,6 +35,10 @@ type Plan struct {
 	Changes []Change // of resources, by address
 	Drift   []Change // what differed from the state before
 	Outputs []Change // of outputs, by name
+	Reads   int      // data sources that are read by the apply
+	// IsEmpty is set if the program says that there is nothing to apply (-detailed-exitcode). That is
+	// known only of a plan that was just made.
+	IsEmpty bool
 }
 
 // Resource identifies a resource.
@@ -48,6 +53,7 @@ type Resource struct {
 type Change struct {
 	Resource
 	Action     Action
+	Origin     string      // where the resource comes from, such as "moved from a.b"; "" if it stays at its place
 	Attributes []Attribute // that differ, by path
 }
 
@@ -66,36 +72,25 @@ const Masked = "(sensitive value)"
 // unknown stands for a value that is not known before the apply.
 const unknown = "(known after apply)"
 
-// IsEmpty reports whether the plan changes nothing.
-func (p Plan) IsEmpty() bool { return len(p.Changes) == 0 && len(p.Outputs) == 0 }
-
-// Counts are the numbers of resources by what happens to them.
-type Counts struct{ Create, Update, Delete, Replace int }
-
-// Counts counts the changes.
-func (p Plan) Counts() (c Counts) {
-	for _, change := range p.Changes {
-		switch change.Action {
-		case Create:
-			c.Create++
-		case Update:
-			c.Update++
-		case Delete:
-			c.Delete++
-		case Replace:
-			c.Replace++
-		}
-	}
-	return c
-}
-
-// Summary describes the plan in one line.
+// Summary describes the plan in one line. It always has the numbers of resources that are created,
+// updated, deleted and replaced.
 func (p Plan) Summary() string {
-	if p.IsEmpty() {
+	if p.IsEmpty {
 		return "no changes"
 	}
-	c := p.Counts()
-	text := fmt.Sprintf("%d to create, %d to update, %d to delete, %d to replace", c.Create, c.Update, c.Delete, c.Replace)
+	counts := map[Action]int{}
+	for _, c := range p.Changes {
+		counts[c.Action]++
+	}
+	text := fmt.Sprintf("%d to create, %d to update, %d to delete, %d to replace", counts[Create], counts[Update], counts[Delete], counts[Replace])
+	for _, also := range []struct {
+		n    int
+		what string
+	}{{counts[Import], "to import"}, {counts[Move], "to move"}, {counts[Forget], "to forget"}, {p.Reads, "to read"}} {
+		if also.n > 0 {
+			text += fmt.Sprintf(", %d %s", also.n, also.what)
+		}
+	}
 	if n := len(p.Outputs); n == 1 {
 		text += ", 1 output to change"
 	} else if n > 0 {
@@ -117,7 +112,13 @@ func (p Plan) Destroyed() (out []Resource) {
 // planOf converts a plan as the program shows it.
 func planOf(data []byte, shown *tfjson.Plan) Plan {
 	sum := sha256.Sum256(data)
-	p := Plan{Digest: hex.EncodeToString(sum[:]), Data: data, Changes: changesOf(shown.ResourceChanges), Drift: changesOf(shown.ResourceDrift)}
+	p := Plan{Digest: hex.EncodeToString(sum[:]), Data: data, Changes: changesOf(shown.ResourceChanges)}
+	p.Drift = slices.DeleteFunc(changesOf(shown.ResourceDrift), func(c Change) bool { return c.Action == Move || c.Action == Import }) // the resource is as it was
+	for _, rc := range shown.ResourceChanges {
+		if rc.Change != nil && rc.Change.Actions.Read() {
+			p.Reads++
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(shown.OutputChanges)) {
 		o := shown.OutputChanges[name]
 		if action := actionOf(o.Actions); action != "" {
@@ -129,40 +130,61 @@ func planOf(data []byte, shown *tfjson.Plan) Plan {
 
 func changesOf(all []*tfjson.ResourceChange) (out []Change) {
 	for _, rc := range all {
-		if rc.Change == nil {
+		if rc.Change == nil || rc.Change.Actions.Read() {
 			continue
 		}
-		action := actionOf(rc.Change.Actions)
-		if action == "" || action == Read {
+		action, origin := actionOf(rc.Change.Actions), originOf(rc)
+		switch {
+		case action != "":
+		case rc.Change.Importing != nil:
+			action = Import
+		case origin != "":
+			action = Move
+		default:
 			continue
 		}
 		name := rc.Name + index(rc.Index)
 		if rc.DeposedKey != "" {
 			name += " (deposed " + rc.DeposedKey + ")"
 		}
-		out = append(out, Change{Resource{rc.Address, rc.ModuleAddress, rc.Type, name}, action, attributesOf(rc.Change)})
+		out = append(out, Change{Resource{rc.Address, rc.ModuleAddress, rc.Type, name}, action, origin, attributesOf(rc.Change)})
 	}
 	slices.SortFunc(out, func(a, b Change) int { return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Name, b.Name)) })
 	return out
 }
 
-// actionOf returns "" for no action.
+// originOf returns where a resource comes from, "" if it stays at its place.
+func originOf(rc *tfjson.ResourceChange) string {
+	var parts []string
+	if rc.PreviousAddress != "" && rc.PreviousAddress != rc.Address {
+		parts = append(parts, "moved from "+rc.PreviousAddress)
+	}
+	if i := rc.Change.Importing; i != nil && i.ID != "" {
+		parts = append(parts, "imported as "+encode(i.ID))
+	} else if i != nil {
+		parts = append(parts, "imported as "+encode(i.Identity))
+	}
+	if slices.Contains(rc.Change.Actions, tfjson.ActionForget) && len(rc.Change.Actions) > 1 {
+		parts = append(parts, "its predecessor is forgotten, and stays")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// actionOf returns "" for no action. What this package does not know is shown by its name.
 func actionOf(a tfjson.Actions) Action {
 	switch {
-	case a.Create():
-		return Create
-	case a.Update():
-		return Update
-	case a.Delete():
-		return Delete
+	case len(a) == 0 || a.NoOp():
+		return ""
 	case a.Replace():
 		return Replace
-	case a.Read():
-		return Read
-	case len(a) == 1 && a[0] == "forget":
-		return Forget
+	case len(a) == 2 && slices.Contains(a, tfjson.ActionCreate) && slices.Contains(a, tfjson.ActionForget):
+		return Create
 	}
-	return ""
+	names := make([]string, 0, len(a))
+	for _, action := range a {
+		names = append(names, string(action))
+	}
+	return Action(strings.Join(names, " and "))
 }
 
 // index returns the index of a resource as an address has it.
@@ -177,19 +199,23 @@ func index(i any) string {
 	}
 }
 
-// attributesOf returns the attributes that differ.
+// attributesOf returns the attributes that differ. A sensitive value is one attribute with all that is
+// in it, since its keys and its size are as sensitive.
 func attributesOf(c *tfjson.Change) (out []Attribute) {
-	before, after, later := map[string]string{}, map[string]string{}, map[string]bool{}
-	flatten("", c.Before, before)
-	flatten("", c.After, after)
-	flags("", c.AfterUnknown, later)
 	secret := map[string]bool{}
 	flags("", c.BeforeSensitive, secret)
 	flags("", c.AfterSensitive, secret)
+	before, after, unknown, later := map[string]string{}, map[string]string{}, map[string]bool{}, map[string]bool{}
+	flatten("", c.Before, secret, before)
+	flatten("", c.After, secret, after)
+	flags("", c.AfterUnknown, unknown)
+	for at := range unknown {
+		later[outermost(secret, at)] = true
+	}
 	forces := map[string]bool{}
 	for _, p := range c.ReplacePaths {
 		if steps, ok := p.([]any); ok {
-			forces[pathOf(steps)] = true
+			forces[outermost(secret, pathOf(steps))] = true
 		}
 	}
 	paths := map[string]bool{}
@@ -213,20 +239,25 @@ func attributesOf(c *tfjson.Change) (out []Attribute) {
 	return out
 }
 
-// flatten stores the scalars of a value by path, as JSON; null is absent.
-func flatten(at string, value any, out map[string]string) {
+// flatten stores the scalars of a value, and what is at one of the whole paths, by path, as JSON; null
+// is absent.
+func flatten(at string, value any, whole map[string]bool, out map[string]string) {
+	if value != nil && whole[at] {
+		out[at] = encode(value)
+		return
+	}
 	switch v := value.(type) {
 	case nil:
 	case map[string]any:
 		for key, item := range v {
-			flatten(below(at, key), item, out)
+			flatten(below(at, key), item, whole, out)
 		}
 		if len(v) == 0 && at != "" {
 			out[at] = "{}"
 		}
 	case []any:
 		for i, item := range v {
-			flatten(fmt.Sprintf("%s[%d]", at, i), item, out)
+			flatten(fmt.Sprintf("%s[%d]", at, i), item, whole, out)
 		}
 		if len(v) == 0 && at != "" {
 			out[at] = "[]"
@@ -292,16 +323,19 @@ func pathOf(steps []any) (at string) {
 }
 
 // under reports whether a path, or one that contains it, is among the paths.
-func under(paths map[string]bool, at string) bool {
-	if paths[""] || paths[at] {
-		return true
+func under(paths map[string]bool, at string) bool { return paths[outermost(paths, at)] }
+
+// outermost returns the outermost of the paths that is a path or contains it, else the path itself.
+func outermost(paths map[string]bool, at string) string {
+	if paths[""] {
+		return ""
 	}
-	for i := len(at) - 1; i > 0; i-- {
+	for i := 1; i < len(at); i++ {
 		if (at[i] == '.' || at[i] == '[') && paths[at[:i]] {
-			return true
+			return at[:i]
 		}
 	}
-	return false
+	return at
 }
 
 // Shown returns the values for users.
@@ -348,9 +382,13 @@ func (a Attribute) String() string {
 func (c Change) String() string {
 	words := map[Action]string{
 		Create: "will be created", Update: "will be updated", Delete: "will be deleted", Replace: "must be replaced",
-		Forget: "will be forgotten, and stays",
+		Forget: "will be forgotten, and stays", Import: "will be imported", Move: "will be moved",
 	}
-	lines := []string{"# " + c.Label() + " " + words[c.Action]}
+	first := "# " + c.Label() + " " + cmp.Or(words[c.Action], "will "+string(c.Action))
+	if c.Origin != "" {
+		first += " (" + c.Origin + ")"
+	}
+	lines := []string{first}
 	for _, a := range c.Attributes {
 		lines = append(lines, a.String())
 	}

@@ -2,6 +2,7 @@ package opentofu
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func read(t *testing.T, text string) Plan {
 
 func TestPlan(t *testing.T) {
 	p := read(t, shown)
-	if got := p.Summary(); got != "0 to create, 1 to update, 0 to delete, 1 to replace, 1 output to change" {
+	if got := p.Summary(); got != "0 to create, 1 to update, 0 to delete, 1 to replace, 1 to read, 1 output to change" {
 		t.Errorf("the summary is %q", got)
 	}
 	var lines []string
@@ -79,11 +80,67 @@ func TestPathsOfHostileKeys(t *testing.T) {
 	}
 }
 
+// TestSensitiveCollection: of a sensitive map or list neither keys nor the number of items are shown.
+func TestSensitiveCollection(t *testing.T) {
+	p := read(t, `{"format_version": "1.2", "resource_changes": [{"address": "a.b", "mode": "managed", "type": "a", "name": "b", "change": {"actions": ["delete", "create"],
+      "before": {"users": {"ann": "1", "ben": "1"}, "list": [1], "same": {"x": "1"}, "tags": {"x": "1", "y": "1"}},
+      "after": {"users": {"ann": "2"}, "list": [1, 2], "same": {"x": "1"}, "tags": {"x": "2", "y": "1"}}, "after_unknown": {"users": {"new": true}},
+      "before_sensitive": {"users": true, "tags": {"x": true}}, "after_sensitive": {"list": true, "same": true}, "replace_paths": [["users", "ann"]]}}],
+      "output_changes": {"all": {"actions": ["update"], "before": {"k": 1}, "after": {"k": 2}, "after_unknown": false, "before_sensitive": true, "after_sensitive": true}}}`)
+	want := `# a.b must be replaced
+~ list = (sensitive value)
+~ tags.x = (sensitive value)
+~ users = (sensitive value) -> (known after apply) # forces replacement
+# output.all will be updated
+~ (sensitive value)`
+	if got := p.Changes[0].String() + "\n" + p.Outputs[0].String(); got != want {
+		t.Errorf("the changes are\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestDeposed: a plan distinguishes the old object of a replacement from the new one.
 func TestDeposed(t *testing.T) {
 	p := read(t, `{"format_version": "1.2", "resource_changes": [{"address": "a.b", "mode": "managed", "type": "a", "name": "b", "deposed": "0f", "change": {"actions": ["delete"], "before": {}}}]}`)
 	if got := p.Changes[0].String(); got != "# a.b (deposed 0f) will be deleted" {
 		t.Errorf("the change is %q", got)
+	}
+}
+
+// TestWithoutChangeOfAResource: what only the state takes over, moves or forgets is in the plan, as
+// OpenTofu 1.12 writes it. An action that is not known is shown.
+func TestWithoutChangeOfAResource(t *testing.T) {
+	change := func(name, more, actions, also string) string {
+		return fmt.Sprintf(`{"address": "a.%[1]s", "mode": "managed", "type": "a", "name": "%[1]s"%[2]s, "change": {"actions": %[3]s, "before": {"x": 1}, "after": {"x": 1}%[4]s}}`, name, more, actions, also)
+	}
+	p := read(t, `{"format_version": "1.2", "resource_changes": [`+strings.Join([]string{
+		change("b", `, "previous_address": "a.old"`, `["no-op"]`, ""),
+		change("c", "", `["no-op"]`, `, "importing": {"id": "x\ny"}`),
+		change("d", `, "previous_address": "a.d"`, `["no-op"]`, ""),
+		change("e", "", `["forget"]`, ""),
+		change("f", "", `["forget", "create"]`, ""),
+		change("g", `, "previous_address": "a.h"`, `["update"]`, ""),
+		change("i", "", `["no-op"]`, `, "importing": {"identity": {"name": "n"}}`),
+		change("j", "", `["dance"]`, ""),
+	}, ",")+`]}`)
+	var lines []string
+	for _, c := range p.Changes {
+		lines = append(lines, c.String())
+	}
+	want := `# a.b will be moved (moved from a.old)
+# a.c will be imported (imported as "x\ny")
+# a.e will be forgotten, and stays
+# a.f will be created (its predecessor is forgotten, and stays)
+# a.g will be updated (moved from a.h)
+# a.i will be imported (imported as {"name":"n"})
+# a.j will dance`
+	if got := strings.Join(lines, "\n"); got != want {
+		t.Errorf("the changes are\n%s\nwant\n%s", got, want)
+	}
+	if got := p.Summary(); got != "1 to create, 1 to update, 0 to delete, 0 to replace, 2 to import, 1 to move, 1 to forget" {
+		t.Errorf("the summary is %q", got)
+	}
+	if len(p.Destroyed()) != 0 {
+		t.Errorf("destroyed: %v", p.Destroyed())
 	}
 }
 
@@ -121,6 +178,10 @@ func TestLeftOf(t *testing.T) {
 		"an output that was not planned": {output(Update, known("1")), change(Update, known("1")), "update output b (it was not planned"},
 		"an output that is removed":      {output(Delete), output(Update, known("1")), "delete output b (it was planned to update"},
 		"another resource":               {change(Create), Plan{}, "not planned"},
+		"an import that is left":         {Plan{Changes: []Change{{Resource: Resource{Address: "a.b", Name: "b"}, Action: Import, Origin: "imported as 1"}}}, Plan{Changes: []Change{{Resource: Resource{Address: "a.b", Name: "b"}, Action: Import, Origin: "imported as 1"}}}, ""},
+		"an import of another":           {Plan{Changes: []Change{{Resource: Resource{Address: "a.b", Name: "b"}, Action: Import, Origin: "imported as 2"}}}, Plan{Changes: []Change{{Resource: Resource{Address: "a.b", Name: "b"}, Action: Import, Origin: "imported as 1"}}}, "imported as 2"},
+		"an update after its move":       {change(Update, known("1")), Plan{Changes: []Change{{Resource: Resource{Address: "a.b", Name: "b"}, Action: Update, Origin: "moved from a.c", Attributes: []Attribute{known("1")}}}}, ""},
+		"a move in place of an update":   {change(Move), change(Update, known("1")), "planned to update"},
 		"an attribute more":              {change(Update, known("1"), Attribute{Path: "y", After: "1"}), change(Update, known("1")), "y differs"},
 	}
 	for name, test := range tests {

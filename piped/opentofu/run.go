@@ -2,9 +2,11 @@ package opentofu
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -141,7 +143,8 @@ func (r *Run) prepare(own []string, log io.Writer) (vars []string, err error) {
 	return vars, r.tf.SetEnv(env)
 }
 
-// Init downloads modules and plugins, opens the state, and selects the workspace.
+// Init downloads modules and plugins, opens the state, which must not be in the directory of the run,
+// and selects the workspace.
 func (r *Run) Init(ctx context.Context) error {
 	if _, err := r.prepare(nil, nil); err != nil {
 		return err
@@ -154,6 +157,9 @@ func (r *Run) Init(ctx context.Context) error {
 	}
 	if err := r.tf.Init(ctx, initOptions(r.flags.Init)...); err != nil {
 		return r.fail(ctx, "init", err)
+	}
+	if err := r.checkState(); err != nil {
+		return err
 	}
 	workspace := r.Input.Workspace
 	if workspace == "" || workspace == "default" {
@@ -170,6 +176,36 @@ func (r *Run) Init(ctx context.Context) error {
 		}
 	}
 	return r.fail(ctx, "workspace new", r.tf.WorkspaceNew(ctx, workspace))
+}
+
+// checkState fails if the state is a file in the directory of the run: it would be lost with it.
+func (r *Run) checkState() error {
+	at := filepath.Join(r.Root, filepath.FromSlash(r.Dir), ".terraform", "terraform.tfstate")
+	var chosen struct {
+		Backend struct {
+			Type   string
+			Config struct {
+				Path         string
+				WorkspaceDir string `json:"workspace_dir"`
+			}
+		}
+	}
+	data, err := os.ReadFile(at) // there is none without a backend
+	if err == nil {
+		err = json.Unmarshal(data, &chosen)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return deploy.Errorf(deploy.Unavailable, "read which backend has the state: %w", err)
+	}
+	b, key := chosen.Backend, "path"
+	file := b.Config.Path
+	if r.Input.Workspace != "" && r.Input.Workspace != "default" {
+		file, key = b.Config.WorkspaceDir, "workspace_dir"
+	}
+	if b.Type != "" && b.Type != "local" || filepath.IsAbs(file) {
+		return nil
+	}
+	return deploy.Errorf(deploy.Invalid, "the state would be lost with the directory of the run: use a remote backend, or set %s of the backend \"local\" to an absolute path", key)
 }
 
 // quiet discards the output of the next command, which is for programs.
@@ -219,10 +255,13 @@ func (r *Run) plan(ctx context.Context, log io.Writer, more ...tfexec.PlanOption
 		options = append(options, tfexec.VarFile(filepath.Join(r.Root, filepath.FromSlash(path.Join(r.Dir, file)))))
 	}
 	options = append(append(options, planOptions(r.flags.Plan)...), more...)
-	if _, err := r.tf.Plan(ctx, options...); err != nil {
+	changes, err := r.tf.Plan(ctx, options...)
+	if err != nil {
 		return Plan{}, r.fail(ctx, "plan", err)
 	}
-	return r.Saved(ctx)
+	p, err := r.Saved(ctx)
+	p.IsEmpty = err == nil && !changes
+	return p, err
 }
 
 // PlanPath is the file of the plan that Plan has saved, or that a caller has put there for Apply.

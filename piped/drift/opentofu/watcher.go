@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -25,6 +26,8 @@ const (
 	// compareTimeout bounds one comparison, and retryAfter is when one that failed is repeated.
 	compareTimeout = 15 * time.Minute
 	retryAfter     = 5 * time.Minute
+	// keepAnswer is how long the answer of a request is kept where another replica compares.
+	keepAnswer = time.Minute
 	// firstWithin bounds the time from the start to the first comparison of an application.
 	firstWithin = 30 * time.Second
 )
@@ -40,11 +43,15 @@ type Difference struct {
 type Config struct {
 	Store *store.Store
 	Kind  string // of the applications
+	// Enabled reports whether the applications of any platform provider are compared.
+	Enabled func() bool
 	// Interval returns the time between two comparisons of the applications of a platform provider;
 	// false if they are not compared.
 	Interval func(provider string) (time.Duration, bool)
 	// Refresh compares the resources of an application with its state.
 	Refresh func(ctx context.Context, app deploy.Application) ([]Difference, error)
+	// Rights are this replica's rights to compare applications without a request, by ID; nil: all.
+	Rights ownership.Rights
 	// Wake requests that the drift detector evaluates an application.
 	Wake    func(applicationID string)
 	Mark    string // of a resource in the inventory that nothing has changed
@@ -78,6 +85,9 @@ type observed struct {
 
 // New returns a Watcher that has not started.
 func New(c Config) *Watcher {
+	if c.Rights == nil {
+		c.Rights = ownership.All{}
+	}
 	return &Watcher{Config: c, started: c.Now(), slots: make(chan struct{}, atOnce), apps: map[string]*observed{}, owners: map[string]string{}}
 }
 
@@ -101,7 +111,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // due returns the applications that are to be compared now.
 func (w *Watcher) due(ctx context.Context) (out []deploy.Application) {
-	apps, _, err := w.Store.ListApplications(ctx, store.ApplicationQuery{Kind: w.Kind})
+	var apps []deploy.Application
+	var err error
+	if w.Enabled() { // else there is nothing to read
+		apps, _, err = w.Store.ListApplications(ctx, store.ApplicationQuery{Kind: w.Kind})
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			w.Logger.Error("cannot read the applications to compare; trying again", "error", err)
@@ -114,7 +128,7 @@ func (w *Watcher) due(ctx context.Context) (out []deploy.Application) {
 	seen := map[string]bool{}
 	for _, app := range apps {
 		interval, enabled := w.Interval(app.Provider)
-		if app.LastSuccessful == nil || !enabled {
+		if app.LastSuccessful == nil || !enabled || !w.owns(ctx, app.ID) {
 			continue
 		}
 		seen[app.ID] = true
@@ -124,12 +138,21 @@ func (w *Watcher) due(ctx context.Context) (out []deploy.Application) {
 			out = append(out, app)
 		}
 	}
-	for id := range w.apps {
-		if !seen[id] {
+	for id, o := range w.apps {
+		if !seen[id] && now.Sub(o.at) > keepAnswer {
 			delete(w.apps, id)
 		}
 	}
 	return out
+}
+
+// owns reports whether this replica compares an application without a request.
+func (w *Watcher) owns(ctx context.Context, id string) bool {
+	right, ok := w.Rights.Own(ctx, id)
+	if ok {
+		right.Done()
+	}
+	return ok
 }
 
 // observe returns what is known of an application, and notes the deployment that it is of. The
@@ -162,8 +185,15 @@ type comparison struct {
 	began int // observed.applied when it started
 }
 
-// compare makes the comparison of an application that was due and tells the detector.
+// compare makes the comparison of an application that was due and tells the detector. Another replica
+// makes those of others.
 func (w *Watcher) compare(ctx context.Context, app deploy.Application) {
+	right, ok := w.Rights.Own(ctx, app.ID)
+	if !ok {
+		return
+	}
+	defer right.Done()
+	ctx = right.Context
 	select {
 	case w.slots <- struct{}{}:
 		defer func() { <-w.slots }()

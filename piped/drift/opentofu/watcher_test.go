@@ -109,3 +109,14 @@ func TestDeploymentThatAppliedNothing(t *testing.T) {
 		t.Errorf("got %+v", o)
 	}
 }
+
+// TestNothingToCompare: without a platform provider that compares, nothing is read, not even the list
+// of applications, and what was known is forgotten.
+func TestNothingToCompare(t *testing.T) {
+	w := newWatcher(nil)
+	w.Enabled = func() bool { return false }
+	w.apps["a"] = &observed{due: time.Now()}
+	if due := w.due(t.Context()); len(due) != 0 || len(w.apps) != 0 { // there is no store to read from
+		t.Errorf("%v are due, and %v are known", due, w.apps)
+	}
+}
