@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -34,6 +35,10 @@ type Config struct {
 	Store   Store
 	Metrics Metrics // optional
 
+	// Rights are this replica's rights: to deliver to a receiver, by its name, and to route events
+	// (routing). Default all.
+	Rights ownership.Rights
+
 	Concurrency int           // concurrent deliveries per receiver; default 4
 	Timeout     time.Duration // of one attempt; default 30 s
 	GiveUpAfter time.Duration // since the event; default 24 h
@@ -47,11 +52,19 @@ type Config struct {
 	Random func() float64 // in [0, 1); default math/rand
 }
 
+// routing is the key of the right to route events.
+const routing = "notifications"
+
 // Courier routes events and delivers them. Call Run once.
 type Courier struct {
 	Config
 	changed chan struct{} // signals that SetReceivers was called
 	ready   chan struct{} // closed once the first receivers are registered
+
+	setReady func() // closes ready
+
+	registered int  // version of the receivers in the store; 0 if another replica may have changed them
+	left       bool // to another replica, at the last attempt to route
 
 	unreadable sync.Map // IDs that were logged as unreadable
 
@@ -65,6 +78,9 @@ type Courier struct {
 func New(c Config) *Courier {
 	if c.Metrics == nil {
 		c.Metrics = noMetrics{}
+	}
+	if c.Rights == nil {
+		c.Rights = ownership.All{}
 	}
 	if c.Random == nil {
 		c.Random = rand.Float64
@@ -80,7 +96,8 @@ func New(c Config) *Courier {
 	if c.Concurrency == 0 {
 		c.Concurrency = 4
 	}
-	return &Courier{Config: c, changed: make(chan struct{}, 1), ready: make(chan struct{}), version: 1}
+	ready := make(chan struct{})
+	return &Courier{Config: c, changed: make(chan struct{}, 1), ready: ready, setReady: sync.OnceFunc(func() { close(ready) }), version: 1}
 }
 
 // SetReceivers replaces all receivers. Their names must be unique. A running courier applies
@@ -94,7 +111,7 @@ func (c *Courier) SetReceivers(rs ...Receiver) {
 }
 
 // Ready returns a channel that is closed once the receivers set before Run are
-// registered: they get every event committed from then on.
+// registered, by this or another replica: they get every event committed from then on.
 func (c *Courier) Ready() <-chan struct{} { return c.ready }
 
 // current returns the receivers that were set last, and their version.
@@ -139,77 +156,102 @@ const (
 // Config.Grace and returns nil when all workers have ended. Remaining deliveries are resumed
 // after the next start. Failures of the store are retried, not returned.
 func (c *Courier) Run(ctx context.Context) error {
-	watch := c.Store.Watch(deploy.TopicEvent, deploy.TopicReplay)
+	watch := c.Store.Watch(deploy.TopicEvent, deploy.TopicDeliveries)
 	defer watch.Close()
 	workers := newWorkers(context.WithoutCancel(ctx), c)
 	defer workers.end(c.Grace)
 	var purged time.Time
 	for {
-		wait := c.ScanEvery
-		if err := c.reconcile(ctx, workers); err != nil && ctx.Err() == nil {
+		wait, gained := c.ScanEvery, c.Rights.Gained()
+		if err := c.reconcile(ctx, workers); err != nil && !ownership.Over(ctx, err) {
 			c.Logger.Warn("cannot route notifications; retrying", "error", err)
 			wait = storeRetry
 		}
-		if now := c.Now(); now.Sub(purged) >= purgeEvery {
+		if now := c.Now(); !c.left && now.Sub(purged) >= purgeEvery {
 			purged = now
-			if err := c.Store.ForgetEvents(ctx); err != nil && ctx.Err() == nil {
+			if err := c.purge(ctx); err != nil && !ownership.Over(ctx, err) {
 				c.Logger.Warn("cannot delete old delivered events", "error", err)
 			}
 		}
-		if !c.awaitEvent(ctx, watch, workers, wait) {
+		if !c.awaitEvent(ctx, watch, gained, workers, wait) {
 			break
 		}
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(c.Grace, batchWindow))
 	defer cancel()
-	if err := c.reconcile(last, workers); err != nil {
+	if err := c.reconcile(last, workers); err != nil && !deploy.IsKind(err, deploy.Fenced) {
 		c.Logger.Warn("cannot route the last notifications; they are sent after the next start", "error", err)
 	}
 	return nil
 }
 
-// awaitEvent waits until events may be pending; it returns false when ctx has ended. It wakes
-// the workers of receivers whose dead letters are replayed.
-func (c *Courier) awaitEvent(ctx context.Context, watch *store.Watch, workers *workers, atMost time.Duration) bool {
+// purge deletes old events, with the right to route them.
+func (c *Courier) purge(ctx context.Context) error {
+	right, ok := c.Rights.Own(ctx, routing)
+	if !ok {
+		return nil
+	}
+	defer right.Done()
+	return c.Store.ForgetEvents(right.Context)
+}
+
+// awaitEvent waits until events may be pending, or this replica gets rights; it returns false when
+// ctx has ended. It wakes the workers of receivers for which events wait.
+func (c *Courier) awaitEvent(ctx context.Context, watch *store.Watch, gained <-chan struct{}, workers *workers, atMost time.Duration) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	case <-c.changed:
-		return true
-	case <-watch.C():
-	}
-	timer.Reset(batchWindow)
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-	}
-	for _, change := range watch.Take() {
-		if change.Topic == deploy.TopicReplay {
-			workers.wake(change.ID)
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case <-c.changed:
+			return true
+		case <-gained:
+			return true
+		case <-watch.C():
+		}
+		window := time.NewTimer(batchWindow)
+		select {
+		case <-ctx.Done():
+			window.Stop()
+			return false
+		case <-window.C:
+		}
+		if workers.wakeAll(watch.Take()) {
+			return true
 		}
 	}
-	return true
 }
 
-// reconcile applies a change of receivers and routes pending events.
+// reconcile applies a change of receivers and routes pending events, or leaves that to the replica
+// that has the right to.
 func (c *Courier) reconcile(ctx context.Context, workers *workers) error {
 	receivers, version := c.current()
-	if version != workers.version {
-		if err := c.applyReceivers(ctx, receivers, workers); err != nil {
+	right, ok := c.Rights.Own(ctx, routing)
+	if !ok {
+		if c.left { // the first time, this replica may not have its rights yet
+			c.setReady()
+		}
+		c.registered, c.left = 0, true
+		workers.serve(receivers, version)
+		return nil
+	}
+	defer right.Done()
+	c.left = false
+	if c.registered != version {
+		if err := c.applyReceivers(right.Context, receivers, workers, version); err != nil {
 			return err
 		}
-		workers.version = version
+		c.registered = version
 	}
-	return c.route(ctx, receivers, workers)
+	workers.serve(receivers, version)
+	return c.route(right.Context, receivers, workers)
 }
 
-// applyReceivers registers the receivers in the store and starts or stops their workers.
-func (c *Courier) applyReceivers(ctx context.Context, receivers []Receiver, workers *workers) error {
+// applyReceivers registers the receivers in the store.
+func (c *Courier) applyReceivers(ctx context.Context, receivers []Receiver, workers *workers, version int) error {
 	names := make([]string, len(receivers))
 	for i, r := range receivers {
 		names[i] = r.Name()
@@ -217,12 +259,10 @@ func (c *Courier) applyReceivers(ctx context.Context, receivers []Receiver, work
 	if err := c.Store.RegisterReceivers(ctx, names...); err != nil {
 		return err
 	}
-	if workers.version == 0 {
-		close(c.ready)
-	} else if err := c.Store.HurryDeliveries(ctx); err != nil {
-		return err
+	c.setReady()
+	if workers.version != 0 && workers.version != version { // the cause of a failure may be fixed
+		return c.Store.HurryDeliveries(ctx)
 	}
-	workers.serve(receivers)
 	return nil
 }
 

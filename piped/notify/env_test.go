@@ -23,8 +23,9 @@ type env struct {
 	grace   time.Duration
 	metrics counters
 
-	stop func()
-	ends chan error
+	stop  func()
+	stops []func() // of couriers that share the store
+	ends  chan error
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, l *env)) {
@@ -44,6 +45,9 @@ func (l *env) open() {
 
 func (l *env) close() {
 	l.end()
+	for _, stop := range l.stops {
+		stop()
+	}
 	if err := l.store.Close(); err != nil {
 		l.t.Error(err)
 	}

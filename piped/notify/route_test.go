@@ -99,10 +99,10 @@ func TestGroupsFollowTheNumbers(t *testing.T) {
 		deploy.GroupStage: {
 			deploy.EventStageStarted, deploy.EventStageSkipped, deploy.EventStageSucceeded, deploy.EventStageFailed, deploy.EventStageCancelled,
 		},
-		deploy.GroupRollout: {deploy.EventRolloutEnded, deploy.EventScalingEnded, deploy.EventRolloutStarted},
+		deploy.GroupRollout: {deploy.EventRolloutEnded, deploy.EventScalingEnded, deploy.EventRolloutStarted, deploy.EventRolloutRecovered},
 		"own": {
 			deploy.EventReleased, deploy.EventHeld, deploy.EventSelfHealStopped, deploy.EventDegraded,
-			deploy.EventRolloutEnded, deploy.EventScalingEnded, deploy.EventRolloutStarted,
+			deploy.EventRolloutEnded, deploy.EventScalingEnded, deploy.EventRolloutStarted, deploy.EventRolloutRecovered,
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

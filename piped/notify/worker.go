@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 )
 
 // workers manages one worker per receiver. It is not safe for concurrent use.
@@ -26,9 +27,13 @@ func newWorkers(ctx context.Context, c *Courier) *workers {
 	return &workers{courier: c, byName: map[string]*worker{}, ctx: ctx, cancel: cancel}
 }
 
-// serve starts a worker for each new receiver and cancels those of removed ones. The workers
-// of other receivers continue.
-func (ws *workers) serve(receivers []Receiver) {
+// serve starts a worker for each new receiver and cancels those of removed ones, unless the
+// version is served already. The workers of other receivers continue.
+func (ws *workers) serve(receivers []Receiver, version int) {
+	if ws.version == version {
+		return
+	}
+	ws.version = version
 	gone := ws.byName
 	ws.byName = map[string]*worker{}
 	for _, r := range receivers {
@@ -51,10 +56,10 @@ func (ws *workers) start(r Receiver) *worker {
 	ctx, cancel := context.WithCancel(ws.ctx)
 	w := &worker{
 		Courier: ws.courier, name: r.Name(), cancel: cancel, wakeup: make(chan struct{}, 1), closing: make(chan struct{}),
-		done: make(chan int64), busy: map[int64]bool{},
+		done: make(chan int64),
 	}
 	w.receiver.Store(&r) // before run, which delivers pending deliveries at once
-	ws.group.Go(func() { w.run(ctx) })
+	ws.group.Go(func() { w.hold(ctx) })
 	return w
 }
 
@@ -63,6 +68,19 @@ func (ws *workers) wake(receiver string) {
 	if w := ws.byName[receiver]; w != nil {
 		signal(w.wakeup)
 	}
+}
+
+// wakeAll wakes the workers of receivers for which events wait. It reports whether there may be
+// events to route, too.
+func (ws *workers) wakeAll(changes []deploy.Change) (route bool) {
+	for _, change := range changes {
+		if change.Topic == deploy.TopicDeliveries {
+			ws.wake(change.ID)
+		} else {
+			route = true
+		}
+	}
+	return route
 }
 
 // end lets the workers flush due deliveries for at most grace, and waits for them.
@@ -90,6 +108,8 @@ type worker struct {
 	closing  chan struct{} // closed to end the worker once nothing is due
 	done     chan int64    // sequence numbers of ended attempts
 
+	over atomic.Bool // the right of this run is over
+
 	queue []deploy.Delivery // due, not started
 	busy  map[int64]bool    // sequence numbers of running attempts
 	next  time.Time         // of the next retry; zero when there is none
@@ -98,23 +118,45 @@ type worker struct {
 // queueSize limits how many deliveries are read at once.
 const queueSize = 100
 
-// run delivers until ctx ends, or, after closing is closed, until nothing is due.
-func (w *worker) run(ctx context.Context) {
+// hold delivers while this replica has the right to, until ctx ends or the worker is closed.
+func (w *worker) hold(ctx context.Context) {
+	defer w.cancel()
+	for {
+		gained := w.Rights.Gained()
+		if right, ok := w.Rights.Own(ctx, w.name); ok {
+			w.run(right.Context, right.Moving)
+			right.Done()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.closing:
+			return
+		case <-gained:
+		}
+	}
+}
+
+// run delivers until ctx ends, or, after closing is closed, until nothing is due. After moving is
+// closed, or the right is over, it ends with the attempts that have begun.
+func (w *worker) run(ctx context.Context, moving <-chan struct{}) {
 	var group sync.WaitGroup
 	defer group.Wait()
-	defer w.cancel()
-	closing, ending, stale := w.closing, false, true
+	w.queue, w.busy, w.next = nil, map[int64]bool{}, time.Time{} // another replica may have delivered since
+	w.over.Store(false)
+	closing, ending, leaving, stale := w.closing, false, false, true
 	for {
-		if stale && len(w.queue) == 0 {
+		leaving = leaving || w.over.Load()
+		if stale && len(w.queue) == 0 && !leaving {
 			stale = !w.load(ctx)
 		}
-		for len(w.queue) > 0 && len(w.busy) < w.Concurrency {
+		for len(w.queue) > 0 && len(w.busy) < w.Concurrency && !leaving {
 			d := w.queue[0]
 			w.queue = w.queue[1:]
 			w.busy[d.Event.Seq] = true
 			group.Go(func() { w.attempt(ctx, d) })
 		}
-		if ending && len(w.busy) == 0 {
+		if (ending || leaving) && len(w.busy) == 0 {
 			return
 		}
 		timer := w.timer(stale)
@@ -127,6 +169,8 @@ func (w *worker) run(ctx context.Context) {
 		case <-timer.C:
 		case <-closing:
 			closing, ending = nil, true
+		case <-moving:
+			moving, leaving = nil, true
 		}
 		timer.Stop()
 		stale = true
@@ -151,7 +195,7 @@ func (w *worker) timer(refused bool) *time.Timer {
 func (w *worker) load(ctx context.Context) bool {
 	due, next, err := w.Store.PendingDeliveries(ctx, w.name, queueSize+len(w.busy))
 	if err != nil {
-		if ctx.Err() == nil {
+		if !ownership.Over(ctx, err) {
 			w.Logger.Warn("cannot read pending notifications; retrying", "receiver", w.name, "error", err)
 		}
 		w.next = time.Time{}
@@ -166,11 +210,16 @@ func (w *worker) load(ctx context.Context) bool {
 	return true
 }
 
-// attempt sends d and stores the result.
+// attempt sends d and stores the result, unless the right to the receiver is over.
 func (w *worker) attempt(ctx context.Context, d deploy.Delivery) {
-	err := w.deliver(ctx, d)
-	if err == nil || ctx.Err() == nil { // otherwise the shutdown cancelled it: not a failure of the receiver
-		w.complete(ctx, d, err)
+	if again, ok := w.Rights.Own(ctx, w.name); ok { // the process may have been suspended since d was read
+		again.Done()
+		err := w.deliver(ctx, d)
+		if err == nil || ctx.Err() == nil { // otherwise the shutdown cancelled it: not a failure of the receiver
+			w.complete(ctx, d, err)
+		}
+	} else {
+		w.over.Store(true)
 	}
 	select {
 	case w.done <- d.Event.Seq:
@@ -196,6 +245,10 @@ func (w *worker) complete(ctx context.Context, d deploy.Delivery, failure error)
 		err := store(context.WithoutCancel(ctx))
 		if err == nil {
 			break
+		}
+		if deploy.IsKind(err, deploy.Fenced) {
+			w.over.Store(true)
+			return // the replica that has the receiver now sends it again
 		}
 		w.Logger.Warn("cannot store the result of a notification; retrying", "receiver", w.name, "event", d.Event.Key, "error", err)
 		timer := time.NewTimer(storeRetry)

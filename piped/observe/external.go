@@ -15,6 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -22,6 +23,7 @@ import (
 const (
 	scanInterval  = 30 * time.Second // between evaluations of open records without an event
 	retryInterval = 2 * time.Second  // after an error of the cluster or the store
+	minRead       = time.Second      // between two reads of the controllers' Lease
 )
 
 // recordsRead is the number of a workload's newest records that are read.
@@ -54,7 +56,10 @@ type ExternalConfig struct {
 type ExternalRollouts struct {
 	cfg     ExternalConfig
 	started time.Time
-	since   time.Time // of the cluster's clock: when all workloads were first watched
+	since   time.Time        // of the cluster's clock: when all workloads were first watched
+	present map[string]int64 // where all workloads are watched, by UID: the newest revision when watching began
+
+	opened chan struct{} // receives when a record opens while none was open
 
 	mu       sync.Mutex
 	known    map[workloadKey]*knownWorkload
@@ -67,6 +72,9 @@ type knownWorkload struct {
 	revision  int64           // this revision and all earlier ones are recorded
 	images    string          // of that revision, where all workloads are watched
 	open      *deploy.Rollout // the record that has not ended, as stored; nil if all have
+	failed    *deploy.Rollout // the newest record if it has failed, and may complete after all
+	paused    bool            // when it was last seen
+	resumed   time.Time       // when it was first seen not to be paused any more
 	undecided bool            // it is not known yet whether a new revision is external
 }
 
@@ -96,7 +104,7 @@ func NewExternalRollouts(c ExternalConfig) *ExternalRollouts {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &ExternalRollouts{cfg: c, known: map[workloadKey]*knownWorkload{}}
+	return &ExternalRollouts{cfg: c, opened: make(chan struct{}, 1), present: map[string]int64{}, known: map[workloadKey]*knownWorkload{}}
 }
 
 // Run records external rollouts until ctx ends, and returns nil. Unless all workloads are
@@ -108,13 +116,20 @@ func (x *ExternalRollouts) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	x.repeat(ctx)
+	return nil
+}
+
+// repeat reconciles what is open until ctx ends.
+func (x *ExternalRollouts) repeat(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-timer.C:
+		case <-x.opened:
 		}
 		timer.Reset(x.reconcileOpen(ctx))
 	}
@@ -161,7 +176,7 @@ func (x *ExternalRollouts) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(x.handle(rollout.KindDeployment, deployments), x.handleRevisions(sets)); err != nil {
+	if err := errors.Join(x.handle(ctx, rollout.KindDeployment, deployments), x.handleRevisions(ctx, sets)); err != nil {
 		return err
 	}
 	return errors.Join(deployments.Filled(ctx), sets.Filled(ctx))
@@ -182,25 +197,40 @@ func (x *ExternalRollouts) resume(ctx context.Context) error {
 		rec.LastProgress = x.started // the store does not have the progress
 		x.known[keyOf(rec.Workload)] = &knownWorkload{uid: rec.UID, open: &rec}
 	}
-	return nil
+	return x.resumeFailed(ctx)
 }
 
-// handle has reconcile called for the workloads of a kind.
-func (x *ExternalRollouts) handle(kind string, w *watch.Scope) error {
-	return w.Handle("external", func(ctx context.Context, key types.NamespacedName) error {
+// handle has reconcile called for the workloads of a kind until ctx ends.
+func (x *ExternalRollouts) handle(ctx context.Context, kind string, w *watch.Scope) error {
+	return w.HandleDuring(ctx, "external", func(ctx context.Context, key types.NamespacedName) error {
 		return x.reconcile(ctx, workloadKey{kind, key})
 	})
 }
 
-// handleRevisions has reconcile called for the workloads of revisions.
-func (x *ExternalRollouts) handleRevisions(w *watch.Scope) error {
-	return w.Handle("external", func(ctx context.Context, key types.NamespacedName) error {
+// handleRevisions has reconcile called for the workloads of revisions until ctx ends.
+func (x *ExternalRollouts) handleRevisions(ctx context.Context, w *watch.Scope) error {
+	return w.HandleDuring(ctx, "external", func(ctx context.Context, key types.NamespacedName) error {
 		// The deletion of a revision changes nothing, or the status of its workload.
-		if r, ok := w.Get(key).(*workloads.Revision); ok && workloads.Resource(r.OwnerKind).Resource != "" {
-			return x.reconcile(ctx, workloadKey{r.OwnerKind, types.NamespacedName{Namespace: key.Namespace, Name: r.OwnerName}})
+		r, ok := w.Get(key).(*workloads.Revision)
+		if !ok {
+			return nil
 		}
-		return nil
+		kind, name := r.Owner()
+		of := workloadKey{kind, types.NamespacedName{Namespace: key.Namespace, Name: name}}
+		if workloads.Resource(kind).Resource == "" || x.settled(r, of) {
+			return nil
+		}
+		return x.reconcile(ctx, of)
 	})
+}
+
+// settled reports whether a revision is recorded, and its workload has no open record: most of
+// the cluster's revisions, of which every one is handled at the start.
+func (x *ExternalRollouts) settled(r *workloads.Revision, of workloadKey) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	known := x.known[of]
+	return known != nil && known.uid == r.OwnerUID() && r.Number() <= known.revision && known.open == nil && known.failed == nil && !known.undecided
 }
 
 // awaitFirst returns once the store has a rollout on the cluster.
@@ -240,12 +270,33 @@ func (x *ExternalRollouts) reconcileOpen(ctx context.Context) (next time.Duratio
 	x.mu.Unlock()
 	next = scanInterval
 	for _, key := range keys {
-		if err := x.reconcile(ctx, key); err != nil && ctx.Err() == nil {
+		if err := x.reconcile(ctx, key); err != nil && !ownership.Over(ctx, err) {
 			x.cfg.Logger.WarnContext(ctx, "cannot record an external rollout; retrying", "workload", key.ref().String(), "error", err)
 			next = retryInterval
 		}
 	}
-	return next
+	return min(next, x.nextRead())
+}
+
+// nextRead returns the delay until the Lease of the controllers has to be read: while a record is
+// open, a longer pause counts as an outage, for which its deadlines are postponed.
+func (x *ExternalRollouts) nextRead() time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.anyOpen() {
+		return scanInterval
+	}
+	return max(x.presence.Next().Sub(x.cfg.Now()), minRead)
+}
+
+// anyOpen reports whether a record is open. The caller holds x.mu.
+func (x *ExternalRollouts) anyOpen() bool {
+	for _, known := range x.known {
+		if known.open != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // reconcile records new revisions of one workload and updates its open record. It is
@@ -270,11 +321,20 @@ func (x *ExternalRollouts) reconcile(ctx context.Context, key workloadKey) error
 	if s.Workload == nil {
 		return x.gone(ctx, key)
 	}
+	if known != nil && known.failed != nil {
+		if err := x.recover(ctx, known, s); err != nil {
+			return err
+		}
+	}
 	if known == nil || known.uid != s.Workload.UID && known.open == nil {
 		if known, err = x.met(ctx, key, s); err != nil {
 			return err
 		}
 	}
+	if known.paused && !s.Workload.Paused {
+		known.resumed = x.cfg.Now()
+	}
+	known.paused = s.Workload.Paused
 	if known.uid != s.Workload.UID || newestRevision(s) <= known.revision {
 		return nil
 	}
@@ -359,7 +419,8 @@ func (x *ExternalRollouts) confirm(ctx context.Context, app deploy.Rollout) (rol
 // late returns rec, marked if it began before the agent started to watch. Times of the
 // cluster have a resolution of one second.
 func (x *ExternalRollouts) late(rec deploy.Rollout) deploy.Rollout {
-	if !rec.AppliedAt.IsZero() && rec.AppliedAt.Truncate(time.Second).Add(time.Second).Before(x.started) {
+	present := rec.Revision <= x.present[rec.UID]
+	if present || !rec.AppliedAt.IsZero() && rec.AppliedAt.Truncate(time.Second).Add(time.Second).Before(x.started) {
 		rec.FoundLate = true
 		rec.Reason += "; it began while the agent was not watching"
 	}
@@ -383,8 +444,16 @@ func (x *ExternalRollouts) store(ctx context.Context, known *knownWorkload, rec 
 	if err != nil {
 		return err
 	}
+	known.failed = nil
 	x.cfg.Logger.InfoContext(ctx, "external rollout", "workload", rec.Workload.String(), "revision", rec.Revision, "phase", rec.Phase, "reason", rec.Reason)
 	if !saved.Phase.Terminal() {
+		if !x.anyOpen() { // nothing was read meanwhile, which is no outage
+			x.presence = rollout.Presence{}
+			select {
+			case x.opened <- struct{}{}:
+			default:
+			}
+		}
 		known.open = &saved
 	}
 	return nil
@@ -404,7 +473,7 @@ func (x *ExternalRollouts) unrecorded(ctx context.Context, known *knownWorkload,
 		app.ApplicationID = cached.Application
 	}
 	if x.all() {
-		base = rollout.Baseline{Known: true, Revision: known.revision, Images: known.images}
+		base = rollout.Baseline{Known: true, Revision: known.revision, Images: known.images, Resumed: known.resumed}
 		app.ApplicationID = ownerOf(app.ApplicationID, recorded)
 	}
 	found, decided = rollout.External(app, s, recorded, base, x.cfg.FieldManager, x.cfg.Now())
@@ -449,6 +518,9 @@ func (x *ExternalRollouts) follow(ctx context.Context, known *knownWorkload, s r
 	known.open = &saved
 	if saved.Phase.Terminal() {
 		known.open = nil
+		if failed(saved) {
+			known.failed = &saved
+		}
 		x.cfg.Logger.InfoContext(ctx, "external rollout has ended", "workload", rec.Workload.String(), "revision", rec.Revision, "phase", rec.Phase, "reason", rec.Reason)
 	}
 	return nil
@@ -481,7 +553,7 @@ func (x *ExternalRollouts) policy(ctx context.Context) rollout.Policy {
 // measured by the pods.
 func (x *ExternalRollouts) ended(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
 	if rec.Phase == deploy.RolloutComplete {
-		if at := x.completed(ctx, rec, s); !at.IsZero() && at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
+		if at := x.completed(ctx, rec, s); !at.IsZero() && at.Add(time.Second).Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
 			rec.CompletedAt = at
 			rec.Reason += "; it ended while the agent was not watching"
 			return rec

@@ -3,6 +3,7 @@ package observe
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
@@ -27,6 +28,7 @@ func TestExternalRolloutsMeasureTheirParts(t *testing.T) {
 	stop()
 	l.setImage(t, "web:3")
 	l.awaitRolledOut(t)
+	time.Sleep(2 * time.Second) // times of the cluster are in whole seconds
 	l.watch(t)
 	if unseen := l.await(t, `revision 3 by "kubectl-set": Complete`); unseen.Parts != (deploy.RolloutParts{}) {
 		t.Errorf("parts of a rollout that ended while no agent watched: %+v", unseen.Parts)

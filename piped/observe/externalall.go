@@ -30,6 +30,9 @@ func (x *ExternalRollouts) prepareAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, r := range there {
+		x.present[r.UID] = r.Revision
+	}
 	watched, stored, err := x.cfg.Store.WatchedCluster(ctx, x.cluster())
 	if err != nil && !deploy.IsKind(err, deploy.NotFound) {
 		return err
@@ -46,15 +49,16 @@ func (x *ExternalRollouts) prepareAll(ctx context.Context) error {
 	}
 	x.since = watched.Since
 	for kind, w := range byKind {
-		if err := x.handle(kind, w); err != nil {
+		if err := x.handle(ctx, kind, w); err != nil {
 			return err
 		}
 	}
 	for _, w := range revisions {
-		if err := x.handleRevisions(w); err != nil {
+		if err := x.handleRevisions(ctx, w); err != nil {
 			return err
 		}
 	}
+	x.cfg.Logger.InfoContext(ctx, "every rollout of the cluster is recorded", "cluster", x.cluster())
 	return nil
 }
 
@@ -95,8 +99,17 @@ func (x *ExternalRollouts) there(ctx context.Context, byKind map[string]*watch.S
 // revisionOf returns the newest revision of a workload.
 func (x *ExternalRollouts) revisionOf(key workloadKey, s rollout.Snapshot) deploy.WorkloadRevision {
 	return deploy.WorkloadRevision{
-		Cluster: x.cluster(), Workload: key.ref().Key(), UID: s.Workload.UID, Revision: newestRevision(s), Images: s.Workload.Images,
+		Cluster: x.cluster(), Workload: key.ref().Key(), UID: s.Workload.UID, Revision: newestRevision(s), Images: newestImages(s),
 	}
+}
+
+// newestImages returns the images of the highest revision. They are not known, "", while the
+// controller has not made the revision of the present template.
+func newestImages(s rollout.Snapshot) string {
+	if !rollout.HasCurrent(s) {
+		return ""
+	}
+	return s.Workload.Images
 }
 
 // recall takes over the revisions in the store, and deletes those of workloads that are gone.
@@ -132,6 +145,6 @@ func (x *ExternalRollouts) remember(ctx context.Context, key workloadKey, known 
 	if !x.all() {
 		return nil
 	}
-	known.images = s.Workload.Images
+	known.images = newestImages(s)
 	return x.cfg.Store.SaveWorkloadRevision(ctx, x.revisionOf(key, s))
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -30,7 +31,21 @@ func (l *env) watchAll(t *testing.T) (stop func()) {
 	observer := workloads.NewObserverOf(l.Cluster, controller, &workloads.Selection{Namespaces: []string{l.Namespace}})
 	externals := NewExternalRollouts(ExternalConfig{Observer: observer, Store: l.store, Logger: log})
 	scalings := NewScalings(ScalingConfig{Observer: observer, Store: l.store, Logger: log, Policy: rollout.ScalePolicy{Quiet: time.Second}})
-	return clustertest.Run(t, controller.Run, externals.Run, scalings.Run)
+	begun := make(chan struct{})
+	stop = clustertest.Run(t, controller.Run, scalings.Run, func(ctx context.Context) error {
+		if err := externals.begin(ctx); err != nil {
+			return err
+		}
+		close(begun)
+		externals.repeat(ctx)
+		return nil
+	})
+	select {
+	case <-begun:
+	case <-time.After(10 * time.Minute):
+		t.Fatal("the cluster is not watched")
+	}
+	return stop
 }
 
 // apply applies a workload as a tool that is not the agent.
@@ -106,10 +121,6 @@ func TestEveryRolloutIsRecorded(t *testing.T) {
 	}
 	all("web:1") // before the cluster is watched
 	stop := l.watchAll(t)
-	clustertest.Eventually(t, "the cluster is watched", func() bool {
-		_, _, err := l.store.WatchedCluster(t.Context(), l.Name())
-		return err == nil
-	})
 	check()
 	all("web:2")
 	second := "2 web:1→web:2 late=false Complete"
@@ -167,5 +178,18 @@ func TestEveryRolloutIsRecorded(t *testing.T) {
 		if diff := cmp.Diff(4, len(l.recorded(t, kind))); diff != "" {
 			t.Errorf("%s: records (-want +got):\n%s", kind, diff)
 		}
+	}
+}
+
+// TestStuckRolloutsOfOthersFail: a rollout of another tool without progress fails after its progress
+// deadline.
+func TestStuckRolloutsOfOthersFail(t *testing.T) {
+	t.Parallel()
+	l := newEnv(t)
+	l.watchAll(t)
+	l.apply(t, rollout.KindDeployment, "web:never-ready")
+	l.Patch(t, rollout.KindDeployment, "helm", `{"spec":{"progressDeadlineSeconds":1}}`)
+	if rec := l.await(t, `revision 1 by "helm": Failed`); !strings.Contains(rec.Reason, "deadline") && !strings.Contains(rec.Reason, "no progress") {
+		t.Errorf("the reason is %q", rec.Reason)
 	}
 }

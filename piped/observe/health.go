@@ -16,6 +16,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -69,8 +70,10 @@ func NewHealthEvents(c HealthConfig) *HealthEvents {
 	return v
 }
 
-// Run publishes changes until ctx ends. It retries while the store does not answer.
+// Run publishes changes until ctx ends. It retries while the store does not answer. It may run again
+// later: another replica may have published since.
 func (v *HealthEvents) Run(ctx context.Context) {
+	v.reset()
 	ends := v.cfg.Store.Watch(deploy.TopicDeployment)
 	defer ends.Close()
 	begun := false
@@ -82,7 +85,7 @@ func (v *HealthEvents) Run(ctx context.Context) {
 		if err == nil {
 			next, err = v.evaluateAll(ctx)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !ownership.Over(ctx, err) {
 			v.cfg.Logger.WarnContext(ctx, "cannot evaluate the health of applications; retrying", "error", err)
 			next = retryInterval
 		}
@@ -126,8 +129,18 @@ func (v *HealthEvents) begin(ctx context.Context, begun *bool) error {
 	for _, id := range degraded {
 		v.track(id, true)
 	}
+	v.cfg.Observer.Each(v.onWorkloadChange) // those that have changed before
 	*begun = true
 	return nil
+}
+
+// reset forgets what it knew of applications.
+func (v *HealthEvents) reset() {
+	v.pulses = map[string]*health.Pulse{}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	clear(v.dirty)
+	clear(v.tracked)
 }
 
 // track returns the pulse of an application. It creates one if there is none; degraded is its

@@ -10,6 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -92,7 +93,7 @@ func (l *LateCompletions) Run(ctx context.Context) {
 }
 
 func (l *LateCompletions) warn(ctx context.Context, what string, err error) {
-	if ctx.Err() == nil {
+	if !ownership.Over(ctx, err) {
 		l.cfg.Logger.WarnContext(ctx, what, "error", err)
 	}
 }

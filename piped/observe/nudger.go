@@ -11,6 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster/propagate"
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -66,6 +67,7 @@ func NewNudger(c NudgerConfig) *Nudger {
 func (n *Nudger) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
+	defer n.endWatches()
 	changes := n.cfg.Store.Watch(deploy.TopicPropagation)
 	defer changes.Close()
 	timer := time.NewTimer(0)
@@ -154,7 +156,7 @@ func (n *Nudger) run(ctx context.Context, p deploy.Propagation) {
 	if outcome.Problem != "" {
 		n.cfg.Logger.WarnContext(ctx, "cannot annotate pods for changed configuration; retrying", "workload", p.Workload.String(), "error", outcome.Problem, "again", next.NextAt)
 	}
-	if _, err := n.cfg.Store.SavePropagation(ctx, next); err != nil && !deploy.IsKind(err, deploy.Conflict) && ctx.Err() == nil {
+	if _, err := n.cfg.Store.SavePropagation(ctx, next); err != nil && !deploy.IsKind(err, deploy.Conflict) && !ownership.Over(ctx, err) {
 		n.cfg.Logger.WarnContext(ctx, "cannot store the outcome of a config propagation; retrying", "workload", p.Workload.String(), "error", err)
 		pause := time.NewTimer(nudgeRetry)
 		defer pause.Stop()

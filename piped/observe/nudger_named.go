@@ -49,7 +49,7 @@ func (n *Nudger) updateWatches(ctx context.Context) error {
 	var errs []error
 	for at := range wanted {
 		if n.watched[at] == nil {
-			errs = append(errs, n.watch(at))
+			errs = append(errs, n.watch(ctx, at))
 		}
 	}
 	n.enqueueStale(rows)
@@ -90,14 +90,22 @@ func (n *Nudger) rowsNaming(ctx context.Context) ([]deploy.Propagation, error) {
 	return n.cfg.Store.Propagations(ctx, store.PropagationQuery{Cluster: n.cfg.Cluster.Name(), Named: true})
 }
 
-func (n *Nudger) watch(at namedPlace) error {
+// endWatches ends all watches of named objects.
+func (n *Nudger) endWatches() {
+	for at, w := range n.watched {
+		w.End()
+		delete(n.watched, at)
+	}
+}
+
+func (n *Nudger) watch(ctx context.Context, at namedPlace) error {
 	w, err := n.cfg.Controller.Watch(watch.Resource{
 		GroupVersionResource: apply.ConfigResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion, StateChanged: n.wake,
 	})
 	if err != nil {
 		return err
 	}
-	err = w.Handle(namedHandler, func(ctx context.Context, key types.NamespacedName) error {
+	err = w.HandleDuring(ctx, namedHandler, func(ctx context.Context, key types.NamespacedName) error {
 		return n.onConfigChange(ctx, apply.ConfigRef(at.kind, key.Namespace, key.Name), versionIn(w, key))
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -147,7 +148,7 @@ func (x *Scalings) watch(ctx context.Context, kind string) error {
 		x.known[keyOf(rec.Workload)] = rollout.Resumed(rec)
 	}
 	x.mu.Unlock()
-	return w.Handle("scaling", func(ctx context.Context, key types.NamespacedName) error {
+	return w.HandleDuring(ctx, "scaling", func(ctx context.Context, key types.NamespacedName) error {
 		return x.reconcile(ctx, workloadKey{kind, key})
 	})
 }
@@ -164,7 +165,7 @@ func (x *Scalings) reconcileDue(ctx context.Context) time.Duration {
 		if err == nil && !now.Before(due) {
 			err = x.reconcile(ctx, key)
 		}
-		if err != nil {
+		if err != nil && !ownership.Over(ctx, err) {
 			x.cfg.Logger.WarnContext(ctx, "cannot record a scaling; retrying", "workload", key.String(), "error", err)
 			next = min(next, retryInterval)
 		}
@@ -296,7 +297,7 @@ func (x *Scalings) finish(ctx context.Context) {
 		s.Open, s.ReadyAt = nil, time.Time{}
 		x.known[key] = s
 	}
-	if err := errors.Join(problems...); err != nil {
+	if err := errors.Join(problems...); err != nil && !deploy.IsKind(err, deploy.Fenced) {
 		x.cfg.Logger.WarnContext(ctx, "cannot store the ends of scalings; they are stored after the next start", "error", err)
 	}
 }

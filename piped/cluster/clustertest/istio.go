@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Istio returns minimal CRDs of Istio's two kinds that route traffic, without validation.
+// Istio returns minimal CRDs of Istio's kinds that route traffic, without validation.
 // They are not Istio's own.
 func Istio() (definitions [][]byte) {
-	for kind, plural := range map[string]string{"VirtualService": "virtualservices", "DestinationRule": "destinationrules"} {
+	for kind, plural := range map[string]string{"VirtualService": "virtualservices", "DestinationRule": "destinationrules", "Gateway": "gateways"} {
 		definitions = append(definitions, fmt.Appendf(nil, `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: %[2]s.networking.istio.io}

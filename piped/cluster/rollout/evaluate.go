@@ -164,9 +164,13 @@ func (e *evaluation) decide() {
 	}
 	e.rec.ReplicasAfter = e.w.Replicas
 	switch {
+	case e.rec.External() && e.w.Paused: // the template may change again before a revision is made of it
+		e.held(state{})
+		return
 	case e.otherTemplate(), e.nothingRolls():
 		return
 	}
+	e.number()
 	state := e.state()
 	if t := state.target; t != nil {
 		e.rec.TargetUID, e.rec.TargetName = t.UID, t.Name
@@ -188,6 +192,19 @@ func (e *evaluation) decide() {
 		return
 	}
 	e.failures(state)
+}
+
+// number sets the number of an external rollout of a StatefulSet or DaemonSet whose restart it
+// follows, if the snapshot has the revisions.
+func (e *evaluation) number() {
+	if !e.rec.External() || e.w.Kind == KindDeployment {
+		return
+	}
+	for _, r := range e.s.Revisions {
+		if r.OwnerUID == e.w.UID && r.Template.Digest == e.waitsFor() {
+			e.rec.Revision = max(e.rec.Revision, r.Number)
+		}
+	}
 }
 
 // end makes the record terminal on a confirmed snapshot, and otherwise requests one. It

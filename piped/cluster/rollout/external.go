@@ -14,6 +14,10 @@ type Baseline struct {
 	Known    bool
 	Revision int64  // this revision and earlier ones are recorded or began before the agent watched; 0: none
 	Images   string // of that revision
+
+	// Resumed is when the workload was last resumed, zero if unknown: a template that was
+	// written before it rolls out since then.
+	Resumed time.Time
 }
 
 // External returns new records for the rollouts of a workload that no deployment of this
@@ -61,6 +65,14 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, base Ba
 		found = append(found, rec)
 	}
 	return found, true
+}
+
+// HasCurrent reports whether the snapshot has the revision of the workload's present template, and
+// that is the newest.
+func HasCurrent(s Snapshot) bool {
+	e := evaluation{s: s, w: s.Workload, rec: deploy.Rollout{TemplateDigest: s.Workload.Template.Digest}}
+	_, _, newest := e.split()
+	return newest
 }
 
 // beingApplied reports whether rec is a record of this agent whose apply may have happened
@@ -161,7 +173,7 @@ func (x external) begun(r Revision) deploy.Rollout {
 	rec.ReplicasBefore, rec.ReplicasAfter = x.w.Replicas, x.w.Replicas
 	rec.AppliedAt = x.now
 	if at := x.w.TemplateManagedAt; !at.IsZero() && at.Add(-x.skew).Before(x.now) {
-		rec.AppliedAt = at.Add(-x.skew)
+		rec.AppliedAt = latest(at.Add(-x.skew), x.base.Resumed)
 	}
 	rec.ServerAppliedAt = latest(x.w.TemplateManagedAt, rec.AppliedAt.Add(x.skew))
 	rec.LastProgress, rec.SeenOld = x.now, unseen

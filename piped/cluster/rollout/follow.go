@@ -82,7 +82,10 @@ func (e *evaluation) follow() {
 		e.rec.FollowedAt = e.now
 	}
 	e.rec.Followed++
-	e.rec.TargetUID, e.rec.TargetName, e.rec.Revision = "", "", 0
+	e.rec.TargetUID, e.rec.TargetName = "", ""
+	if !e.rec.External() { // the ID of an external record has its number
+		e.rec.Revision = 0
+	}
 	e.rec.Generation = e.w.Generation // ignore snapshots from before the restart
 	e.rec.Phase = deploy.RolloutProgressing
 	e.rec.Reason = fmt.Sprintf("%s: %s restarted it, following the restart", e.name(), called(e.rec.FollowedBy))

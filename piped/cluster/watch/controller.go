@@ -165,7 +165,7 @@ func (c *Controller) Watch(r Resource) (*Watch, error) {
 
 // newWatch returns a watch whose informer has not been started.
 func (c *Controller) newWatch(r Resource) (*Watch, error) {
-	w := &Watch{resource: r, controller: c, handlers: map[string]keyQueue{}, badSince: c.cluster.Now(), done: make(chan struct{})}
+	w := &Watch{resource: r, controller: c, handlers: map[handlerID]keyQueue{}, badSince: c.cluster.Now(), done: make(chan struct{})}
 	var err error
 	if w.informer, err = newInformer(c.cluster, r, w.noteRequest); err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ type Watch struct {
 	informer   cache.SharedIndexInformer
 
 	mu       sync.Mutex
-	handlers map[string]keyQueue
+	handlers map[handlerID]keyQueue
 	lastErr  string
 
 	// See State and End.
@@ -211,12 +211,25 @@ type Watch struct {
 	done     chan struct{} // closed by End
 }
 
+// handlerID identifies a handler of a watch. Contexts are compared by identity.
+type handlerID struct {
+	name   string
+	during context.Context // see HandleDuring; Background for Handle
+}
+
 // Handle adds a handler, which is called for every existing object and for every change
 // from now on. A second handler of the same name is not added.
 func (w *Watch) Handle(name string, h Handler) error {
+	return w.HandleDuring(context.Background(), name, h)
+}
+
+// HandleDuring is Handle until a context ends. The contexts of the calls are derived from it. Each
+// context has its own handlers of a name.
+func (w *Watch) HandleDuring(during context.Context, name string, h Handler) error {
+	id := handlerID{name, during}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.handlers[name] != nil {
+	if w.handlers[id] != nil {
 		return nil
 	}
 	q := workqueue.NewTypedRateLimitingQueue(
@@ -226,25 +239,43 @@ func (w *Watch) Handle(name string, h Handler) error {
 			q.Add(key.AsNamespacedName())
 		}
 	}
-	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	events, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }, DeleteFunc: enqueue,
 	})
 	if err != nil {
 		q.ShutDown()
 		return fmt.Errorf("handle %s with %s: %w", w.resource.Resource, name, err)
 	}
-	w.handlers[name] = q
-	w.controller.Go(w.untilEnd(func(ctx context.Context) { w.work(ctx, name, q, h) }))
+	w.handlers[id] = q
+	w.controller.Go(w.untilEnd(func(ctx context.Context) {
+		run, cancel := context.WithCancelCause(during)
+		defer cancel(nil)
+		stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+		defer stop()
+		w.work(run, name, q, h)
+		w.drop(id, events)
+	}))
 	return nil
 }
 
-// Enqueue calls the named handler for a key without an event. An unknown name is ignored.
+// drop removes a handler that has ended.
+func (w *Watch) drop(id handlerID, events cache.ResourceEventHandlerRegistration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.handlers, id)
+	if err := w.informer.RemoveEventHandler(events); err != nil {
+		w.controller.log.Warn("cannot remove a handler", "resource", w.resource.Resource, "handler", id.name, "error", err)
+	}
+}
+
+// Enqueue calls the handlers of a name for a key without an event. An unknown name is ignored.
 func (w *Watch) Enqueue(name string, key types.NamespacedName) {
 	w.mu.Lock()
-	q := w.handlers[name]
-	w.mu.Unlock()
-	if q != nil {
-		q.Add(key)
+	defer w.mu.Unlock()
+	for id, q := range w.handlers {
+		if id.name == name {
+			q.Add(key)
+		}
 	}
 }
 
@@ -258,7 +289,7 @@ func (w *Watch) work(ctx context.Context, name string, q keyQueue, h Handler) {
 		if closed || ctx.Err() != nil { // a queue that was shut down still returns its keys
 			return
 		}
-		if err := h(ctx, key); err != nil && ctx.Err() == nil {
+		if err := h(ctx, key); err != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Fenced) {
 			w.controller.log.WarnContext(ctx, "handler failed; retrying",
 				"resource", w.resource.Resource, "handler", name, "object", key.String(), "error", err)
 			q.AddRateLimited(key)

@@ -30,12 +30,12 @@ type Scope struct {
 	byNamespace bool              // the agent may not watch the whole cluster
 	namespaces  map[string]bool   // covered
 	watches     map[string]*Watch // by namespace, "" for all
-	handlers    map[string]Handler
+	handlers    map[handlerID]Handler
 }
 
 // Scope returns the Scope of a resource. It watches nothing before Start.
 func (c *Controller) Scope(r Resource) *Scope {
-	s := &Scope{controller: c, resource: r, namespaces: map[string]bool{}, watches: map[string]*Watch{}, handlers: map[string]Handler{}}
+	s := &Scope{controller: c, resource: r, namespaces: map[string]bool{}, watches: map[string]*Watch{}, handlers: map[handlerID]Handler{}}
 	s.resource.StateChanged = s.onStateChange
 	return s
 }
@@ -84,8 +84,8 @@ func (s *Scope) watch(namespace string) (*Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, h := range s.handlers {
-		if err := w.Handle(name, h); err != nil {
+	for id, h := range s.handlers {
+		if err := w.HandleDuring(id.during, id.name, h); err != nil {
 			return nil, err
 		}
 	}
@@ -104,17 +104,28 @@ func (s *Scope) all() (watches []*Watch) {
 
 // Handle is Watch.Handle, for current and later watches.
 func (s *Scope) Handle(name string, h Handler) error {
+	return s.HandleDuring(context.Background(), name, h)
+}
+
+// HandleDuring is Watch.HandleDuring, for current and later watches.
+func (s *Scope) HandleDuring(during context.Context, name string, h Handler) error {
+	id := handlerID{name, during}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.handlers[name] != nil {
+	if s.handlers[id] != nil {
 		return nil
 	}
 	for _, w := range s.watches {
-		if err := w.Handle(name, h); err != nil {
+		if err := w.HandleDuring(during, name, h); err != nil {
 			return err
 		}
 	}
-	s.handlers[name] = h
+	s.handlers[id] = h
+	context.AfterFunc(during, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.handlers, id)
+	})
 	return nil
 }
 
@@ -272,8 +283,8 @@ func (s *Scope) widen(ctx context.Context) bool {
 func (s *Scope) replace(whole *Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, h := range s.handlers { // some may be new
-		if err := whole.Handle(name, h); err != nil {
+	for id, h := range s.handlers { // some may be new
+		if err := whole.HandleDuring(id.during, id.name, h); err != nil {
 			s.controller.log.Warn("cannot watch objects", "resource", s.resource.Resource, "error", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -66,16 +67,6 @@ type Object struct {
 	Selected    bool   // by the Selection of the Observer
 }
 
-// Revision is a cached ReplicaSet or ControllerRevision.
-type Revision struct {
-	metav1.ObjectMeta
-	revision rollout.Revision
-	owner    string // subscription key of its controller
-
-	// OwnerKind and OwnerName are those of its controller, "" if it has none.
-	OwnerKind, OwnerName string
-}
-
 // Observer watches the workloads of one cluster for package rollout: those with the
 // application label, or all with Observer.All, and all ReplicaSets, which do not carry it. Its caches contain only
 // what decides a rollout. Where the agent may not watch the whole cluster, it watches the
@@ -130,14 +121,6 @@ func NewObserverOf(c *cluster.Cluster, controller *watch.Controller, selection *
 	})
 	o.lease = newLease(c)
 	return o
-}
-
-// revisionOwner is the index function of byOwner.
-func revisionOwner(obj any) ([]string, error) {
-	if kept, ok := obj.(*Revision); ok && kept.revision.OwnerUID != "" {
-		return []string{kept.revision.OwnerUID}, nil
-	}
-	return nil, nil
 }
 
 // Cluster returns the cluster that is observed.
@@ -195,7 +178,7 @@ func (o *Observer) WatchReplicaSets() (*watch.Scope, error) {
 	return o.sets, o.sets.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
 		// A deleted ReplicaSet needs no notification: it changes the Deployment's status.
 		if set, ok := o.sets.Get(key).(*Revision); ok {
-			o.notify(set.owner)
+			o.notify(set.subscription())
 		}
 		return nil
 	})
@@ -283,7 +266,7 @@ func ownedBy(scope *watch.Scope, uid string) (found []rollout.Revision, err erro
 	}
 	for _, obj := range owned {
 		if kept, ok := obj.(*Revision); ok {
-			found = append(found, kept.revision)
+			found = append(found, kept.full())
 		}
 	}
 	return found, nil
@@ -309,7 +292,11 @@ func (o *Observer) Evaluate(ctx context.Context, rec deploy.Rollout, s rollout.S
 	if !cached.NeedConfirm {
 		return cached, s, nil
 	}
-	s, err := o.Confirm(ctx, rec)
+	confirm := o.Confirm
+	if o.selection != nil && rec.External() {
+		confirm = o.ConfirmRevisions
+	}
+	s, err := confirm(ctx, rec)
 	if err != nil {
 		return cached, s, err
 	}
@@ -395,34 +382,6 @@ func (o *Observer) keepWorkload(obj, before any) (any, error) {
 	}, nil
 }
 
-// keepRevision is the Transform of ReplicaSets and ControllerRevisions: it reduces one to a
-// Revision.
-func keepRevision(obj, before any) (any, error) {
-	kept := &Revision{}
-	switch obj := obj.(type) {
-	case *appsv1.ReplicaSet:
-		var older rollout.Revision
-		if known, ok := before.(*Revision); ok {
-			older = known.revision
-		}
-		kept.revision = rollout.FromReplicaSetAfter(obj, older)
-	case *appsv1.ControllerRevision:
-		kept.revision = rollout.FromControllerRevision(obj)
-	default:
-		return obj, nil
-	}
-	meta, ok := obj.(metav1.Object)
-	if !ok {
-		return obj, nil // cannot happen: both types are objects
-	}
-	kept.ObjectMeta = watch.MetaOf(meta)
-	if owner := metav1.GetControllerOfNoCopy(meta); owner != nil {
-		kept.owner = subscription(owner.Kind, meta.GetNamespace(), owner.Name)
-		kept.OwnerKind, kept.OwnerName = owner.Kind, owner.Name
-	}
-	return kept, nil
-}
-
 // OnChange adds f to the callbacks for each new or changed workload with the application label
 // and the application in it. Call it before the observer's controller runs.
 func (o *Observer) OnChange(f func(application string, w rollout.Workload)) {
@@ -451,6 +410,20 @@ func (o *Observer) handleChanges(kind string, w *watch.Scope) error {
 		}
 		return nil
 	})
+}
+
+// Each calls f, like OnChange, for each workload in the caches.
+func (o *Observer) Each(f func(application string, w rollout.Workload)) {
+	o.mu.Lock()
+	watched := slices.Collect(maps.Values(o.watched))
+	o.mu.Unlock()
+	for _, w := range watched {
+		for _, obj := range w.List() {
+			if kept, ok := obj.(*Object); ok && kept.Application != "" {
+				f(kept.Application, kept.Workload)
+			}
+		}
+	}
 }
 
 // workloadApplication is the index function of byLabel.

@@ -27,10 +27,10 @@ type workloads struct{ Config }
 // Name returns the name of the host and "workloads".
 func (w workloads) Name() string { return w.name("workloads") }
 
-// Wants accepts the start and the end of rollouts to a commit of this host. Previews of pull
+// Wants accepts the start, the end and the late completion of rollouts to a commit of this host. Previews of pull
 // requests have a status of their own.
 func (w workloads) Wants(_ context.Context, n notify.Notice) bool {
-	return oneOf(n, deploy.EventRolloutStarted, deploy.EventRolloutEnded) && n.Details.Rollout != nil && !n.IsPreview() && len(w.sources(*n.Details.Rollout)) > 0
+	return oneOf(n, deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventRolloutRecovered) && n.Details.Rollout != nil && !n.IsPreview() && len(w.sources(*n.Details.Rollout)) > 0
 }
 
 // Order returns the workload.
@@ -98,11 +98,8 @@ func (w workloads) set(ctx context.Context, r deploy.RolloutEnd, s source) error
 	if err != nil {
 		return err
 	}
-	var last deploy.Rollout
-	for _, rec := range found {
-		if newer(rec, last) && slices.Contains(w.sources(rec.Ended()), s) {
-			last, r = rec, rec.Ended()
-		}
+	if i := slices.IndexFunc(found, func(rec deploy.Rollout) bool { return slices.Contains(w.sources(rec.Ended()), s) }); i >= 0 {
+		r = found[i].Ended()
 	}
 	status := workloadStatus(r)
 	status.Context = w.context(r)
@@ -114,11 +111,6 @@ func (w workloads) set(ctx context.Context, r deploy.RolloutEnd, s source) error
 		}
 	}
 	return w.API.SetStatus(ctx, remote, hash, status)
-}
-
-// newer reports whether r was stored after o, or, within a millisecond, is of a later revision.
-func newer(r, o deploy.Rollout) bool {
-	return r.CreatedAt.After(o.CreatedAt) || r.CreatedAt.Equal(o.CreatedAt) && r.Revision > o.Revision
 }
 
 // newestRollouts is how many rollouts of a workload are searched for the newest to a commit.
@@ -156,6 +148,9 @@ func workloadStatus(r deploy.RolloutEnd) githost.Status {
 	case deploy.RolloutNoRollout:
 		return githost.Status{State: githost.StateSuccess, Description: "live: no pod had to be replaced"}
 	case deploy.RolloutFailed, deploy.RolloutTimedOut:
+		if r.RecoveredAt > 0 {
+			return githost.Status{State: githost.StateSuccess, Description: "live: the rollout had failed, and completed later"}
+		}
 		return githost.Status{State: githost.StateFailure, Description: causeFirst(r.Reason)}
 	case deploy.RolloutSuperseded, deploy.RolloutGone:
 		return githost.Status{State: githost.StateCancelled, Description: r.Reason}

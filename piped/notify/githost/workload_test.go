@@ -146,6 +146,25 @@ func TestStatusesOfInterruptedWorkloads(t *testing.T) {
 	}
 }
 
+// TestStatusesOfRecoveredWorkloads: a commit whose rollout completed after it had failed is live.
+func TestStatusesOfRecoveredWorkloads(t *testing.T) {
+	l := newWorkloadEnv(t)
+	l.run()
+	r := l.save(foreign("Deployment", "web", 1, commitA))
+	l.ends(r, deploy.RolloutTimedOut, time.Minute, "web: no progress")
+	l.waitDelivered()
+	if got, want := l.last(commitA), []string{"piped/cluster/shop/web failure: web: no progress"}; !slices.Equal(got, want) {
+		t.Errorf("it failed: %q, want %q", got, want)
+	}
+	if err := l.store.RecoverRollout(t.Context(), r.ID, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	l.waitDelivered()
+	if got, want := l.last(commitA), []string{"piped/cluster/shop/web success: live: the rollout had failed, and completed later"}; !slices.Equal(got, want) {
+		t.Errorf("it recovered: %q, want %q", got, want)
+	}
+}
+
 // TestWorkloadsCannotChooseTheTarget: a workload names a repository that is not allowed, or one that
 // only looks as if it was. No request is sent.
 func TestWorkloadsCannotChooseTheTarget(t *testing.T) {

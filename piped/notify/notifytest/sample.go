@@ -63,7 +63,7 @@ func details(n *notify.Notice) {
 		p.Commander = "ann"
 	case deploy.EventFailed, deploy.EventRollingBack, deploy.EventSelfHealStopped, deploy.EventHeld, deploy.EventReleased:
 		p.Reason = "because of <that> & more"
-	case deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventScalingEnded:
+	case deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventRolloutRecovered, deploy.EventScalingEnded:
 		rolloutDetails(n)
 	}
 	if n.Event.Type.Group() == deploy.GroupStage || n.Event.Type == deploy.EventWaitApproval {
@@ -87,6 +87,8 @@ func rolloutDetails(n *notify.Notice) {
 		p.Phase, p.Reason, p.Interrupts = deploy.RolloutProgressing, "a deployment changed the pod template; it interrupts a rollout that had not ended", "rollout-1"
 		p.Rollout = new(r.Started())
 		return
+	case deploy.EventRolloutRecovered:
+		r.Phase, r.RecoveredAt, p.Reason = deploy.RolloutFailed, At, "its rollout completed after it had failed"
 	case deploy.EventScalingEnded:
 		r.Kind, r.ChangedBy = deploy.RolloutKindScaling, "kubectl"
 	}

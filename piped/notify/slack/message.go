@@ -46,18 +46,19 @@ var titles = map[deploy.EventType]string{
 	deploy.EventStageFailed:    "Stage %q has failed",
 	deploy.EventStageCancelled: "Stage %q was cancelled",
 
-	deploy.EventSynced:          "%q is in sync with Git again",
-	deploy.EventOutOfSync:       "%q is out of sync with Git",
-	deploy.EventSelfHealStopped: "Self-healing of %q has stopped",
-	deploy.EventHeld:            "%q is held at a commit",
-	deploy.EventReleased:        "%q is no longer held at a commit",
-	deploy.EventHealthy:         "%q is healthy",
-	deploy.EventDegraded:        "%q is degraded",
-	deploy.EventRolloutStarted:  "A rollout of %q has started",
-	deploy.EventRolloutEnded:    "A rollout of %q has ended",
-	deploy.EventScalingEnded:    "A scaling of %q has ended",
-	deploy.EventPipedStarted:    "A piped has been started",
-	deploy.EventPipedStopped:    "A piped has been stopped",
+	deploy.EventSynced:           "%q is in sync with Git again",
+	deploy.EventOutOfSync:        "%q is out of sync with Git",
+	deploy.EventSelfHealStopped:  "Self-healing of %q has stopped",
+	deploy.EventHeld:             "%q is held at a commit",
+	deploy.EventReleased:         "%q is no longer held at a commit",
+	deploy.EventHealthy:          "%q is healthy",
+	deploy.EventDegraded:         "%q is degraded",
+	deploy.EventRolloutStarted:   "A rollout of %q has started",
+	deploy.EventRolloutEnded:     "A rollout of %q has ended",
+	deploy.EventRolloutRecovered: "A failed rollout of %q has completed",
+	deploy.EventScalingEnded:     "A scaling of %q has ended",
+	deploy.EventPipedStarted:     "A piped has been started",
+	deploy.EventPipedStopped:     "A piped has been stopped",
 }
 
 // ended reports whether t is the end of a deployment.
@@ -136,7 +137,7 @@ func body(n notify.Notice) string {
 		return ""
 	case deploy.EventRolloutStarted:
 		return strings.TrimSuffix(fmt.Sprintf("%s on %s. %s", workload(p), p.Cluster, p.Reason), " ")
-	case deploy.EventRolloutEnded, deploy.EventScalingEnded:
+	case deploy.EventRolloutEnded, deploy.EventRolloutRecovered, deploy.EventScalingEnded:
 		return strings.TrimSuffix(fmt.Sprintf("%s on %s: %s. %s", workload(p), p.Cluster, p.Phase, p.Reason), " ")
 	}
 	return p.Reason
@@ -176,7 +177,7 @@ func color(n notify.Notice) string {
 		return errorColor
 	case deploy.EventCancelled, deploy.EventStageCancelled, deploy.EventRollingBack, deploy.EventOutOfSync, deploy.EventHeld, deploy.EventWaitApproval:
 		return warnColor
-	case deploy.EventRolloutEnded, deploy.EventScalingEnded:
+	case deploy.EventRolloutEnded, deploy.EventRolloutRecovered, deploy.EventScalingEnded:
 		switch n.Details.Phase {
 		case deploy.RolloutComplete, deploy.RolloutNoRollout:
 			return successColor

@@ -55,7 +55,7 @@ func TestMessages(t *testing.T) {
 	for _, kind := range deploy.EventTypes() {
 		write(string(kind), notifytest.Notice(kind))
 	}
-	for _, kind := range []deploy.EventType{deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventScalingEnded} {
+	for _, kind := range []deploy.EventType{deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventRolloutRecovered, deploy.EventScalingEnded} {
 		write(string(kind)+" without an application", notifytest.Foreign(kind))
 	}
 	file := filepath.Join("testdata", "messages.golden")

@@ -60,7 +60,7 @@ func TestMessages(t *testing.T) {
 	for _, kind := range deploy.EventTypes() {
 		notices[string(kind)] = notifytest.Notice(kind)
 	}
-	for _, kind := range []deploy.EventType{deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventScalingEnded} {
+	for _, kind := range []deploy.EventType{deploy.EventRolloutStarted, deploy.EventRolloutEnded, deploy.EventRolloutRecovered, deploy.EventScalingEnded} {
 		notices[string(kind)+"_foreign"] = notifytest.Foreign(kind)
 	}
 	for name, n := range notices {
