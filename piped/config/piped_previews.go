@@ -89,6 +89,16 @@ func (p *Previews) Allows(host string) bool {
 	return slices.ContainsFunc(p.Hosts, func(domain string) bool { return strings.HasSuffix(host, "."+domain) })
 }
 
+// HostOf returns the host of the preview of a pull request, "" if there is none. It is an error if it is
+// below none of the domains.
+func (p *Previews) HostOf(of Preview, number int) (string, error) {
+	host, err := of.HostOf(number)
+	if err == nil && host != "" && !p.Allows(host) {
+		err = fmt.Errorf("%s is not below a domain of spec.previews.hosts of the agent (%s)", host, strings.Join(p.Hosts, ", "))
+	}
+	return host, err
+}
+
 var noLabel = regexp.MustCompile(`[^a-z0-9-]+`)
 
 // Namespace returns the namespace of the preview of a pull request. It is the name of a DNS label:

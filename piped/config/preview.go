@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -27,12 +28,12 @@ type Preview struct {
 	Mode PreviewMode `yaml:"mode"`
 	// Header is the request header that leads to the preview with mode `route`, such as `X-Preview`. Its
 	// value is the name of the preview, `pr-<number>-<repoId>`. The applications of a pull request have
-	// the same one.
+	// the same one. It needs routes of the Gateway API: VirtualServices of Istio are for Host.
 	// Default: none: the host leads to the preview.
 	Header string `yaml:"header"`
 	// Host is the host of the preview, such as `pr-{{ .PullRequest.Number }}.preview.example.com`. It
 	// replaces the hosts of Ingresses and of routes of the Gateway API; with mode `route` it is an additional
-	// one. `spec.previews.hosts` of the agent must allow it. In mode `namespace`, an application with such
+	// one. The number must be in it, and `spec.previews.hosts` of the agent must allow it. In mode `namespace`, an application with such
 	// objects needs it.
 	// Default: none. Type: template.
 	Host string `yaml:"host"`
@@ -74,7 +75,9 @@ func (PreviewMode) Values() []string {
 	return []string{string(PreviewNamespace), string(PreviewRoute)}
 }
 
-// HostOf returns the host of the preview of a pull request, "" if there is none.
+// HostOf returns the host of the preview of a pull request, "" if there is none. It is a valid one with the
+// number of the pull request in it, so that no pull request can have the host of another one, or of
+// something else.
 func (p Preview) HostOf(number int) (string, error) {
 	t, err := template.New("host").Option("missingkey=error").Parse(p.Host)
 	if err != nil {
@@ -83,18 +86,35 @@ func (p Preview) HostOf(number int) (string, error) {
 	var data struct{ PullRequest struct{ Number int } }
 	data.PullRequest.Number = number
 	var out strings.Builder
-	err = t.Execute(&out, data)
-	return out.String(), err
+	if err := t.Execute(&out, data); err != nil || out.Len() == 0 {
+		return "", err
+	}
+	return out.String(), checkPreviewHost(out.String(), number)
+}
+
+var digits = regexp.MustCompile("[0-9]+")
+
+func checkPreviewHost(host string, number int) error {
+	if why := validation.IsDNS1123Subdomain(host); why != nil {
+		return fmt.Errorf("%q is not a host: %s", host, why[0])
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		if len(label) > validation.DNS1123LabelMaxLength {
+			return fmt.Errorf("%q is not a host: %q has more than %d characters", host, label, validation.DNS1123LabelMaxLength)
+		}
+	}
+	for _, found := range digits.FindAllString(host, -1) {
+		if strings.TrimLeft(found, "0") == strconv.Itoa(number) {
+			return nil
+		}
+	}
+	return fmt.Errorf("expected {{ .PullRequest.Number }} in it, not next to other digits, because each pull request needs a host of its own; that of pull request %d is %q", number, host)
 }
 
 func (p *Preview) complete(d *strict.Document) {
 	if p.Host != "" {
-		if host, err := p.HostOf(1); err != nil {
+		if _, err := p.HostOf(1); err != nil {
 			d.Problemf("preview.host", "expected a host such as pr-{{ .PullRequest.Number }}.preview.example.com, found %q: %s", p.Host, err)
-		} else if why := validation.IsDNS1123Subdomain(host); why != nil {
-			d.Problemf("preview.host", "%q is not a host: %s", host, why[0])
-		} else if !strings.Contains(p.Host, "{{") {
-			d.Problemf("preview.host", "expected {{ .PullRequest.Number }} in it, because each pull request needs a host of its own, found %q", p.Host)
 		}
 	}
 	p.completeRoute(d)

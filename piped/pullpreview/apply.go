@@ -46,6 +46,10 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 	if why := p.ended(want, pr); why != "" {
 		return p.endUntilNext(ctx, r, pr, want, why)
 	}
+	p.claim(r, pr.Number, want)
+	if why := deniedAll(want, pr.apps); why != nil {
+		return p.remove(ctx, r, pr.Number, pr.apps, pr.known, why.Error())
+	}
 	if moved(want, pr.apps) { // the next pass creates it there
 		pr.known.ExpiresAt = time.Time{}
 		return p.remove(ctx, r, pr.Number, pr.apps, pr.known, "an application has another platform provider or mode now")
@@ -55,7 +59,7 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 	}
 	var errs []error
 	unwanted := slices.DeleteFunc(slices.Clone(pr.apps), func(a deploy.Application) bool {
-		return slices.ContainsFunc(want, func(w wanted) bool { return w.app.ID == a.ID })
+		return slices.ContainsFunc(want, func(w wanted) bool { return w.app.ID == a.ID && !w.denied })
 	})
 	for _, app := range alive(unwanted) {
 		errs = append(errs, p.removeApplication(ctx, app))
@@ -79,6 +83,18 @@ func (p *Previewer) pullRequest(ctx context.Context, r Repository, pr *request, 
 		err = p.publish(ctx, r, pr, state)
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// deniedAll returns why no application that runs may have a preview any more, nil if one may.
+func deniedAll(want []wanted, apps []deploy.Application) (why error) {
+	for _, app := range alive(apps) {
+		at := slices.IndexFunc(want, func(w wanted) bool { return w.app.ID == app.ID && w.denied })
+		if at < 0 {
+			return nil
+		}
+		why = want[at].problem
+	}
+	return why
 }
 
 // moved reports whether what runs is in another cluster than it is to be, or has another mode. It is to
@@ -215,9 +231,6 @@ func (p *Previewer) ensure(ctx context.Context, r Repository, pr githost.OpenReq
 	p.known[app.ID] = true
 	switch {
 	case known == nil || known.Deleted:
-		if err := p.place(ctx, app); err != nil {
-			return err
-		}
 		app.Sync = deploy.SyncState{Status: deploy.SyncUnknown, At: p.Now()}
 		if err := p.Store.AddApplication(ctx, app); err != nil {
 			if deploy.IsKind(err, deploy.Illegal) { // its objects are still being deleted
@@ -227,6 +240,9 @@ func (p *Previewer) ensure(ctx context.Context, r Repository, pr githost.OpenReq
 			return err
 		}
 		p.Logger.Info("preview created", "repo", r.ID, "pullRequest", pr.Number, "app", app.Name)
+		if err := p.place(ctx, app); err != nil { // after the application is stored, which the removal of the namespace needs
+			return err
+		}
 	default:
 		if known.Disabled { // its removal has begun, and is completed before it exists again
 			w.pending = "the earlier preview is being removed"

@@ -2,35 +2,63 @@ package pullpreview
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/githost"
 	"github.com/c785c783/piped/piped/store"
 )
 
 // approve reports whether the head of a pull request of a fork may be merged and deployed: an
-// application of the branch allows forks, and a maintainer has set its label for this very head.
-// Whoever owns the fork can push after that, so a new head needs the label anew.
+// application of the branch allows forks, and a maintainer has set its label for this very head: the host
+// has listed the head without the label before. A head that is first listed with the label may have been
+// pushed after the maintainer has read another one, so it needs the label anew.
 func (p *Previewer) approve(ctx context.Context, r Repository, pr *request) (bool, error) {
 	labels, err := p.forkLabels(ctx, r)
 	if err != nil {
 		return false, err
 	}
+	set := p.setSince(pullRequest{r.ID, pr.Number}, pr, labels)
 	if err := p.withdraw(ctx, pr, labels); err != nil {
 		return false, err
 	}
 	if len(has(pr, labels)) == 0 {
 		return false, p.end(ctx, r, pr.Number, pr.apps, pr.known, "the pull request of a fork has no label that permits its preview")
 	}
-	switch pr.known.Approved {
-	case "":
+	switch {
+	case pr.known.Approved == pr.Commit:
+		return true, nil
+	case pr.known.Approved == "" && set:
 		return true, p.storeApproval(ctx, r, pr, labels) // before the head is read
-	case pr.Commit:
-	default:
-		return false, p.hold(ctx, r, pr, preview{waits: "the pull request of a fork has a new commit; a maintainer who has read it removes the label and adds it again"})
 	}
-	return true, nil
+	why := "the pull request of a fork has a new commit"
+	if pr.known.Approved == "" {
+		why = "the label of the pull request of a fork counts for a commit that was there before the label"
+	}
+	return false, p.hold(ctx, r, pr, preview{waits: fmt.Sprintf("%s; a maintainer who has read %s removes the label and adds it again", why, deploy.ShortHash(pr.Commit))})
+}
+
+// seen is a pull request of a fork as it was listed last.
+type seen struct {
+	head   string
+	labels []string
+}
+
+// setSince reports whether a label that permits the preview was set since the pull request was listed
+// last, with the same head.
+func (p *Previewer) setSince(id pullRequest, pr *request, labels []string) bool {
+	last, ok := p.seen[id]
+	return ok && last.head == pr.Commit && slices.ContainsFunc(has(pr, labels), func(label string) bool { return !slices.Contains(last.labels, label) })
+}
+
+// remember stores the pull requests of forks as they were listed, once they were handled without an
+// error.
+func (p *Previewer) remember(r Repository, pr githost.OpenRequest) {
+	if pr.Fork {
+		p.seen[pullRequest{r.ID, pr.Number}] = seen{pr.Commit, slices.Clone(pr.Labels)}
+	}
 }
 
 // withdraw stores that the head is not approved any more once the host says that the pull request is
@@ -77,6 +105,7 @@ func (p *Previewer) storeApproval(ctx context.Context, r Repository, pr *request
 		next.RepoID, next.Number, next.Head, next.Branch, next.Base = r.ID, pr.Number, pr.Commit, pr.OpenRequest.Head, pr.Base
 		next.Phase, next.CreatedAt, next.HeadAt, next.Since = deploy.PreviewBuilding, now, now, now
 	}
+	next.Fork = true
 	if err := p.Store.PutPullPreview(ctx, next); err != nil {
 		return err
 	}

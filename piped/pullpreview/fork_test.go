@@ -14,11 +14,26 @@ import (
 func (e *env) fork(labels []string, files map[string]string) {
 	e.t.Helper()
 	commit := e.upstream.PushOn(e.t, "evil", "from a fork", files)
+	e.must(os.Remove(filepath.Join(e.upstream.Dir, "refs", "heads", "evil")))
+	e.forkAt(commit, labels)
+}
+
+// forkAt makes a commit the head of a fork.
+func (e *env) forkAt(commit string, labels []string) {
+	e.t.Helper()
 	ref := filepath.Join(e.upstream.Dir, "refs", "pull", "7", "head")
 	e.must(os.MkdirAll(filepath.Dir(ref), 0o755))
 	e.must(os.WriteFile(ref, []byte(commit+"\n"), 0o644))
-	e.must(os.Remove(filepath.Join(e.upstream.Dir, "refs", "heads", "evil")))
 	e.requests[7] = githost.OpenRequest{Number: 7, Head: "evil", Commit: commit, Base: gittest.Branch, Fork: true, Ref: "refs/pull/7/head", Labels: labels}
+}
+
+// approve opens the pull request of a fork, whose label a maintainer sets then.
+func (e *env) approve(files map[string]string) {
+	e.t.Helper()
+	e.fork(nil, files)
+	e.pass()
+	e.label("preview")
+	e.pass()
 }
 
 // label sets the labels of the pull request.
@@ -62,7 +77,9 @@ func TestForksNeedBoth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)
 			e.app("web", tc.preview)
-			e.fork(tc.labels, tc.files)
+			e.fork(nil, tc.files)
+			e.pass()
+			e.label(tc.labels...)
 			e.pass()
 			if got := e.apps(); got != tc.want {
 				t.Errorf("the preview applications are %q, want %q", got, tc.want)
@@ -86,12 +103,14 @@ func TestNewHeadOfFork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)
 			e.app("web", "{label: preview, allowForks: true}")
-			e.fork([]string{"preview"}, first)
+			e.fork(nil, first)
 			if first["web/conflict"] != "" { // both sides add the file
 				e.upstream.Push(t, "ours", map[string]string{"web/conflict": "ours"})
 				_, _, err := e.repo.Sync(t.Context())
 				e.must(err)
 			}
+			e.pass()
+			e.label("preview")
 			e.pass()
 			approved := e.requests[7].Commit
 			e.fork([]string{"preview"}, map[string]string{"web/version": "evil"})
@@ -100,6 +119,51 @@ func TestNewHeadOfFork(t *testing.T) {
 			e.start(e.p.Settings)
 			e.pass()
 			e.approvedByLabelOnly(approved, evil)
+		})
+	}
+}
+
+// TestLabelIsOfWhatWasThere: the label counts for a head that was listed without it before. One that may have been
+// pushed since a maintainer has read another one is not deployed until the label is set anew.
+func TestLabelIsOfWhatWasThere(t *testing.T) {
+	const config = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n  preview: {label: preview}\n"
+	harmless, evil := map[string]string{"web/version": "2"}, map[string]string{"web/version": "evil"}
+	for name, happens := range map[string]func(e *env){
+		"pushed right before the label is seen": func(e *env) {
+			e.fork(nil, harmless)
+			e.pass()
+			e.fork([]string{"preview"}, evil)
+		},
+		"first seen with the label": func(e *env) { e.fork([]string{"preview"}, evil) },
+		"harmless in between": func(e *env) {
+			e.fork(nil, evil)
+			e.pass()
+			was := e.requests[7].Commit
+			e.fork(nil, harmless)
+			e.pass()
+			e.forkAt(was, []string{"preview"})
+		},
+		"set while the agent was away": func(e *env) {
+			e.fork(nil, evil)
+			e.pass()
+			e.start(e.p.Settings)
+			e.label("preview")
+		},
+		"set before the branch permits forks": func(e *env) {
+			e.branchConfig(config)
+			e.fork(nil, harmless)
+			e.pass()
+			e.fork([]string{"preview"}, evil)
+			e.pass()
+			e.branchConfig(strings.Replace(config, "label: preview}", "label: preview, allowForks: true}", 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			e.app("web", "{label: preview, allowForks: true}")
+			happens(e)
+			e.pass()
+			e.approvedByLabelOnly("", e.requests[7].Commit)
 		})
 	}
 }

@@ -29,7 +29,7 @@ func TestHeldPreviewEnds(t *testing.T) {
 			e := newEnv(t)
 			e.app("web", "{label: preview, allowForks: true, ttl: 1h}")
 			if name == "an unapproved head" {
-				e.fork([]string{"preview"}, map[string]string{"web/version": "2"})
+				e.approve(map[string]string{"web/version": "2"})
 			} else {
 				e.open(7, nil, "web")
 				e.label("preview")

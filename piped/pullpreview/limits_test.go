@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/githost"
 )
 
 // says fails the test unless the comment of a pull request contains texts.
@@ -149,4 +150,34 @@ func TestMaxActive(t *testing.T) {
 			e.want("one that is active is closed", "2 READY, 3 READY", "web-pr-2 web-pr-3", 2)
 		})
 	}
+}
+
+// TestLimitHoldsOnEveryWay: a preview that waits for room gets none by its label, by a listing, by a restart of the
+// agent, or because a user extends its time.
+func TestLimitHoldsOnEveryWay(t *testing.T) {
+	e := newEnv(t, func(p *config.Previews) { p.MaxActive = 1 })
+	e.app("web", "{label: preview, ttl: 1h}")
+	labelled := func(pr *githost.OpenRequest) { pr.Labels = []string{"preview"} }
+	e.open(7, labelled, "web")
+	e.pass()
+	e.now = e.now.Add(time.Hour)
+	e.pass()
+	e.open(8, labelled, "web")
+	e.pass()
+	e.want("the time of the first is over", "7 REMOVED, 8 READY", "web-pr-8", 1)
+
+	e.must(e.store.ExtendPullPreview(t.Context(), "apps", 7, e.stored(7).Head, e.now.Add(time.Hour)))
+	e.pass()
+	e.want("extended", "7 WAITING, 8 READY", "web-pr-8", 1)
+	e.open(9, nil, "web")
+	e.pass()
+	e.want("without the label", "7 WAITING, 8 READY", "web-pr-8", 1)
+	e.open(9, labelled, "web")
+	e.pass()
+	e.start(e.p.Settings)
+	e.pass()
+	e.want("labelled, and after a restart", "7 WAITING, 8 READY, 9 WAITING", "web-pr-8", 1)
+	delete(e.requests, 8)
+	e.pass()
+	e.want("there is room for one", "7 READY, 9 WAITING", "web-pr-7", 1)
 }

@@ -58,8 +58,10 @@ type Namespaces interface {
 
 // Route is what leads to the preview of an application that is next to the application.
 type Route struct {
+	ByHeader  bool     // requests with the header get the preview
 	Header    string   // "name: value"; "" for none
 	Hostnames []string // of requests with the header; nil: every host
+	OwnHost   bool     // no other application may have the host
 	Shared    []string // changes of the pull request that the preview does not have, each with the reason
 }
 
@@ -103,6 +105,8 @@ type Previewer struct {
 	failures map[string]string             // by repository ID: the last logged error
 	known    map[string]bool               // IDs of preview applications that exist, or did since the start
 	forks    map[string]forkLabels         // by repository ID
+	seen     map[pullRequest]seen          // pull requests of forks
+	claims   map[string]pullRequest        // hosts of previews of all repositories, as of this pass
 	again    map[string]time.Time          // by application ID: when its removal was requested again
 	busy     bool                          // something is being removed
 	degraded map[string]deploy.Degradation // by application, as of this pass
@@ -121,7 +125,7 @@ func New(c Config) *Previewer {
 	}
 	return &Previewer{
 		Config: c, wake: make(chan struct{}, 1), listed: map[string][]githost.OpenRequest{}, plans: map[pullRequest]plan{},
-		reported: map[pullRequest]report{}, failures: map[string]string{}, forks: map[string]forkLabels{}, known: map[string]bool{}, again: map[string]time.Time{},
+		reported: map[pullRequest]report{}, failures: map[string]string{}, forks: map[string]forkLabels{}, seen: map[pullRequest]seen{}, known: map[string]bool{}, again: map[string]time.Time{},
 	}
 }
 
@@ -213,6 +217,10 @@ func (p *Previewer) repository(ctx context.Context, r Repository, fresh bool) er
 	for _, pr := range p.listed[r.ID] {
 		open[pr.Number] = pr
 	}
+	maps.DeleteFunc(p.seen, func(id pullRequest, _ seen) bool { _, ok := open[id.number]; return id.repoID == r.ID && !ok })
+	if p.claims, err = p.claimed(ctx); err != nil {
+		return err
+	}
 	var errs []error
 	for _, number := range sortedKeys(apps, known) { // first, because this makes room for others
 		if _, ok := open[number]; !ok {
@@ -224,7 +232,11 @@ func (p *Previewer) repository(ctx context.Context, r Repository, fresh bool) er
 	}
 	active := usage(apps)
 	for _, number := range slices.Sorted(maps.Keys(open)) {
-		errs = append(errs, wrap(number, p.pullRequest(ctx, r, &request{open[number], apps[number], known[number]}, active)))
+		err := p.pullRequest(ctx, r, &request{open[number], apps[number], known[number]}, active)
+		if err == nil {
+			p.remember(r, open[number])
+		}
+		errs = append(errs, wrap(number, err))
 	}
 	return errors.Join(errs...)
 }

@@ -24,6 +24,7 @@ func (p *Previewer) record(ctx context.Context, r Repository, pr *request, next 
 	now, known := p.now(), pr.known
 	next.RepoID, next.Number, next.Head, next.Branch, next.Base = r.ID, pr.Number, pr.Commit, pr.Head, pr.Base
 	next.ExtendedUntil, next.Dismissed, next.DismissedBy = known.ExtendedUntil, known.Dismissed, known.DismissedBy
+	next.Fork = pr.Fork
 	next.Approved, next.ApprovedLabels = known.Approved, known.ApprovedLabels
 	next.CreatedAt, next.HeadAt, next.ReadyAt, next.Since = known.CreatedAt, known.HeadAt, known.ReadyAt, known.Since
 	if len(next.Applications) == 0 { // it cannot be merged: what runs stays
@@ -74,6 +75,7 @@ func (s preview) record() deploy.PullPreview {
 	for _, a := range s.apps {
 		stored := deploy.PullPreviewApplication{
 			ID: a.app.ID, Name: a.app.Name, Git: a.app.Git, Labels: a.app.Labels, Phase: a.phase.stored(), Reason: a.text, DeploymentID: a.id, Host: a.host, Log: a.log,
+			Header: a.route.Header, Hostnames: a.route.Hostnames,
 		}
 		out.Applications = append(out.Applications, stored)
 		if out.Reason == "" && stored.Phase == out.Phase && a.text != "" {

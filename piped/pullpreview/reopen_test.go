@@ -71,8 +71,7 @@ func TestApprovalOutlivesPreview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)
 			e.app("web", "{label: preview, allowForks: true, ttl: 1h}")
-			e.fork([]string{"preview"}, map[string]string{"web/version": "2"})
-			e.pass()
+			e.approve(map[string]string{"web/version": "2"})
 			approved := e.requests[7]
 			e.want("approved", "7 READY", "web-pr-7", 1)
 			lose(e)
@@ -90,8 +89,7 @@ func TestLabelsOfTwoApplications(t *testing.T) {
 	e := newEnv(t)
 	e.app("web", "{label: preview, allowForks: true}")
 	e.app("api", "{label: api, allowForks: true}")
-	e.fork([]string{"preview"}, map[string]string{"web/version": "2", "api/version": "2"})
-	e.pass()
+	e.approve(map[string]string{"web/version": "2", "api/version": "2"})
 	approved := e.requests[7].Commit
 	e.label("preview", "api")
 	e.pass()
@@ -110,8 +108,7 @@ func TestLabelsOfTwoApplications(t *testing.T) {
 func TestReopened(t *testing.T) {
 	e := newEnv(t)
 	e.app("web", "{label: preview, allowForks: true}")
-	e.fork([]string{"preview"}, map[string]string{"web/version": "2"})
-	e.pass()
+	e.approve(map[string]string{"web/version": "2"})
 	pr := e.requests[7]
 	delete(e.requests, 7)
 	e.pass()
@@ -138,17 +135,16 @@ func TestReopened(t *testing.T) {
 }
 
 // TestForkOfNewApplication: an application that is registered after the head of the branch was read
-// permits forks without another commit.
+// permits forks without another commit. A label that the pull request had before counts for no head.
 func TestForkOfNewApplication(t *testing.T) {
 	e := newEnv(t)
 	e.app("api", "{}")
 	e.branchConfig("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n  preview: {label: preview, allowForks: true}\n")
-	e.fork([]string{"preview"}, map[string]string{"web/version": "2"})
-	e.pass()
+	e.approve(map[string]string{"web/version": "2"})
 	e.want("before it is registered", "", "", 0)
 	at := deploy.GitPath{RepoID: "apps", Dir: "web", ConfigFile: "app.pipecd.yaml"}
 	_, err := e.store.PutApplication(t.Context(), deploy.Application{ID: deploy.ApplicationID(at), Name: "web", Kind: "KUBERNETES", Git: at, Provider: "local"})
 	e.must(err)
 	e.pass()
-	e.want("registered", "7 READY", "web-pr-7", 1)
+	e.approvedByLabelOnly("", e.requests[7].Commit)
 }

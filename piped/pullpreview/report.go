@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -154,6 +155,9 @@ func (p *Previewer) comment(pr githost.OpenRequest, s preview) string {
 		}
 		fmt.Fprintf(&b, "| %s | **%s** | %s |\n", name, a.phase, text)
 	}
+	if now == ready {
+		b.WriteString(s.requests())
+	}
 	for _, a := range s.apps {
 		b.WriteString(a.left())
 	}
@@ -179,6 +183,20 @@ func (a appState) entry() string {
 		ways = append(ways, fmt.Sprintf("requests%s with the header `%s`", to, a.route.Header))
 	}
 	return strings.Join(ways, ", and ")
+}
+
+// requests returns the commands that send a request with the header, one for each host.
+func (s preview) requests() string {
+	var lines []string
+	for _, a := range s.apps {
+		if line := deploy.Curl(a.route.Header, a.route.Hostnames); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return "\n" + fenced(lines)
 }
 
 // maxShared is how many changes that a preview does not have are listed.

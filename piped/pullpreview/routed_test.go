@@ -18,8 +18,14 @@ func routed(lines string) string {
 func (e *env) applied() {
 	e.t.Helper()
 	at := deploy.GitPath{RepoID: "apps", Dir: "web", ConfigFile: "app.pipecd.yaml", PullRequest: 7}
+	e.appliedTo(deploy.Application{ID: deploy.ApplicationID(at), Name: "web-pr-7"})
+}
+
+// appliedTo records an object of an application, as its deployment does.
+func (e *env) appliedTo(app deploy.Application) {
+	e.t.Helper()
 	e.must(e.store.PutInventory(e.t.Context(), deploy.InventoryItem{
-		ApplicationID: deploy.ApplicationID(at), Cluster: "local", Object: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web-pr-7"}, UID: "1",
+		ApplicationID: app.ID, Cluster: "local", Object: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: app.Name}, UID: "1",
 	}))
 }
 
@@ -30,11 +36,15 @@ func TestRoutedPreviewIsRemovedWhenNothingIsLeft(t *testing.T) {
 	e := newEnv(t)
 	e.app("web", "{}")
 	e.branchConfig(routed(""))
-	e.route = Route{Hostnames: []string{"shop.example.com"}, Shared: []string{"Job migrate: it is not run | @all"}}
+	e.route = Route{ByHeader: true, Hostnames: []string{"shop.example.com"}, Shared: []string{"Job migrate: it is not run | @all"}}
 	e.open(7, nil, "web")
 	e.pass()
 	e.want("opened", "7 READY", "web-pr-7", 0)
+	if got := e.stored(7).Applications[0]; got.Header != "X-Preview: pr-7-apps" || len(got.Hostnames) != 1 {
+		t.Errorf("stored: %+v", got)
+	}
 	for _, want := range []string{
+		"\n```\ncurl -H 'X-Preview: pr-7-apps' https://shop.example.com/\n```\n",
 		"| `web-pr-7` | **ready** | requests to `shop.example.com` with the header `X-Preview: pr-7-apps` |",
 		"Not in the preview `web-pr-7`:\n\n* Job migrate: it is not run \\| @\u200ball\n",
 	} {

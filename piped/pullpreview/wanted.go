@@ -36,6 +36,7 @@ type wanted struct {
 	host     string
 	route    Route  // with mode route
 	problem  error  // why it cannot be deployed
+	denied   bool   // what was deployed is removed, too
 	pending  string // what its next deployment waits for, "" if it was created
 }
 
@@ -110,6 +111,7 @@ func (p *Previewer) makePlan(ctx context.Context, r Repository, pr githost.OpenR
 		if out.commit, err = r.Git.Keep(m); err == nil {
 			err = p.routes(ctx, out)
 		}
+		out.shareHosts()
 	}
 	return out, err
 }
@@ -128,7 +130,7 @@ func (p *Previewer) routes(ctx context.Context, pl plan) error {
 			w.problem = err
 		case err != nil:
 			return fmt.Errorf("prepare the preview of %s: %w", w.base, err)
-		case w.preview.Header != "":
+		case route.ByHeader:
 			route.Header = fmt.Sprintf("%s: %s", w.preview.Header, config.PreviewName(w.app.Git.RepoID, w.app.Git.PullRequest))
 		}
 		w.route = route
@@ -215,7 +217,12 @@ func (p *Previewer) want(before, after fs.FS, a deploy.AffectedApplication, pr g
 	case !isNew && base.PlatformProvider != merged.PlatformProvider:
 		w.problem = deploy.Errorf(deploy.Invalid, "%s: the pull request changes spec.platformProvider, which counts when it is merged", a.Application.Git.ConfigPath())
 	default:
-		w.host, w.problem = w.preview.HostOf(number)
+		host, err := p.hostOf(w, number)
+		if err != nil {
+			w.deny(err)
+			break
+		}
+		w.host = host
 	}
 	return w
 }

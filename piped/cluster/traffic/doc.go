@@ -11,6 +11,7 @@
 //	gateway_ab.go   rules that send matching requests to the canary, and mirroring
 //	split.go        dividing the weight of a destination among the variants
 //	verdict.go      whether every gateway has accepted a route
+//	istio_verdict.go  whether a VirtualService is in force
 //
 // The result is always the object in Git with the shares written into a copy. So one field
 // manager owns the whole object, an interrupted change can be repeated, and 100 percent for

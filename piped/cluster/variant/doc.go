@@ -13,7 +13,8 @@
 //	node.go      conversion between objects and the YAML nodes that patches change
 //	preview.go   what a preview consists of, and what its pods may use
 //	relabel.go   the labels and selectors of a preview
-//	previewroute.go   its routes
+//	previewroute.go   its routes of the Gateway API
+//	previewistio.go   its VirtualServices and DestinationRules
 //	previewpolicy.go  its NetworkPolicies
 //	previewshared.go  the changes of a pull request that it does not have
 //

@@ -38,15 +38,19 @@ type Preview struct {
 // Previewed is what Preview.Make returns.
 type Previewed struct {
 	Objects   []manifest.Object
+	ByHeader  bool     // requests with the header get copies
 	Hostnames []string // of requests with the header; empty: every host of the gateway
+	// OwnHost is that no other application may have the host, because the order of their rules would not
+	// be defined.
+	OwnHost bool
 	// Shared are the changes of the pull request that the preview does not have, each with the reason.
 	Shared []string
 }
 
 // Make returns the copies for the merge of a pull request, given the objects of the branch and those of
 // the merge: workloads, Services that select them, the ConfigMaps and Secrets that they use and that
-// the pull request changes, NetworkPolicies that select their pods, and a route for each HTTPRoute and
-// GRPCRoute to the Services. No selector of the branch selects a copy, because all of their label
+// the pull request changes, NetworkPolicies that select their pods, and a route for each HTTPRoute,
+// GRPCRoute and VirtualService to the Services. No selector of the branch selects a copy, because all of their label
 // values differ. Errors are of kind deploy.Invalid.
 func (p Preview) Make(branch, merged []manifest.Object) (Previewed, error) {
 	c := &copier{Preview: p, branch: p.placed(branch), merged: p.placed(merged), copied: map[string]bool{}}
@@ -56,12 +60,14 @@ func (p Preview) Make(branch, merged []manifest.Object) (Previewed, error) {
 		return Previewed{}, err
 	}
 	c.services = c.selectedServices()
-	for _, step := range []func() error{c.checkAccess, c.addConfigs, c.addServices, c.addWorkloads, c.addPolicies, c.addRoutes} {
+	for _, step := range []func() error{c.checkAccess, c.addConfigs, c.addServices, c.addWorkloads, c.addPolicies, c.addRoutes, c.addDestinationRules, c.addVirtualServices, c.checkEntry} {
 		if err := step(); err != nil {
 			return Previewed{}, err
 		}
 	}
-	return Previewed{Objects: c.out, Hostnames: c.hostnames(), Shared: c.shared()}, c.checkFree()
+	return Previewed{
+		Objects: c.out, ByHeader: len(c.routes) > 0, Hostnames: c.hostnames(), OwnHost: slices.ContainsFunc(c.out, isVirtualService), Shared: c.shared(),
+	}, c.checkFree()
 }
 
 // copier makes the copies of one application.
@@ -70,9 +76,10 @@ type copier struct {
 	branch, merged      []manifest.Object
 	workloads, services []manifest.Object // of merged, to copy
 	configs             []manifest.Object
-	routes              []manifest.Object // of the branch, whose copies have the header
-	keys                map[string]bool   // of labels in selectors
-	copied              map[string]bool   // keys of the references of the originals
+	routes              []manifest.Object          // of the branch, whose copies have the header
+	keys                map[string]bool            // of labels in selectors
+	copied              map[string]bool            // keys of the references of the originals
+	subsets             map[string]map[string]bool // by Service: subsets of its DestinationRules that select pods
 	out                 []manifest.Object
 }
 

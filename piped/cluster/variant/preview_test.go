@@ -325,7 +325,7 @@ func TestPreviewTakesNoOtherRequests(t *testing.T) {
 	if len(hosts) > 0 {
 		t.Errorf("missing: %v", hosts)
 	}
-	for _, want := range []string{"HTTPRoute more: a new route counts", "HTTPRoute web: its gateways and hostnames are those of the branch"} {
+	for _, want := range []string{"HTTPRoute more: a new route counts", "HTTPRoute web: its gateways and hosts are those of the branch"} {
 		if !strings.Contains(strings.Join(got.Shared, "\n"), want) {
 			t.Errorf("%q does not say %q", got.Shared, want)
 		}
@@ -355,7 +355,7 @@ func TestPreviewNextToOthersIsRefused(t *testing.T) {
 		"a taken name":   {nil, text + "---\napiVersion: v1\nkind: Service\nmetadata: {name: web-pr-12}\nspec: {selector: {app: x}}\n", "choose another name"},
 		"a namespace":    {nil, replace("metadata: {name: web, labels: {app: web}, annotations", "metadata: {name: web, namespace: bank, labels: {app: web}, annotations"), "no Service of the application selects"},
 		"workloads":      {func(p *Preview) { p.Workloads = []kubernetes.Reference{{Kind: "Deployment", Name: "api"}} }, text, "spec.workloads"},
-		"a named one":    {func(p *Preview) { p.Workloads = []kubernetes.Reference{{Kind: "Deployment", Name: "worker"}} }, text, "no HTTPRoute or GRPCRoute"},
+		"a named one":    {func(p *Preview) { p.Workloads = []kubernetes.Reference{{Kind: "Deployment", Name: "worker"}} }, text, "no HTTPRoute, GRPCRoute or VirtualService"},
 		"several things": {func(p *Preview) { p.Secrets = nil }, replace("serviceAccountName: web", "serviceAccountName: admin"), "ServiceAccount admin"},
 	} {
 		p := previewOf12

@@ -53,11 +53,16 @@ func (c *copier) addRoutes() error {
 			}
 		}
 	}
-	if slices.ContainsFunc(c.out, isRoute) {
+	return nil
+}
+
+// checkEntry returns an error if no request would reach the preview.
+func (c *copier) checkEntry() error {
+	if slices.ContainsFunc(c.out, isEntry) {
 		return nil
 	}
-	return deploy.Errorf(deploy.Invalid, "the application has no HTTPRoute or GRPCRoute on the branch that leads to a Service of its workloads (%s), so that a preview with mode route would get no requests: "+
-		"declare one, as an Ingress cannot select requests by a header and a VirtualService cannot be extended by another one, or use mode: namespace in spec.preview", strings.Join(namesOf(c.services), ", "))
+	return deploy.Errorf(deploy.Invalid, "the application has no HTTPRoute, GRPCRoute or VirtualService on the branch that leads to a Service of its workloads (%s), so that a preview with mode route would get no requests: "+
+		"declare one, as an Ingress cannot select requests by a header, or use mode: namespace in spec.preview", strings.Join(namesOf(c.services), ", "))
 }
 
 func namesOf(objects []manifest.Object) (out []string) {

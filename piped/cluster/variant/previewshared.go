@@ -16,8 +16,8 @@ func (c *copier) shared() (out []string) {
 		}
 	}
 	for _, o := range c.merged {
-		if was := find(c.branch, o); isRoute(o) && was != nil && c.copied[manifest.Ref(o.Unstructured).Key()] && !sameEntry(o, *was) {
-			out = append(out, fmt.Sprintf("%s %s: its gateways and hostnames are those of the branch until it is merged", o.GetKind(), o.GetName()))
+		if was := find(c.branch, o); isEntry(o) && was != nil && c.copied[manifest.Ref(o.Unstructured).Key()] && !sameEntry(o, *was) {
+			out = append(out, fmt.Sprintf("%s %s: its gateways and hosts are those of the branch until it is merged", o.GetKind(), o.GetName()))
 		}
 	}
 	for _, o := range c.branch {
@@ -28,11 +28,14 @@ func (c *copier) shared() (out []string) {
 	return out
 }
 
-// sameEntry reports whether two routes have the same gateways and hostnames.
+// isEntry reports whether an object leads requests of gateways to Services.
+func isEntry(o manifest.Object) bool { return isRoute(o) || isVirtualService(o) }
+
+// sameEntry reports whether two routes have the same gateways and hosts.
 func sameEntry(a, b manifest.Object) bool {
 	entry := func(o manifest.Object) string {
 		spec, _ := o.Object["spec"].(map[string]any)
-		return fmt.Sprint(spec["parentRefs"], spec["hostnames"])
+		return fmt.Sprint(spec["parentRefs"], spec["hostnames"], spec["gateways"], spec["hosts"], spec["exportTo"])
 	}
 	return entry(a) == entry(b)
 }
@@ -52,14 +55,16 @@ func (c *copier) why(o manifest.Object) string {
 		return "only Deployments that a Service selects are copied, or what spec.workloads names"
 	case o.GetAPIVersion() == "v1" && (kind == "ConfigMap" || kind == "Secret"):
 		return "no workload of the preview uses it"
-	case isRoute(o) && find(c.branch, o) == nil:
+	case isEntry(o) && find(c.branch, o) == nil:
 		return "a new route counts when it is merged"
-	case isRoute(o):
+	case isEntry(o):
 		return "it leads to no Service of the preview"
 	case isService(o):
 		return "it selects no pods of the preview"
-	case kind == "Ingress" || kind == "VirtualService" || kind == "DestinationRule":
-		return "a preview gets its requests by HTTPRoutes and GRPCRoutes"
+	case isDestinationRule(o):
+		return "it is about no Service of the preview"
+	case kind == "Ingress":
+		return "a preview gets its requests by HTTPRoutes, GRPCRoutes and VirtualServices"
 	}
 	return "it is shared with the branch, and changes when the pull request is merged"
 }

@@ -23,6 +23,7 @@ import (
 type HTTPOptions struct {
 	Username, Password string
 	Push               bool
+	Folder             string // of the repository in the URL, such as its owner at a Git host
 }
 
 // HTTPServer serves one repository over smart HTTP.
@@ -115,8 +116,12 @@ func ServeHTTP(dir string, options HTTPOptions) (*HTTPServer, error) {
 	if err != nil {
 		return nil, err
 	}
+	folder := ""
+	if options.Folder != "" {
+		folder = "/" + options.Folder
+	}
 	s := &HTTPServer{
-		URL:     "http://" + listener.Addr().String() + "/" + filepath.Base(dir),
+		URL:     "http://" + listener.Addr().String() + folder + "/" + filepath.Base(dir),
 		options: options, done: make(chan struct{}),
 	}
 	quiet := log.New(io.Discard, "", 0)
@@ -127,7 +132,7 @@ func ServeHTTP(dir string, options HTTPOptions) (*HTTPServer, error) {
 		}, configured("http.receivepack", strconv.FormatBool(options.Push))...),
 		Logger: quiet, Stderr: io.Discard,
 	}
-	s.server = &http.Server{Handler: s.handler(backend), ErrorLog: quiet}
+	s.server = &http.Server{Handler: http.StripPrefix(folder, s.handler(backend)), ErrorLog: quiet}
 	go func() {
 		defer close(s.done)
 		_ = s.server.Serve(listener) // ends with Close

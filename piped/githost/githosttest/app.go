@@ -42,7 +42,8 @@ func NewGitHubApp(t testing.TB, repository string) (g *GitHub, privateKey string
 		t.Fatal(err)
 	}
 	g = &GitHub{app: &app{public: &key.PublicKey, installed: repository, life: time.Hour, tokens: map[string]time.Time{}}}
-	g.serve(t)
+	g.serve()
+	t.Cleanup(g.Close)
 	return g, string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 

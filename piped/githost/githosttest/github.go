@@ -109,12 +109,22 @@ type GitHub struct {
 
 // NewGitHub starts a GitHub that accepts Token, until the test ends.
 func NewGitHub(t testing.TB) *GitHub {
-	g := &GitHub{}
-	g.serve(t)
+	g := StartGitHub()
+	t.Cleanup(g.Close)
 	return g
 }
 
-func (g *GitHub) serve(t testing.TB) {
+// StartGitHub starts a GitHub that accepts Token. The caller closes it.
+func StartGitHub() *GitHub {
+	g := &GitHub{}
+	g.serve()
+	return g
+}
+
+// Close stops the server, once its requests are answered.
+func (g *GitHub) Close() { g.server.Close() }
+
+func (g *GitHub) serve() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /user", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, User{Login}) })
 	mux.HandleFunc("POST /repos/{owner}/{repo}/statuses/{sha}", g.addStatus)
@@ -135,7 +145,6 @@ func (g *GitHub) serve(t testing.TB) {
 	}
 	g.server = httptest.NewServer(g.watched(root))
 	g.URL = g.server.URL
-	t.Cleanup(g.server.Close)
 }
 
 // watched records calls and applies the fault of the test.
