@@ -26,6 +26,9 @@ func (r *terms) Own(ctx context.Context, key string) (ownership.Work, bool) {
 	return ownership.Work{Context: deploy.WithTerm(ctx, term), Done: func() {}}, ok
 }
 
+// Gained implements ownership.Rights.
+func (r *terms) Gained() <-chan struct{} { return nil }
+
 func (r *terms) set(key string, term deploy.Term) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

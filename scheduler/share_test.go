@@ -51,6 +51,9 @@ func (g *grants) Own(ctx context.Context, key string) (ownership.Work, bool) {
 	return ownership.Work{Context: ctx, Moving: h.moving, Done: func() { stop(); cancel(nil); h.users.Done() }}, true
 }
 
+// Gained implements ownership.Rights.
+func (g *grants) Gained() <-chan struct{} { return nil }
+
 // take takes the partition of an application in the store.
 func (g *grants) take(app string) {
 	g.e.t.Helper()

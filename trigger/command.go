@@ -8,6 +8,7 @@ import (
 
 	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership"
 )
 
 // answer answers the commands of users and chains: with a deployment of the head, or of the
@@ -49,7 +50,7 @@ func (w *watcher) unanswered(ctx context.Context, c deploy.Command, err error) {
 	switch {
 	case errors.As(err, &running):
 		w.fill(func(in *inbox) { in.add(c) })
-	case err != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Conflict): // a conflict: an earlier pass has answered it
+	case err != nil && !ownership.Over(ctx, err) && !deploy.IsKind(err, deploy.Conflict): // a conflict: an earlier pass has answered it
 		w.log.Error("cannot answer a sync command; trying again", "command", c.ID, "error", err)
 	}
 }

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -24,6 +26,7 @@ type Repository struct {
 // Config contains the dependencies and settings of a Trigger.
 type Config struct {
 	Store        *store.Store
+	Rights       ownership.Rights // of this replica to watch a repository, by its ID; nil: all
 	Repositories []Repository
 	Unwatched    map[string]error // why other configured repositories cannot be watched, by ID
 	Kinds        config.Kinds     // kinds of application that are deployed
@@ -44,13 +47,19 @@ type Config struct {
 // repositories or providers it is stopped, and another Trigger resumes its work.
 type Trigger struct {
 	Config
+	shared   bool                // other replicas watch repositories, too
 	watchers map[string]*watcher // by repository ID
+	rescans  chan struct{}       // a watcher has got its repository: it needs the open work
 }
 
 // New returns a trigger that has not started. It touches neither the store nor a
 // repository.
 func New(c Config) *Trigger {
-	t := &Trigger{Config: c, watchers: map[string]*watcher{}}
+	if c.Rights == nil {
+		c.Rights = ownership.All{}
+	}
+	_, alone := c.Rights.(ownership.All)
+	t := &Trigger{Config: c, shared: !alone, watchers: map[string]*watcher{}, rescans: make(chan struct{}, 1)}
 	for _, r := range c.Repositories {
 		t.watchers[r.Config.RepoID] = newWatcher(t, r)
 	}
@@ -72,11 +81,11 @@ const scanInterval = 30 * time.Second
 // Run watches all repositories, answers sync commands and heals drifted applications until
 // ctx ends. It returns nil after all watchers have stopped.
 func (t *Trigger) Run(ctx context.Context) error {
-	feed := t.Store.Watch(deploy.TopicCommand, deploy.TopicApplication, deploy.TopicDeployment, deploy.TopicRegistration)
+	feed := t.Store.Watch(deploy.TopicCommand, deploy.TopicApplication, deploy.TopicDeployment, deploy.TopicRegistration, deploy.TopicPoll)
 	defer feed.Close()
 	var watching sync.WaitGroup
 	for _, w := range t.watchers {
-		watching.Go(func() { w.run(ctx) })
+		watching.Go(func() { w.hold(ctx) })
 	}
 	defer watching.Wait()
 
@@ -90,6 +99,9 @@ func (t *Trigger) Run(ctx context.Context) error {
 			return nil
 		case <-feed.C():
 			t.react(ctx, feed.Take())
+		case <-t.rescans:
+			t.retry(ctx, "forget candidates", t.forgetCandidates(ctx))
+			t.scan(ctx)
 		case <-scan.C:
 			t.scan(ctx)
 		}
@@ -97,7 +109,8 @@ func (t *Trigger) Run(ctx context.Context) error {
 }
 
 // Poll polls a repository now instead of at the next interval, as a webhook requests.
-// Unknown repositories are ignored. Calls during a poll are batched into one further poll.
+// Unknown repositories, and those of other replicas, are ignored: store.RequestPoll asks all replicas.
+// Calls during a poll are batched into one further poll.
 func (t *Trigger) Poll(repoID string) {
 	if w := t.watchers[repoID]; w != nil {
 		w.wake(nil)
@@ -129,12 +142,19 @@ type Problem struct {
 	Since time.Time // of the first of the consecutive failures
 }
 
-// Problem returns the problem of the last pass over a repository, nil if it succeeded.
+// Problem returns the problem of the last pass over a repository, nil if it succeeded or another
+// replica watches the repository.
 func (t *Trigger) Problem(repoID string) *Problem {
 	if w := t.watchers[repoID]; w != nil {
 		return w.problem.Load()
 	}
 	return nil
+}
+
+// Watches reports whether this replica watches a repository, and not another one.
+func (t *Trigger) Watches(repoID string) bool {
+	w := t.watchers[repoID]
+	return !t.shared || w != nil && !w.isParked()
 }
 
 // scan dispatches all open work.
@@ -152,6 +172,8 @@ func (t *Trigger) react(ctx context.Context, changes []deploy.Change) {
 			commands = true
 		case deploy.TopicRegistration:
 			registered[c.ApplicationID] = true
+		case deploy.TopicPoll:
+			t.pollNow(c.ID)
 		case deploy.TopicApplication, deploy.TopicDeployment:
 			apps[c.ApplicationID] = true
 		}
@@ -171,9 +193,20 @@ func (t *Trigger) react(ctx context.Context, changes []deploy.Change) {
 	t.retry(ctx, "read drifted applications", t.dispatchDrift(ctx, slices.Collect(maps.Keys(apps))...))
 }
 
+// pollNow is Poll, for all repositories if the ID is empty.
+func (t *Trigger) pollNow(repoID string) {
+	if repoID != "" {
+		t.Poll(repoID)
+		return
+	}
+	for _, w := range t.watchers {
+		w.wake(nil)
+	}
+}
+
 // retry logs an error, if any. The next scan repeats the failed work.
 func (t *Trigger) retry(ctx context.Context, what string, err error) {
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !ownership.Over(ctx, err) {
 		t.Logger.Error("cannot "+what+"; trying again", "error", err)
 	}
 }
@@ -189,11 +222,25 @@ func (t *Trigger) forgetCandidates(ctx context.Context) error {
 		if t.watchers[c.Git.RepoID] != nil || t.Unwatched[c.Git.RepoID] != nil {
 			continue
 		}
-		if _, err := t.Store.SetCandidates(ctx, c.Git.RepoID, nil); err != nil {
+		err := t.owned(ctx, c.Git.RepoID, func(ctx context.Context) error {
+			_, err := t.Store.SetCandidates(ctx, c.Git.RepoID, nil)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// owned calls do with the right to a key, or leaves that to the replica that has it.
+func (t *Trigger) owned(ctx context.Context, key string, do func(context.Context) error) error {
+	right, ok := t.Rights.Own(ctx, key)
+	if !ok {
+		return nil
+	}
+	defer right.Done()
+	return do(right.Context)
 }
 
 // dispatchDrift passes drifted applications to the watchers of their repositories: those
@@ -231,7 +278,8 @@ func (t *Trigger) dispatch(ctx context.Context) error {
 			return err
 		}
 		if refusal != "" {
-			if err := t.refuse(ctx, c, refusal); err != nil {
+			err := t.owned(ctx, cmp.Or(repo, c.ApplicationID), func(ctx context.Context) error { return t.refuse(ctx, c, refusal) })
+			if err != nil {
 				return err
 			}
 			continue
@@ -263,22 +311,23 @@ func (t *Trigger) dispatchRegistration(ctx context.Context, id string) error {
 	return nil
 }
 
-// repositoryOf returns the repository whose watcher answers c, or why none can.
+// repositoryOf returns the repository whose watcher answers c, or why none can. The repository is ""
+// if the application does not exist.
 func (t *Trigger) repositoryOf(ctx context.Context, c deploy.Command) (repo, refusal string, err error) {
 	app, err := t.Store.Application(ctx, c.ApplicationID)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound), err == nil && app.Deleted:
 		return "", deleted(c.ApplicationID), nil
 	case err == nil && app.IsPreview():
-		return "", fmt.Sprintf("application %s is the preview of pull request #%d: push a commit to the pull request to deploy it", app.Name, app.Git.PullRequest), nil
+		return app.Git.RepoID, fmt.Sprintf("application %s is the preview of pull request #%d: push a commit to the pull request to deploy it", app.Name, app.Git.PullRequest), nil
 	case err != nil:
 		return "", "", err
 	case app.Disabled && c.Type != deploy.CommandDecideAdoption:
-		return "", disabled(app), nil
+		return app.Git.RepoID, disabled(app), nil
 	case t.Unwatched[app.Git.RepoID] != nil:
-		return "", fmt.Sprintf("repository %q of application %s cannot be watched: %v", app.Git.RepoID, app.Name, t.Unwatched[app.Git.RepoID]), nil
+		return app.Git.RepoID, fmt.Sprintf("repository %q of application %s cannot be watched: %v", app.Git.RepoID, app.Name, t.Unwatched[app.Git.RepoID]), nil
 	case t.watchers[app.Git.RepoID] == nil:
-		return "", fmt.Sprintf("repository %q of application %s is not in the agent's configuration", app.Git.RepoID, app.Name), nil
+		return app.Git.RepoID, fmt.Sprintf("repository %q of application %s is not in the agent's configuration", app.Git.RepoID, app.Name), nil
 	}
 	return app.Git.RepoID, "", nil
 }

@@ -17,7 +17,8 @@ func (l *env) start() (stop func()) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { must(l.t, l.trigger.Run(ctx)) })
+	started := l.trigger
+	running.Go(func() { must(l.t, started.Run(ctx)) })
 	stop = func() {
 		cancel()
 		running.Wait()

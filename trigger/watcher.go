@@ -15,6 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/ownership"
 )
 
 // reconcileRest, plus reconcileRestEach for each application, is the minimum time between
@@ -33,13 +34,21 @@ type watcher struct {
 
 	signal chan struct{}
 	passed chan struct{} // closed when the first pass has ended
+	ended  func()        // closes passed
 	stale  atomic.Bool   // an application or a deployment was written since the last pass
 	soon   atomic.Bool   // a pass is scheduled; see pollSoon
 	mu     sync.Mutex
 	inbox  inbox
+	parked bool // another replica watches the repository: the inbox stays empty
 	// problem is why the last pass failed, for Trigger.Problem; nil after a success.
 	problem atomic.Pointer[Problem]
 
+	*memory
+}
+
+// memory is what a watcher knows from its passes. All of it can be found again from the store and the
+// repository.
+type memory struct {
 	catalog    *catalog             // of the last head that was evaluated
 	paused     bool                 // the agent is disabled: nothing is triggered
 	reconciled bool                 // the store agrees with the catalog
@@ -57,6 +66,17 @@ type watcher struct {
 	failures   int                  // consecutive failed passes
 	pace       pace                 // of the passes that nothing requests
 	lastErr    string               // the last logged error, so that an outage is logged once
+}
+
+func newMemory(t *Trigger) *memory {
+	m := &memory{
+		pace: pace{interval: t.Interval}, drifted: map[string]time.Time{}, pinned: map[string]string{}, warned: map[string][]string{},
+		silent: silences{by: map[respondent]silence{}}, lookups: lookups{},
+	}
+	for _, provider := range t.Providers {
+		m.lookups[provider] = background.New[lookupKey, lookup](background.Config{Patience: t.Patience, AtOnce: maxLookups})
+	}
+	return m
 }
 
 // inbox contains the requests for the next pass.
@@ -78,13 +98,10 @@ func (in *inbox) add(commands ...deploy.Command) {
 
 func newWatcher(t *Trigger, r Repository) *watcher {
 	w := &watcher{
-		Trigger: t, repo: r, pace: pace{interval: t.Interval}, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1), passed: make(chan struct{}),
-		drifted: map[string]time.Time{}, pinned: map[string]string{}, warned: map[string][]string{},
-		silent: silences{by: map[respondent]silence{}}, lookups: lookups{},
+		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1), passed: make(chan struct{}),
+		parked: t.shared, memory: newMemory(t),
 	}
-	for _, provider := range t.Providers {
-		w.lookups[provider] = background.New[lookupKey, lookup](background.Config{Patience: t.Patience, AtOnce: maxLookups})
-	}
+	w.ended = sync.OnceFunc(func() { close(w.passed) })
 	return w
 }
 
@@ -128,7 +145,7 @@ func (w *watcher) review(ids []string) {
 	w.hand(func(in *inbox) { in.drifted = append(in.drifted, ids...) })
 }
 
-// hand changes the inbox and wakes the watcher.
+// hand changes the inbox and wakes the watcher, unless another replica watches the repository.
 func (w *watcher) hand(put func(*inbox)) {
 	w.fill(put)
 	select {
@@ -141,7 +158,9 @@ func (w *watcher) hand(put func(*inbox)) {
 func (w *watcher) fill(put func(*inbox)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	put(&w.inbox)
+	if !w.parked {
+		put(&w.inbox)
+	}
 }
 
 // take returns the content of the inbox and empties it.
@@ -153,20 +172,63 @@ func (w *watcher) take() inbox {
 	return taken
 }
 
-// run makes passes until ctx ends: at intervals, on request, and when an application is due
-// for healing.
-func (w *watcher) run(ctx context.Context) {
-	defer w.close()
+// hold watches the repository while this replica has the right to, until ctx ends.
+func (w *watcher) hold(ctx context.Context) {
+	defer func() { w.close() }()
+	err := ownership.Hold(ctx, w.Rights, w.repo.Config.RepoID, func(ctx context.Context, moving <-chan struct{}) error {
+		if w.shared {
+			w.begin()
+			defer w.park()
+		}
+		return w.run(ctx, moving)
+	})
+	if err != nil { // cannot happen
+		w.log.Error("the repository is not watched until the agent is restarted", "error", err)
+	}
+}
+
+// begin forgets what was known before another replica watched the repository, and requests the open
+// work.
+func (w *watcher) begin() {
+	w.close()
+	w.memory = newMemory(w.Trigger)
+	w.mu.Lock()
+	w.parked, w.inbox = false, inbox{}
+	w.mu.Unlock()
+	select {
+	case w.rescans <- struct{}{}:
+	default:
+	}
+}
+
+// park leaves the repository to another replica.
+func (w *watcher) park() {
+	w.problem.Store(nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.parked, w.inbox = true, inbox{}
+}
+
+func (w *watcher) isParked() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.parked
+}
+
+// run makes passes until ctx ends or moving is closed: at intervals, on request, and when an
+// application is due for healing. It returns nil.
+func (w *watcher) run(ctx context.Context, moving <-chan struct{}) error {
 	poll, heal := time.NewTimer(0), time.NewTimer(0)
 	heal.Stop()
 	defer poll.Stop()
 	defer heal.Stop()
-	ended := sync.OnceFunc(func() { close(w.passed) })
 	for {
 		run := true
 		select {
 		case <-ctx.Done():
-			return
+			return nil
+		case <-moving:
+			return nil
 		case <-poll.C:
 		case <-heal.C:
 		case <-w.signal:
@@ -175,7 +237,7 @@ func (w *watcher) run(ctx context.Context) {
 		if run {
 			began := w.Now()
 			w.poll(ctx)
-			ended()
+			w.ended()
 			now := w.Now()
 			poll.Reset(w.pace.next(now, max(0, now.Sub(began)), w.failures))
 		}
@@ -198,7 +260,7 @@ func (w *watcher) passRequired(ctx context.Context) bool {
 		return true
 	}
 	due, err := w.selfHeal(ctx, nil)
-	if w.due = due; err != nil && ctx.Err() == nil {
+	if w.due = due; err != nil && !ownership.Over(ctx, err) {
 		w.log.Error("cannot review drifted applications; trying again", "error", err)
 	}
 	return !due.IsZero() && !due.After(w.Now())
@@ -341,7 +403,7 @@ func (w *watcher) report(ctx context.Context, lookup, err error) {
 		w.failures = 0
 	}
 	switch {
-	case ctx.Err() != nil:
+	case ownership.Over(ctx, err):
 	case err != nil:
 		if lookup != nil {
 			w.failures++

@@ -23,11 +23,13 @@ const (
 	// TopicPropagation reports a written Propagation. ID is "cluster/" and the key of
 	// the workload.
 	TopicPropagation Topic = "propagation"
-	TopicChain       Topic = "chain"   // a deployment of the chain was created or has ended, or its command was rejected
-	TopicSession     Topic = "session" // one was ended, or the groups of its user have changed
-	TopicReplay      Topic = "replay"  // dead letters were made pending again; ID is their receiver
+	TopicChain       Topic = "chain"      // a deployment of the chain was created or has ended, or its command was rejected
+	TopicSession     Topic = "session"    // one was ended, or the groups of its user have changed
+	TopicDeliveries  Topic = "deliveries" // events wait for a receiver; ID is the receiver
 	// TopicOwnership reports partitions that a replica has released.
 	TopicOwnership Topic = "ownership"
+	// TopicPoll requests a poll of a repository. ID is the repository's, "" for all.
+	TopicPoll Topic = "poll"
 	// TopicPullPreview reports the preview of a pull request that was written, decided on or
 	// deleted. ID is its key.
 	TopicPullPreview Topic = "pull_preview"
@@ -37,8 +39,8 @@ const (
 func Topics() []Topic {
 	return []Topic{
 		TopicApplication, TopicDeployment, TopicCommand, TopicStageLog, TopicRollout, TopicEvent, TopicAPIKey,
-		TopicRegistered, TopicRegistration, TopicDrift, TopicEvaluated, TopicPropagation, TopicChain, TopicSession, TopicReplay,
-		TopicOwnership, TopicPullPreview,
+		TopicRegistered, TopicRegistration, TopicDrift, TopicEvaluated, TopicPropagation, TopicChain, TopicSession, TopicDeliveries,
+		TopicOwnership, TopicPullPreview, TopicPoll,
 	}
 }
 

@@ -27,11 +27,12 @@ const (
 	EventWaitApproval EventType = "DEPLOYMENT_WAIT_APPROVAL"
 	EventApproved     EventType = "DEPLOYMENT_APPROVED"
 
-	// The start and the end of a rollout, also of one that the agent did not begin, and the end of a scaling. Not in
-	// PipeCD.
-	EventRolloutStarted EventType = "ROLLOUT_STARTED"
-	EventRolloutEnded   EventType = "ROLLOUT_ENDED"
-	EventScalingEnded   EventType = "SCALING_ENDED"
+	// The start and the end of a rollout, also of one that the agent did not begin, the late completion of one that
+	// had failed, and the end of a scaling. Not in PipeCD.
+	EventRolloutStarted   EventType = "ROLLOUT_STARTED"
+	EventRolloutEnded     EventType = "ROLLOUT_ENDED"
+	EventRolloutRecovered EventType = "ROLLOUT_RECOVERED"
+	EventScalingEnded     EventType = "SCALING_ENDED"
 
 	// EventSelfHealStopped reports that drift recurred too often and self-healing
 	// stopped. Not in PipeCD, which heals without limit.

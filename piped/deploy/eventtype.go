@@ -34,7 +34,7 @@ var eventNumbers = map[EventType]int{
 	EventHealthy: 200, EventDegraded: 299,
 	EventPipedStarted: 300, EventPipedStopped: 301,
 	EventStageStarted: 400, EventStageSkipped: 401, EventStageSucceeded: 402, EventStageFailed: 403, EventStageCancelled: 404,
-	EventRolloutEnded: 1000, EventScalingEnded: 1001, EventRolloutStarted: 1002,
+	EventRolloutEnded: 1000, EventScalingEnded: 1001, EventRolloutStarted: 1002, EventRolloutRecovered: 1003,
 }
 
 // EventTypes returns every numbered event in ascending order.

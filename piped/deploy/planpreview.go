@@ -92,7 +92,8 @@ type PlanPreviewBrief struct {
 type PlannedAction string
 
 // The actions. LEAVE means removed from Git but not pruned. REPLACE means deleted and created
-// again. FORGET means that the object stays and is not managed any more.
+// again. FORGET means that the object stays and is not managed any more, IMPORT that one that exists is
+// managed from then on, and MOVE that only its address changes.
 const (
 	PlannedCreate  PlannedAction = "CREATE"
 	PlannedUpdate  PlannedAction = "UPDATE"
@@ -100,6 +101,8 @@ const (
 	PlannedLeave   PlannedAction = "LEAVE"
 	PlannedReplace PlannedAction = "REPLACE"
 	PlannedForget  PlannedAction = "FORGET"
+	PlannedImport  PlannedAction = "IMPORT"
+	PlannedMove    PlannedAction = "MOVE"
 )
 
 // Effect is what a deployment does to objects.
@@ -122,6 +125,9 @@ type PlannedChange struct {
 	Diff   string        `json:"diff,omitempty"`
 	// Address is the name of the object for the platform's program; "" if it has no names.
 	Address string `json:"address,omitempty"`
+	// Origin is where the object comes from, for users, such as the address before a move; "" if it
+	// stays at its place.
+	Origin string `json:"origin,omitempty"`
 	// Attributes are what Diff shows by attribute; only of a plan of the platform's program.
 	Attributes []PlannedAttribute `json:"attributes,omitempty"`
 }

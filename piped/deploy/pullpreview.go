@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -21,6 +22,7 @@ type PullPreview struct {
 	HeadAt    time.Time        `json:"headAt"`             // when Head was first seen
 	ReadyAt   time.Time        `json:"readyAt,omitzero"`   // when Head was first ready
 	ExpiresAt time.Time        `json:"expiresAt,omitzero"` // when it is removed, zero for never
+	Fork      bool             `json:"fork,omitempty"`     // the pull request is of a fork
 	// Approved is the head that had the label of a pull request of a fork; "" for others.
 	Approved string `json:"approved,omitempty"`
 	// ApprovedLabels are the permitting labels that the pull request had since. As long as it has one
@@ -63,12 +65,25 @@ type PullPreviewApplication struct {
 	Reason       string            `json:"reason,omitempty"`
 	DeploymentID string            `json:"deploymentID,omitempty"` // the last one
 	Host         string            `json:"host,omitempty"`
-	Log          []string          `json:"log,omitempty"` // the last lines of what failed
+	Header       string            `json:"header,omitempty"`    // "name: value" of the requests that it gets with mode route
+	Hostnames    []string          `json:"hostnames,omitempty"` // of requests with the header; none: every host of the gateway
+	Log          []string          `json:"log,omitempty"`       // the last lines of what failed
 }
 
 // Application returns what a Scope needs to know of the application.
 func (a PullPreviewApplication) Application() Application {
 	return Application{ID: a.ID, Name: a.Name, Git: a.Git, Labels: a.Labels}
+}
+
+// Curl returns the command that sends a request with the header of a preview to the first of these hosts, ""
+// if there is none without a wildcard.
+func Curl(header string, hostnames []string) string {
+	for _, host := range hostnames {
+		if header != "" && !strings.ContainsAny(header, "'`") && !strings.HasPrefix(host, "*") {
+			return fmt.Sprintf("curl -H '%s' https://%s/", header, host)
+		}
+	}
+	return ""
 }
 
 // Key identifies the preview in the change feed.

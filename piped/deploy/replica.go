@@ -46,8 +46,9 @@ type HeldTerm struct {
 // Ownership states which replicas there are and what they hold: all partitions in order, and
 // the live replicas ordered by ID. A partition whose holder is not among them is free.
 type Ownership struct {
-	Replicas []Replica
-	Terms    []HeldTerm
+	Replicas   []Replica
+	Terms      []HeldTerm
+	NextExpiry time.Duration // until the first of the replicas expires, unless it is renewed
 }
 
 // Live reports whether a replica is among the live ones.

@@ -120,6 +120,10 @@ type Rollout struct {
 	// FoundLate reports that an external rollout began while the agent was not watching.
 	FoundLate bool `json:"foundLate,omitempty"`
 
+	// RecoveredAt is when a failed external rollout completed after all, the zero time if it
+	// did not.
+	RecoveredAt time.Time `json:"-"`
+
 	// PausedInGit reports that the rollout ended because Git pauses the workload.
 	PausedInGit bool `json:"pausedInGit,omitempty"`
 

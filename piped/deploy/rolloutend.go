@@ -34,6 +34,7 @@ type RolloutEnd struct {
 	StartedAt        int64        `json:"startedAt"`
 	CompletedAt      int64        `json:"completedAt"`
 	MarkedAt         int64        `json:"markedAt"`
+	RecoveredAt      int64        `json:"recoveredAt,omitempty"` // when a failed rollout completed after all
 	RolloutParts
 	FromReplicas int32 `json:"fromReplicas"`
 	ToReplicas   int32 `json:"toReplicas"`
@@ -62,7 +63,7 @@ func (r Rollout) Started() RolloutEnd {
 
 // Ended returns the event data of a completed rollout.
 func (r Rollout) Ended() RolloutEnd {
-	return RolloutEnd{
+	e := RolloutEnd{
 		ID: r.ID, Kind: r.Kind, ApplicationID: r.ApplicationID, ApplicationName: r.ApplicationName,
 		DeploymentID: r.DeploymentID, StageID: r.StageID, Commit: r.Commit, Cluster: r.Cluster, Workload: r.Workload, UID: r.UID,
 		SourceRepository: r.SourceRepository, SourceCommit: r.SourceCommit,
@@ -72,6 +73,10 @@ func (r Rollout) Ended() RolloutEnd {
 		StartedAt: r.StartedAt.UnixMilli(), CompletedAt: r.CompletedAt.UnixMilli(), MarkedAt: r.UpdatedAt.UnixMilli(),
 		RolloutParts: r.Parts, FromReplicas: r.ReplicasBefore, ToReplicas: r.ReplicasAfter,
 	}
+	if !r.RecoveredAt.IsZero() {
+		e.RecoveredAt = r.RecoveredAt.UnixMilli()
+	}
+	return e
 }
 
 // Took returns how long the rollout took, 0 if it has not ended.

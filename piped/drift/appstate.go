@@ -2,6 +2,7 @@ package drift
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,29 @@ type appState struct {
 	retryNeeded bool                // retry the last evaluation
 	retry       time.Duration       // last delay before a retry
 	lastErr     string              // last logged error
+	terms       []deploy.Term       // of the right that the state was read with; nil if no replica shares the work
+}
+
+// own drops what was read with another right: another replica may have evaluated the application since. What
+// is not stored is read anew each time. The caller holds s.mu.
+func (s *appState) own(terms []deploy.Term, unstored bool) {
+	if unstored || !slices.Equal(s.terms, terms) {
+		s.clear()
+	}
+	s.terms = terms
+}
+
+// disown drops what is not needed without the right to the application.
+func (s *appState) disown() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clear()
+}
+
+// clear drops what was read. The caller holds s.mu.
+func (s *appState) clear() {
+	s.expected, s.results, s.open, s.openRead, s.git = nil, map[string]result{}, nil, false, gitDiff{}
+	s.outageSince, s.retryNeeded, s.retry, s.lastErr = time.Time{}, false, 0, ""
 }
 
 // hints are changes that invalidate parts of the state.

@@ -42,7 +42,10 @@ func (e *evaluation) conclude(ctx context.Context) (deploy.DriftReport, error) {
 	drifting := len(report.Objects) > 0 || e.behind
 	switch {
 	case drifting && e.open == nil:
-		report.ID, report.BeganAt = e.NewID(), report.CheckedAt
+		report.BeganAt = report.CheckedAt
+		if !e.unstored {
+			report.ID = e.NewID()
+		}
 		events, stored = e.event(deploy.EventOutOfSync, report, state), &report
 	case drifting || e.open != nil && len(e.outages) > 0:
 		report.ID, report.BeganAt = e.open.ID, e.open.BeganAt
@@ -189,7 +192,7 @@ func (e *evaluation) event(kind deploy.EventType, r deploy.DriftReport, s deploy
 // state of applications with an invalid configuration is not overwritten.
 func (e *evaluation) save(ctx context.Context, state deploy.SyncState, report *deploy.DriftReport, events []deploy.Event) error {
 	said := state.SameAs(e.app.Sync) || e.app.Sync.Status == deploy.SyncInvalidConfig || e.app.Deleted
-	if said && report == nil {
+	if said && report == nil || e.unstored {
 		return nil
 	}
 	if _, err := e.Store.ReportDrift(ctx, e.app, state, report, events...); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -111,6 +112,9 @@ type Config struct {
 	NewID    func() string
 	Metrics  Metrics // default: discards
 
+	// Rights are this replica's rights to store states and reports, by application ID; default all.
+	Rights ownership.Rights
+
 	// Workers is the number of concurrent evaluations; default 16. At most a quarter of
 	// them compare objects in the same cluster.
 	Workers int
@@ -155,6 +159,9 @@ func New(c Config) *Detector {
 	if c.SweepEvery == 0 {
 		c.SweepEvery = defaultSweepEvery
 	}
+	if c.Rights == nil {
+		c.Rights = ownership.All{}
+	}
 	if c.Metrics == nil {
 		c.Metrics = noMetrics{}
 	}
@@ -183,6 +190,7 @@ func (d *Detector) Run(ctx context.Context) error {
 	}
 	working.Go(func() { d.runPeriodic(ctx) })
 
+	gained := d.Rights.Gained()
 	d.scan(ctx)
 	next := time.NewTimer(d.nextScan())
 	defer next.Stop()
@@ -192,6 +200,10 @@ func (d *Detector) Run(ctx context.Context) error {
 			return nil
 		case <-feed.C():
 			d.handleChanges(ctx, feed.Take())
+		case <-gained:
+			gained = d.Rights.Gained()
+			d.scan(ctx)
+			d.Wake("")
 		case <-next.C:
 			d.scan(ctx)
 			next.Reset(d.nextScan())
@@ -229,10 +241,23 @@ func (d *Detector) work(ctx context.Context, queue workqueue.TypedDelayingInterf
 			return
 		}
 		if s := d.appState(id); s != nil {
-			_, err := d.evaluate(ctx, s, request{})
-			d.scheduleRetry(ctx, s, err)
+			d.evaluateOwned(ctx, s)
 		}
 		queue.Done(id)
+	}
+}
+
+// evaluateOwned evaluates an application, unless another replica does.
+func (d *Detector) evaluateOwned(ctx context.Context, s *appState) {
+	right, ok := d.Rights.Own(ctx, s.id)
+	if !ok {
+		s.disown()
+		return
+	}
+	defer right.Done()
+	_, err := d.evaluate(right.Context, s, request{})
+	if !ownership.Over(right.Context, err) {
+		d.scheduleRetry(ctx, s, err)
 	}
 }
 
@@ -268,6 +293,9 @@ func (d *Detector) enqueueAfter(id string, after time.Duration) {
 // current or earlier drift are read again; with diff, differing objects have a Diff.
 // During a deployment it returns the report from before, with a note. The error is
 // NotFound if the application does not exist.
+//
+// Where another replica stores the reports of the application, the result is not stored, and a
+// report of a period that is not stored has no ID.
 func (d *Detector) Report(ctx context.Context, applicationID string, diff bool) (deploy.DriftReport, error) {
 	app, err := d.Store.Application(ctx, applicationID)
 	if err != nil {
@@ -285,7 +313,12 @@ func (d *Detector) Report(ctx context.Context, applicationID string, diff bool) 
 	} else { // its row may have changed
 		d.hint(app.ID, func(h *hints) { h.row = true })
 	}
-	report, err := d.evaluate(ctx, s, request{interactive: true, diff: diff})
+	right, owned := d.Rights.Own(ctx, app.ID)
+	if owned {
+		defer right.Done()
+		ctx = right.Context
+	}
+	report, err := d.evaluate(ctx, s, request{interactive: true, diff: diff, unstored: !owned})
 	if err != nil && ctx.Err() == nil {
 		d.enqueueAfter(app.ID, firstRetry)
 	}

@@ -360,8 +360,8 @@ func (e *env) update(id string, fn func(*deploy.Deployment) error) {
 // run runs the detector until the test ends or stop is called.
 func (e *env) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.detector.Run(ctx) }()
+	ended, detector := make(chan error, 1), e.detector
+	go func() { ended <- detector.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -13,6 +13,7 @@ import (
 type request struct {
 	interactive bool // a user waits for the result: objects with earlier drift are read again
 	diff        bool // differing objects get a Diff
+	unstored    bool // another replica stores the state and the report
 }
 
 // evaluation is one evaluation of one application.
@@ -44,6 +45,7 @@ func (d *Detector) evaluate(ctx context.Context, s *appState, req request) (_ de
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.retryNeeded = false
+	s.own(deploy.TermsOf(ctx), req.unstored)
 	h, err := d.refresh(ctx, s)
 	defer func() {
 		if !h.changedAt.IsZero() && (err != nil || s.retryNeeded) { // the change is not reported yet

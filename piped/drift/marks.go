@@ -16,33 +16,48 @@ const saveInterval = time.Minute
 // yet.
 type marks struct {
 	mu    sync.Mutex
-	items map[string]deploy.InventoryItem // by application and key
+	items map[string]mark // by application and key
 }
 
-func (m *marks) add(item deploy.InventoryItem) {
+// mark is an inventory item with its new mark.
+type mark struct {
+	item deploy.InventoryItem
+	term deploy.Term // of the right that it was found with; zero if no replica shares the work
+}
+
+func (m *marks) add(item deploy.InventoryItem, terms []deploy.Term) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.items == nil {
-		m.items = map[string]deploy.InventoryItem{}
+		m.items = map[string]mark{}
 	}
-	m.items[item.ApplicationID+"\x00"+key(item.Cluster, item.Object)] = item
+	found := mark{item: item}
+	if len(terms) > 0 {
+		found.term = terms[0]
+	}
+	m.items[item.ApplicationID+"\x00"+key(item.Cluster, item.Object)] = found
 }
 
-func (m *marks) take() (items []deploy.InventoryItem) {
+// take returns the marks by the term that they were found with.
+func (m *marks) take() map[deploy.Term][]deploy.InventoryItem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, item := range m.items {
-		items = append(items, item)
+	found := map[deploy.Term][]deploy.InventoryItem{}
+	for _, m := range m.items {
+		found[m.term] = append(found[m.term], m.item)
 	}
 	m.items = nil
-	return items
+	return found
 }
 
 // saveMarks stores new marks, so that objects are not read again after a restart.
 // Errors cost only these reads.
 func (d *Detector) saveMarks(ctx context.Context) {
-	if items := d.marks.take(); len(items) > 0 {
-		if err := d.Store.LearnMarks(ctx, items...); err != nil {
+	for term, items := range d.marks.take() {
+		if term != (deploy.Term{}) {
+			ctx = deploy.WithTerms(ctx, []deploy.Term{term})
+		}
+		if err := d.Store.LearnMarks(ctx, items...); err != nil && !deploy.IsKind(err, deploy.Fenced) {
 			d.Logger.Warn("cannot store the marks of live objects; they are read again after a restart", "objects", len(items), "error", err)
 		}
 	}
@@ -54,7 +69,7 @@ func (e *evaluation) addMissingMarks() {
 	for _, s := range e.unmarked {
 		if item, ok := e.item(s.tracked); ok {
 			item.Mark = s.live
-			e.marks.add(item)
+			e.learn(item)
 		}
 		s.mark = s.live
 	}
@@ -68,9 +83,16 @@ func (e *evaluation) updateMark(s suspect, c apply.Compared) {
 	}
 	if item.OwnedHash == c.OwnedHash && (item.Mark != c.Mark || item.ValuesDigest != c.ValuesDigest) {
 		item.Mark, item.ValuesDigest = c.Mark, c.ValuesDigest
-		e.marks.add(item)
+		e.learn(item)
 	}
 	s.ownedHash, s.mark, s.doubted = c.OwnedHash, c.Mark, false
+}
+
+// learn has the new mark of an item stored, unless another replica does.
+func (e *evaluation) learn(item deploy.InventoryItem) {
+	if !e.unstored {
+		e.marks.add(item, e.terms)
+	}
 }
 
 // item returns the inventory item of an object.

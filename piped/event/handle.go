@@ -8,6 +8,7 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/ownership"
 )
 
 // Retries of a push after a concurrent push: number of attempts and first delay.
@@ -20,7 +21,7 @@ const (
 // continues.
 func (w *Watcher) pass(ctx context.Context, settings Settings, repo Repository, events []deploy.RegisteredEvent) {
 	defer w.recoverPanic(repo)
-	head, ok := repo.Git.Head()
+	head, ok := w.head(ctx, repo)
 	if !ok {
 		return // not fetched yet; the trigger reports that
 	}
@@ -32,13 +33,23 @@ func (w *Watcher) pass(ctx context.Context, settings Settings, repo Repository, 
 		s, err = w.handle(ctx, settings, repo, s, e)
 	}
 	switch {
-	case ctx.Err() != nil:
+	case ownership.Over(ctx, err):
 	case err != nil:
 		w.backOff(repo.ID)
 		w.Logger.Warn("cannot handle events in a repository; retrying", "repo", repo.ID, "error", err)
 	default:
 		w.recovered(repo.ID)
 	}
+}
+
+// head returns the head of a repository. Where another replica may have watched it until now, it is
+// read from the remote.
+func (w *Watcher) head(ctx context.Context, repo Repository) (deploy.Commit, bool) {
+	if w.shared {
+		head, _, err := repo.Git.Sync(ctx)
+		return head, err == nil
+	}
+	return repo.Git.Head()
 }
 
 // recoverPanic recovers from a panic caused by the content of a repository.

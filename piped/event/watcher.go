@@ -12,6 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -82,6 +83,7 @@ type Settings struct {
 // Config holds the dependencies of New.
 type Config struct {
 	Store    Store
+	Rights   ownership.Rights // of this replica, by repository ID; nil: all
 	Settings func() Settings
 	Tenancy  Tenancy
 	Kinds    config.Kinds // kinds of application whose rules are read
@@ -96,6 +98,7 @@ type Config struct {
 // Watcher is the event watcher. Call Run once.
 type Watcher struct {
 	Config
+	shared bool // other replicas handle events, too
 
 	ended chan string // IDs of repositories whose pass ended
 	busy  map[string]bool
@@ -118,8 +121,12 @@ func New(c Config) *Watcher {
 	if c.Interval == 0 {
 		c.Interval = defaultInterval
 	}
+	if c.Rights == nil {
+		c.Rights = ownership.All{}
+	}
+	_, alone := c.Rights.(ownership.All)
 	return &Watcher{
-		Config: c, ended: make(chan string), busy: map[string]bool{}, again: map[string]bool{},
+		Config: c, shared: !alone, ended: make(chan string), busy: map[string]bool{}, again: map[string]bool{},
 		pauses: map[string]pause{}, done: map[string]map[string]bool{}, logged: map[string]string{},
 	}
 }
@@ -130,12 +137,16 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer feed.Close()
 	var passes sync.WaitGroup
 	defer passes.Wait()
+	gained := w.Rights.Gained()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-gained:
+			gained = w.Rights.Gained()
+			w.begin(ctx, &passes)
 		case <-timer.C:
 			w.begin(ctx, &passes)
 		case <-feed.C():
@@ -151,12 +162,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// begin starts a pass over every repository if there is an open event; a busy repository
-// gets its pass afterwards.
+// begin starts a pass over every repository of this replica if there is an open event; a busy
+// repository gets its pass afterwards.
 func (w *Watcher) begin(ctx context.Context, passes *sync.WaitGroup) {
 	events, err := w.current(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
+		if !ownership.Over(ctx, err) {
 			w.Logger.Error("cannot handle events; retrying", "error", err)
 		}
 		return
@@ -170,9 +181,14 @@ func (w *Watcher) begin(ctx context.Context, passes *sync.WaitGroup) {
 		if w.busy[repo.ID] || w.inBackoff(repo.ID) {
 			continue
 		}
+		right, ok := w.Rights.Own(ctx, repo.ID)
+		if !ok {
+			continue
+		}
 		w.busy[repo.ID] = true
 		passes.Go(func() {
-			w.pass(ctx, settings, repo, events)
+			w.pass(right.Context, settings, repo, events)
+			right.Done()
 			select {
 			case w.ended <- repo.ID:
 			case <-ctx.Done():
@@ -197,10 +213,10 @@ func (w *Watcher) current(ctx context.Context) ([]deploy.RegisteredEvent, error)
 	for _, e := range events {
 		switch {
 		case e.Newer != "":
-			err = w.finish(ctx, e, deploy.EventOutdated, "superseded by a newer event of the same name and labels: "+e.Newer)
+			err = w.conclude(ctx, e, deploy.EventOutdated, "superseded by a newer event of the same name and labels: "+e.Newer)
 		case w.Now().Sub(e.CreatedAt) > maxAge:
 			status, why := expired(e)
-			err = w.finish(ctx, e, status, why)
+			err = w.conclude(ctx, e, status, why)
 		default:
 			count = append(count, e)
 		}

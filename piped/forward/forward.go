@@ -1,5 +1,6 @@
 // Package forward passes TCP connections on to another process: a standby has the same addresses
-// as the agent that works, whatever the protocol and its certificates.
+// as the agent that works, whatever the protocol and its certificates. It hands the addresses over
+// to a server of this process and back without freeing them.
 package forward
 
 import (
@@ -20,8 +21,8 @@ const (
 	dialTimeout    = 5 * time.Second
 )
 
-// Forwarder accepts connections on an address. Without a target it closes them at once. It is safe
-// for concurrent use.
+// Forwarder accepts connections on an address, and passes them on or gives them to the listener of this
+// process. Without both it closes them at once. It is safe for concurrent use.
 type Forwarder struct {
 	listener net.Listener
 	log      *slog.Logger
@@ -32,6 +33,7 @@ type Forwarder struct {
 
 	mu     sync.Mutex
 	target target
+	local  *local // nil for none
 }
 
 // target is where connections lead. They end when it is replaced.
@@ -65,15 +67,86 @@ func (f *Forwarder) Addr() string { return f.listener.Addr().String() }
 func (f *Forwarder) SetTarget(address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if address == f.target.address {
-		return
+	if address != f.target.address {
+		f.lead(address)
 	}
+}
+
+// lead ends the connections that are passed on, and has further ones lead to an address.
+func (f *Forwarder) lead(address string) {
 	f.target.end()
 	ctx, end := context.WithCancel(f.ctx)
 	f.target = target{address, ctx, end}
 }
 
-// Close frees the address and ends all connections.
+// Accept returns a listener of this process, which gets all connections until it is closed: those that
+// are passed on end, so that their clients connect again. The error is Conflict if there is one already.
+func (f *Forwarder) Accept() (net.Listener, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.local != nil {
+		return nil, deploy.Errorf(deploy.Conflict, "connections to %s are already accepted", f.Addr())
+	}
+	f.local = &local{forwarder: f, connections: make(chan net.Conn), closed: make(chan struct{})}
+	f.lead(f.target.address)
+	return f.local, nil
+}
+
+// local is a listener that has no address of its own.
+type local struct {
+	forwarder   *Forwarder
+	connections chan net.Conn
+	closed      chan struct{}
+	once        sync.Once
+}
+
+// Accept implements net.Listener.
+func (l *local) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.connections:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-l.forwarder.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener. Further connections are passed on again.
+func (l *local) Close() error {
+	err := net.ErrClosed
+	l.once.Do(func() {
+		err = nil
+		close(l.closed)
+		l.forwarder.mu.Lock()
+		defer l.forwarder.mu.Unlock()
+		l.forwarder.local = nil
+	})
+	return err
+}
+
+// Addr implements net.Listener.
+func (l *local) Addr() net.Addr { return l.forwarder.listener.Addr() }
+
+// take gives a connection to the listener of this process, if there is one.
+func (f *Forwarder) take(client net.Conn) bool {
+	f.mu.Lock()
+	to := f.local
+	f.mu.Unlock()
+	if to == nil {
+		return false
+	}
+	select {
+	case to.connections <- client:
+		return true
+	case <-to.closed:
+		return false
+	case <-f.ctx.Done():
+		return false
+	}
+}
+
+// Close frees the address and ends all connections that are passed on.
 func (f *Forwarder) Close() error {
 	f.cancel()
 	err := f.listener.Close()
@@ -93,6 +166,9 @@ func (f *Forwarder) accept() {
 			case <-f.ctx.Done():
 			case <-time.After(time.Second):
 			}
+			continue
+		}
+		if f.take(client) {
 			continue
 		}
 		select {

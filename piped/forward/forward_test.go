@@ -1,9 +1,11 @@
 package forward
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -144,5 +146,68 @@ func TestLimit(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("no room after the end of the first")
 		}
+	}
+}
+
+// TestAccept: a listener of this process gets the connections, those that are passed on end, and after it
+// was closed further ones are passed on again. The address stays the same.
+func TestAccept(t *testing.T) {
+	f := started(t, 10)
+	far, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	f.SetTarget(far.Addr().String())
+	passed := dial(t, f)
+	arrived, err := far.Accept() // before, the near listener could get it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arrived.Close()
+	near, err := f.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Accept(); err == nil {
+		t.Error("there are two listeners for one address")
+	}
+	if _, err := passed.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection that was passed on goes on: %v", err)
+	}
+	if near.Addr().String() != f.Addr() {
+		t.Errorf("the address is %s, want %s", near.Addr(), f.Addr())
+	}
+	client := dial(t, f)
+	conn, err := near.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conn.RemoteAddr().String() != client.LocalAddr().String() {
+		t.Errorf("the client is %s, want %s", conn.RemoteAddr(), client.LocalAddr())
+	}
+	if err := near.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := near.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a closed listener accepts: %v", err)
+	}
+	if _, err := io.WriteString(conn, "still here"); err != nil {
+		t.Error(err)
+	}
+	conn.Close()
+	if got, err := io.ReadAll(client); err != nil || string(got) != "still here" {
+		t.Errorf("the accepted connection: %q, %v", got, err)
+	}
+	f.SetTarget(echo(t, "far"))
+	again := dial(t, f)
+	if _, err := io.WriteString(again, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(again); err != nil || string(got) != "far: x" {
+		t.Errorf("after the listener was closed: %q, %v", got, err)
 	}
 }

@@ -101,8 +101,12 @@ func (m *model) Renew(ctx context.Context, id string, expiry time.Duration) (o d
 		}
 		m.expires[id] = time.Now().Add(expiry)
 		for id := range m.expires {
-			if m.live(id) {
-				o.Replicas = append(o.Replicas, deploy.Replica{ID: id})
+			if !m.live(id) {
+				continue
+			}
+			o.Replicas = append(o.Replicas, deploy.Replica{ID: id})
+			if left := time.Until(m.expires[id]); o.NextExpiry == 0 || left < o.NextExpiry {
+				o.NextExpiry = left
 			}
 		}
 		slices.SortFunc(o.Replicas, func(a, b deploy.Replica) int { return cmp.Compare(a.ID, b.ID) })

@@ -47,16 +47,18 @@ var ErrLost = errors.New("this replica could not renew its right to the work in 
 // concurrently.
 type Owner struct {
 	Config
-	gained chan struct{} // partitions were taken
-	idle   chan struct{} // work on a partition that is to be handed over has ended
+	idle chan struct{} // work on a partition that is to be handed over has ended
 
-	mu    sync.Mutex
-	id    string                        // of this replica; "" before it has joined
-	held  map[deploy.Partition]*holding // until lost
-	until time.Time                     // when everything is lost, by the monotonic clock
-	lease context.Context               // ends then
-	lose  context.CancelCauseFunc
-	alarm *time.Timer // ends the lease
+	mu     sync.Mutex
+	gained chan struct{}                 // closed when work can begin that could not before
+	id     string                        // of this replica; "" before it has joined
+	held   map[deploy.Partition]*holding // until lost
+	until  time.Time                     // when everything is lost, by the monotonic clock
+	lease  context.Context               // ends then
+	lose   context.CancelCauseFunc
+	alarm  *time.Timer // ends the lease
+
+	expires time.Time // of the next replica that does, unless it is renewed; zero if not known. Only Run uses it
 }
 
 // holding is a partition that this replica holds.
@@ -77,7 +79,7 @@ func New(c Config) *Owner {
 	if c.Margin == 0 {
 		c.Margin = c.Expiry / 5
 	}
-	return &Owner{Config: c, gained: make(chan struct{}, 1), idle: make(chan struct{}, 1), held: map[deploy.Partition]*holding{}}
+	return &Owner{Config: c, gained: make(chan struct{}), idle: make(chan struct{}, 1), held: map[deploy.Partition]*holding{}}
 }
 
 // Work is the right to work on a key.
@@ -118,9 +120,18 @@ func (o *Owner) Owns(key string) bool {
 	return o.holds(key) != nil
 }
 
-// Gained returns a channel that receives a signal when this replica has got partitions. It has
-// one receiver.
-func (o *Owner) Gained() <-chan struct{} { return o.gained }
+// Gained returns a channel that is closed when this replica gets partitions the next time.
+func (o *Owner) Gained() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.gained
+}
+
+// announce wakes what waits for Gained. The mutex is held.
+func (o *Owner) announce() {
+	close(o.gained)
+	o.gained = make(chan struct{})
+}
 
 // holds returns the partition of a key, nil if this replica may not begin work on it. The
 // clock is read, because a process that was stopped continues before its timers have fired.
@@ -140,8 +151,8 @@ func (o *Owner) finish(h *holding) {
 	}
 }
 
-// Run holds partitions until ctx ends. Then it waits up to Margin until the work on them has
-// ended, and leaves them to others.
+// Run holds partitions until ctx ends. Then it waits until the work on them has ended, at most
+// for as long as they are certainly its own, and leaves them to others.
 func (o *Owner) Run(ctx context.Context) error {
 	renew := time.NewTicker(o.RenewEvery)
 	defer renew.Stop()
@@ -155,13 +166,20 @@ func (o *Owner) Run(ctx context.Context) error {
 	}
 }
 
-// await waits for the next round and reports whether there is one.
+// await waits for the next round and reports whether there is one. What an expired replica held is
+// taken at once.
 func (o *Owner) await(ctx context.Context, renew <-chan time.Time) bool {
+	var expired <-chan time.Time
+	if !o.expires.IsZero() {
+		expired = time.After(time.Until(o.expires))
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-renew:
+			return true
+		case <-expired:
 			return true
 		case <-o.Feed.C():
 			o.Feed.Take()
@@ -174,16 +192,21 @@ func (o *Owner) await(ctx context.Context, renew <-chan time.Time) bool {
 	}
 }
 
+// expiryLag is how long after the expiry of a replica another one looks for what it held.
+const expiryLag = 20 * time.Millisecond
+
 // round renews what this replica holds and takes or hands over partitions so that all replicas
 // hold the same number.
 func (o *Owner) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, o.RenewEvery)
 	defer cancel()
 	sent := time.Now()
+	o.expires = time.Time{}
 	view, err := o.renew(ctx)
 	if err != nil {
 		return err
 	}
+	o.expires = time.Now().Add(view.NextExpiry + expiryLag)
 	o.extend(sent, view)
 	take, leave := share(view, o.id)
 	if len(take) > 0 {
@@ -229,8 +252,9 @@ func (o *Owner) join(id string) {
 func (o *Owner) extend(sent time.Time, view deploy.Ownership) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.lease == nil || o.lease.Err() != nil {
+	if o.lease == nil || o.lease.Err() != nil { // what is still held can be worked on again
 		o.lease, o.lose = context.WithCancelCause(context.Background())
+		defer o.announce()
 	}
 	o.until = sent.Add(o.Expiry - o.Margin)
 	if o.alarm == nil {
@@ -262,11 +286,15 @@ func (o *Owner) take(terms []deploy.Term) {
 
 // add records partitions as held.
 func (o *Owner) add(terms []deploy.Term) {
+	gained := false
 	for _, t := range terms {
 		if h := o.held[t.Partition]; h == nil || h.term != t {
 			o.held[t.Partition] = &holding{term: t, moving: make(chan struct{})}
-			signal(o.gained)
+			gained = true
 		}
+	}
+	if gained {
+		o.announce()
 	}
 }
 
@@ -285,7 +313,7 @@ func (o *Owner) move(leave []deploy.Partition) {
 			close(h.moving)
 		case !leaves[p] && moves:
 			h.moving = make(chan struct{})
-			signal(o.gained)
+			o.announce()
 		}
 	}
 }
@@ -360,8 +388,10 @@ func (o *Owner) leave(ctx context.Context) error {
 	if o.id == "" {
 		return nil
 	}
-	o.moveAll()
-	for end := time.After(o.Margin); o.busy(); {
+	if o.moveAll(); o.busy() {
+		o.prolong(ctx)
+	}
+	for end := time.After(o.left()); o.busy(); {
 		select {
 		case <-o.idle:
 			continue
@@ -379,6 +409,28 @@ func (o *Owner) leave(ctx context.Context) error {
 		o.Logger.Warn("others have to wait until this replica expires", "error", err)
 	}
 	return nil
+}
+
+// prolong renews what this replica holds for the last time.
+func (o *Owner) prolong(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, o.RenewEvery)
+	defer cancel()
+	sent := time.Now()
+	view, err := o.Table.Renew(ctx, o.id, o.Expiry)
+	switch {
+	case err == nil:
+		o.extend(sent, view)
+		o.moveAll()
+	case deploy.IsKind(err, deploy.NotFound):
+		o.expire()
+	}
+}
+
+// left returns how long the partitions are certainly held.
+func (o *Owner) left() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Until(o.until)
 }
 
 // busy reports whether there is unfinished work.

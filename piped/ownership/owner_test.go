@@ -141,9 +141,10 @@ func TestReplicasShare(t *testing.T) {
 		expectShares(t, 11*time.Second, a, b, c) // each reads the others when it renews
 		b.end()
 		expectShares(t, time.Second, a, c)
+		killed := time.Now()
 		c.cut.set(true)
 		c.end() // it cannot say so
-		expectShares(t, 20*time.Second, a)
+		expectShares(t, 15*time.Second+100*time.Millisecond-time.Since(killed), a)
 		highest := int64(0)
 		for _, term := range m.terms {
 			highest = max(highest, term.Number)
@@ -244,6 +245,27 @@ func TestHandOverThatIsNotNeeded(t *testing.T) {
 		}
 		b.end()
 		expectShares(t, time.Second, a)
+	})
+}
+
+// TestLeaveWaitsForTheWork: a replica that ends keeps its partitions while the work on them ends, as
+// long as a script that ignores SIGTERM may take for it.
+func TestLeaveWaitsForTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel(t, 1)
+		a := start(m)
+		expectShares(t, time.Second, a)
+		work, _ := a.Own(t.Context(), "web")
+		b := start(m)
+		time.Sleep(9 * time.Second) // the next renewal would be a second later
+		go a.end()
+		time.Sleep(11 * time.Second)
+		if b.Owns("web") || !m.write(work.Context) {
+			t.Error("another replica has the partition before the work on it has ended")
+		}
+		work.Done()
+		<-a.ends
+		expectShares(t, time.Second, b)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -37,14 +38,20 @@ type Store interface {
 	RemoveSessions(ctx context.Context, before time.Time, limit int) (removed int, err error)
 	RemoveAudit(ctx context.Context, before time.Time, limit int) (removed int, err error)
 	RemovePullRequestCommits(ctx context.Context, before time.Time, limit int) (removed int, err error)
+	ForgetClusters(ctx context.Context, except []string) error
 }
 
-// Config holds the dependencies of New. First, Logger and Now are optional.
+// key is the key of the right to delete old data.
+const key = "retention"
+
+// Config holds the dependencies of New. Rights, First, Logger and Now are optional.
 type Config struct {
 	Store    Store
+	Rights   ownership.Rights        // of this replica; default all
 	Settings func() config.Retention // the current settings
+	Clusters func() []string         // the names of the configured clusters
 	Metrics  Metrics
-	First    time.Duration // delay of the first run; default 5 minutes
+	First    time.Duration // delay of the first run after the right was gained; default 5 minutes
 	Logger   *slog.Logger
 	Now      func() time.Time
 }
@@ -55,6 +62,9 @@ type Remover struct{ Config }
 // New returns a Remover.
 func New(c Config) *Remover {
 	c.First = cmp.Or(c.First, defaultFirst)
+	if c.Rights == nil {
+		c.Rights = ownership.All{}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -64,18 +74,25 @@ func New(c Config) *Remover {
 	return &Remover{c}
 }
 
-// Run deletes old data soon after the start and then every hour, until ctx ends. After
-// an error it waits for the next run.
+// Run deletes old data until ctx ends, while this replica has the right to.
 func (r *Remover) Run(ctx context.Context) error {
+	return ownership.Hold(ctx, r.Rights, key, r.run)
+}
+
+// run deletes old data soon after the start and then every hour, until ctx ends or another
+// replica is to continue. After an error it waits for the next run.
+func (r *Remover) run(ctx context.Context, moving <-chan struct{}) error {
 	timer := time.NewTimer(r.First)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-moving:
+			return nil
 		case <-timer.C:
 		}
-		if err := r.clean(ctx); err != nil && ctx.Err() == nil {
+		if err := r.clean(ctx, moving); err != nil && !ownership.Over(ctx, err) {
 			r.Logger.Warn("cannot remove old data; retrying in an hour", "error", err)
 		}
 		timer.Reset(interval)
@@ -83,9 +100,9 @@ func (r *Remover) Run(ctx context.Context) error {
 }
 
 // clean deletes everything that is old now. It deletes logs first, so that a deployment
-// is small when it is deleted. It ends early when the settings change; the next run uses
-// the new ones.
-func (r *Remover) clean(ctx context.Context) error {
+// is small when it is deleted. It ends early when the settings change, because the next run uses
+// the new ones, and when another replica is to continue.
+func (r *Remover) clean(ctx context.Context, moving <-chan struct{}) error {
 	keep, began := r.Settings(), r.Now()
 	if keep.Disabled {
 		return nil
@@ -95,7 +112,7 @@ func (r *Remover) clean(ctx context.Context) error {
 	old := store.OldDeployments{Before: before, Keep: keep.KeepPerApplication, Limit: deploymentBatch}
 
 	drain := func(batch func() (removed int, more bool, err error)) (total int, err error) {
-		return drain(ctx, func() bool { return r.Settings() == keep }, batch)
+		return drain(ctx, func() bool { return r.Settings() == keep && !closed(moving) }, batch)
 	}
 	lines, err := drain(func() (removed int, more bool, err error) {
 		return r.Store.RemoveStageLogs(ctx, logs, instead, logBlockBatch)
@@ -107,6 +124,9 @@ func (r *Remover) clean(ctx context.Context) error {
 			r.Metrics.Removed(removed)
 			return removed, old.Cursor != "", err
 		})
+	}
+	if err == nil { // the rollouts of workloads of other clusters are those of deleted ones
+		err = r.Store.ForgetClusters(ctx, r.Clusters())
 	}
 	for _, rest := range []struct {
 		remove func(ctx context.Context, before time.Time, limit int) (removed int, err error)
@@ -132,6 +152,15 @@ func (r *Remover) clean(ctx context.Context) error {
 			"sessions", sessions, "auditRecords", records, "pullRequests", pulls, "took", r.Now().Sub(began))
 	}
 	return err
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // drain deletes batches, with pauses, until none is left or may returns false. It returns

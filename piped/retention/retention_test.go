@@ -65,6 +65,11 @@ func (h *heap) RemoveForeignRollouts(_ context.Context, before time.Time, limit 
 	return limit, nil
 }
 
+func (h *heap) ForgetClusters(_ context.Context, except []string) error {
+	h.ask("clusters but %s", strings.Join(except, ", "))
+	return nil
+}
+
 func (h *heap) RemoveCommands(_ context.Context, before time.Time, limit int) (int, error) {
 	h.ask("commands of %s ago", time.Since(before))
 	if h.commands == 0 {
@@ -110,7 +115,7 @@ func (c *counted) Removed(deployments int) { *c += counted(deployments) }
 func run(t *testing.T, st Store, settings func() config.Retention, lasting time.Duration) (removed counted, logged string) {
 	t.Helper()
 	var log bytes.Buffer
-	r := New(Config{Store: st, Settings: settings, Metrics: &removed, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+	r := New(Config{Store: st, Settings: settings, Clusters: func() []string { return []string{"one", "two"} }, Metrics: &removed, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -144,6 +149,7 @@ func TestOrderAndPauses(t *testing.T) {
 			"5m0.2s deployments of 8760h0m0.2s ago but 20, behind \"\"",
 			"5m0.4s deployments of 8760h0m0.4s ago but 20, behind \"2 more\"",
 			"5m0.6s deployments of 8760h0m0.6s ago but 20, behind \"1 more\"",
+			"5m0.6s clusters but one, two",
 			"5m0.6s rollouts of 8760h0m0.6s ago",
 			"5m0.8s rollouts of 8760h0m0.8s ago",
 			"5m0.8s commands of 8760h0m0.8s ago",
@@ -156,6 +162,7 @@ func TestOrderAndPauses(t *testing.T) {
 			"5m1.6s pull requests of 8760h0m1.6s ago",
 			"1h5m1.6s logs of 2160h0m0s ago: " + instead,
 			"1h5m1.6s deployments of 8760h0m0s ago but 20, behind \"\"",
+			"1h5m1.6s clusters but one, two",
 			"1h5m1.6s rollouts of 8760h0m0s ago",
 			"1h5m1.6s commands of 8760h0m0s ago",
 			"1h5m1.6s sessions of 720h0m0s ago",
@@ -187,7 +194,7 @@ func TestSettingsOfTheMoment(t *testing.T) {
 			s.StageLogs = 36 * time.Hour
 			return s
 		}, 90*time.Minute)
-		if len(h.asked) != 7 || !strings.HasPrefix(h.asked[0], "1h5m0s logs of 36h0m0s ago: The log was removed: logs are retained for 36h0m0s") {
+		if len(h.asked) != 8 || !strings.HasPrefix(h.asked[0], "1h5m0s logs of 36h0m0s ago: The log was removed: logs are retained for 36h0m0s") {
 			t.Errorf("asked: %q", h.asked)
 		}
 		if strings.Count(log, "\n") != 1 {
@@ -275,8 +282,8 @@ func TestOnAStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	var removed counted
-	r := New(Config{Store: st, Settings: settings, Metrics: &removed, Now: func() time.Time { return now.Add(8761 * time.Hour) }})
-	if err := r.clean(ctx); err != nil {
+	r := New(Config{Store: st, Settings: settings, Clusters: func() []string { return []string{"one", "two"} }, Metrics: &removed, Now: func() time.Time { return now.Add(8761 * time.Hour) }})
+	if err := r.clean(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
 	left, _, err := st.ListDeployments(ctx, store.DeploymentQuery{})

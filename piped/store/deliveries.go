@@ -90,6 +90,9 @@ func (s *Store) RouteEvents(ctx context.Context, seqs []int64, deliveries ...dep
 		for _, d := range deliveries {
 			if from, known := since[d.Receiver]; known && d.Event.Seq > from && marked[d.Event.Seq] {
 				rows = append(rows, []any{d.Receiver, d.Event.Seq, d.Order, now, now})
+				if s.share { // another replica may deliver them
+					t.changed(deploy.TopicDeliveries, d.Receiver, "")
+				}
 			}
 		}
 		return t.insert(ctx, "deliveries", "receiver, seq, order_key, next_at, created_at", "ON CONFLICT (seq, receiver) DO NOTHING", rows)
@@ -178,7 +181,7 @@ func (s *Store) ReplayDeadLetters(ctx context.Context, receiver string) (int, er
 		now := toMilli(s.now())
 		n, err := t.exec(ctx, "UPDATE deliveries SET attempts = 0, given_up_at = 0, error = '', created_at = ?, next_at = ? WHERE receiver = ? AND given_up_at > 0", now, now, receiver)
 		if err == nil && n > 0 {
-			t.changed(deploy.TopicReplay, receiver, "")
+			t.changed(deploy.TopicDeliveries, receiver, "")
 		}
 		return n, err
 	})

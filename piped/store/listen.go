@@ -86,7 +86,7 @@ func (l *listener) catchUp(ctx context.Context, since time.Time) error {
 	ms := toMilli(since)
 	changes, err := all(ctx, l.store, scanChange, `
 SELECT 'application', id, id FROM applications WHERE updated_at >= ?
-UNION ALL SELECT 'registration', '', '' UNION ALL SELECT 'ownership', '', ''
+UNION ALL SELECT 'registration', '', '' UNION ALL SELECT 'ownership', '', '' UNION ALL SELECT 'poll', '', ''
 UNION ALL SELECT 'deployment', id, application_id FROM deployments WHERE updated_at >= ?
 UNION ALL SELECT 'stage_log', id, application_id FROM deployments WHERE updated_at >= ? OR status IN ('RUNNING', 'ROLLING_BACK')
 UNION ALL SELECT 'command', id, application_id FROM commands WHERE updated_at >= ?
@@ -99,7 +99,7 @@ UNION ALL SELECT 'drift', id, id FROM applications WHERE updated_at >= ?
 UNION ALL SELECT 'drift', application_id, application_id FROM drift_reports WHERE ended_at = 0 OR ended_at >= ?
 UNION ALL SELECT DISTINCT 'evaluated', evaluated_commit, '' FROM applications WHERE evaluated_commit <> '' AND deleted = FALSE
 UNION ALL SELECT 'propagation', cluster || '/' || workload, application_id FROM propagations
-UNION ALL SELECT 'replay', name, '' FROM receivers
+UNION ALL SELECT 'deliveries', name, '' FROM receivers
 UNION ALL SELECT 'pull_preview', repo_id || '#' || CAST(number AS TEXT), '' FROM pull_previews
 UNION ALL SELECT 'event', event_key, application_id FROM outbox WHERE delivered_at = 0`, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms, ms)
 	if err != nil {

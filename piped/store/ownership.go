@@ -67,8 +67,15 @@ func (s *Store) Ownership(ctx context.Context) (o deploy.Ownership, err error) {
 }
 
 func ownership(ctx context.Context, d dialect, q querier) (o deploy.Ownership, err error) {
-	if o.Replicas, err = all(ctx, q, scanReplica, "SELECT id, host, version, started_at FROM replicas WHERE expires_at > "+d.clock()+" ORDER BY id"); err != nil {
+	live, err := all(ctx, q, scanLive, "SELECT id, host, version, started_at, expires_at - "+d.clock()+" FROM replicas WHERE expires_at > "+d.clock()+" ORDER BY id")
+	if err != nil {
 		return o, err
+	}
+	for _, r := range live {
+		o.Replicas = append(o.Replicas, r.Replica)
+		if o.NextExpiry == 0 || r.left < o.NextExpiry {
+			o.NextExpiry = r.left
+		}
 	}
 	o.Terms, err = all(ctx, q, scanHeldTerm, "SELECT id, term, holder FROM partitions ORDER BY id")
 	return o, err
@@ -138,10 +145,16 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 	return s.fail(err, "leave as a replica")
 }
 
-func scanReplica(row scanner) (r deploy.Replica, err error) {
-	var startedAt int64
-	err = row.Scan(&r.ID, &r.Host, &r.Version, &startedAt)
-	r.StartedAt = fromMilli(startedAt)
+// liveReplica is a replica that has not expired, and how long it lives unless it is renewed.
+type liveReplica struct {
+	deploy.Replica
+	left time.Duration
+}
+
+func scanLive(row scanner) (r liveReplica, err error) {
+	var startedAt, left int64
+	err = row.Scan(&r.ID, &r.Host, &r.Version, &startedAt, &left)
+	r.StartedAt, r.left = fromMilli(startedAt), time.Duration(left)*time.Millisecond
 	return r, err
 }
 

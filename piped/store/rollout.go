@@ -21,12 +21,14 @@ type rolloutBody struct {
 	LastProgress  millisAt `json:"lastProgress,omitzero"`
 	FailingSince  millisAt `json:"failingSince,omitzero"`
 	TroubleSince  millisAt `json:"troubleSince,omitzero"`
+	RecoveredAt   millisAt `json:"recoveredAt,omitzero"`
 }
 
 func bodyOfRollout(r *deploy.Rollout) *rolloutBody {
 	return &rolloutBody{
 		Rollout: r, RolloutParts: &r.Parts, FollowedAt: millisAt{&r.FollowedAt}, AppliedAt: millisAt{&r.AppliedAt}, ServerApplied: millisAt{&r.ServerAppliedAt},
 		ResumedAt: millisAt{&r.ResumedAt}, LastProgress: millisAt{&r.LastProgress}, FailingSince: millisAt{&r.FailingSince}, TroubleSince: millisAt{&r.TroubleSince},
+		RecoveredAt: millisAt{&r.RecoveredAt},
 	}
 }
 
@@ -88,6 +90,11 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 				return err
 			}
 		}
+		if r.External() && r.Version == 0 {
+			if r.CreatedAt, err = t.createdAfter(ctx, r); err != nil {
+				return err
+			}
+		}
 		begins, err := t.begins(ctx, r)
 		if err != nil {
 			return err
@@ -119,6 +126,16 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 		s.metrics.RolloutEnded(r)
 	}
 	return r, nil
+}
+
+// createdAfter returns when r was created: at least a millisecond after all other records of
+// its workload and kind. Their order is that of the rollouts.
+func (t *tx) createdAfter(ctx context.Context, r deploy.Rollout) (time.Time, error) {
+	last, _, err := one(ctx, t, scanMilli, "SELECT COALESCE(MAX(created_at), 0) FROM rollouts WHERE cluster = ? AND workload = ? AND kind = ?", r.Cluster, r.Workload.Key(), string(r.Kind))
+	if at := fromMilli(last + 1); at.After(r.CreatedAt) {
+		return at, err
+	}
+	return r.CreatedAt, err
 }
 
 // dated returns r with its times as they are stored at the time now.
@@ -241,7 +258,8 @@ func (q RolloutQuery) filter() (f filter) {
 	return f
 }
 
-// Rollouts returns rollout records, the newest first, then by ID.
+// Rollouts returns rollout records, the newest first, then by ID. Those of a workload that no
+// deployment began are in the order in which they were stored, even within a millisecond.
 func (s *Store) Rollouts(ctx context.Context, q RolloutQuery) ([]deploy.Rollout, error) {
 	f := q.filter()
 	query := f.limit(selectRollout+f.where()+" ORDER BY created_at DESC, id", q.Limit)

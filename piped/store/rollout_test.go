@@ -18,7 +18,7 @@ const storedRollout = `{"workload":{"group":"apps","version":"v1","kind":"Deploy
 	"pullMillis":6,"readyMillis":7,"provenBefore":true,"templateBase":"tb","followedDigest":"fd","followedAt":8,"followedBy":"fb","followed":9,
 	"templateAnnotations":"ta","served":true,"pausedInGit":true,"rewritten":true,"appliedAt":10,"serverAppliedAt":11,"resumedAt":12,"lastProgress":13,
 	"progress":"p","seenReady":14,"seenAvailable":15,"seenOld":16,"seenStopping":17,"failingSince":18,"troubleSince":19,
-	"imagesBefore":"web:1","sourceRepository":"sr","sourceCommit":"sc","foundLate":true}`
+	"recoveredAt":20,"imagesBefore":"web:1","sourceRepository":"sr","sourceCommit":"sc","foundLate":true}`
 
 // TestRolloutBody: the stored form of a rollout record does not change, and holds every
 // field that is not a column.
@@ -36,7 +36,7 @@ func TestRolloutBody(t *testing.T) {
 		ProvenBefore: true, TemplateBase: "tb", FollowedDigest: "fd", FollowedAt: at(8), FollowedBy: "fb", Followed: 9,
 		TemplateAnnotations: "ta", Served: true, PausedInGit: true, Rewritten: true, AppliedAt: at(10), ServerAppliedAt: at(11), ResumedAt: at(12),
 		LastProgress: at(13), Progress: "p", SeenReady: 14, SeenAvailable: 15, SeenOld: 16, SeenStopping: 17, FailingSince: at(18), TroubleSince: at(19),
-		ImagesBefore: "web:1", SourceRepository: "sr", SourceCommit: "sc", FoundLate: true,
+		ImagesBefore: "web:1", SourceRepository: "sr", SourceCommit: "sc", FoundLate: true, RecoveredAt: at(20),
 	}
 	var got deploy.Rollout
 	if err := decodeRollout(storedRollout, &got); err != nil {

@@ -86,6 +86,37 @@ func (t *tx) announceEnd(r deploy.Rollout) error {
 	return nil
 }
 
+// RecoverRollout records that a failed rollout completed after all, at a time, and publishes an
+// event. Its phase remains. Conflict if it has not failed, or has recovered already.
+func (s *Store) RecoverRollout(ctx context.Context, id string, at time.Time) error {
+	err := s.write(ctx, func(t *tx) error {
+		r, ok, err := one(ctx, t, scanRollout, selectRollout+" WHERE id = ?", id)
+		failed := r.Phase == deploy.RolloutFailed || r.Phase == deploy.RolloutTimedOut
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return deploy.Errorf(deploy.NotFound, "there is no rollout %s", id)
+		case !failed || !r.RecoveredAt.IsZero():
+			return deploy.Errorf(deploy.Conflict, "rollout %s has not failed, or has recovered already: it is %s", id, r.Phase)
+		}
+		note := "its rollout completed at " + at.UTC().Format(time.RFC3339) + ", after it had failed"
+		r.RecoveredAt, r.Reason = milli(at), strings.TrimPrefix(r.Reason+"; "+note, "; ")
+		text, err := rolloutText(r)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, "UPDATE rollouts SET body = ?, version = version + 1 WHERE id = ?", text, id); err != nil {
+			return err
+		}
+		t.changed(deploy.TopicRollout, r.ID, r.ApplicationID)
+		t.announceRollout(r, deploy.EventRolloutRecovered, r.ID+"/recovered", deploy.EventPayload{Reason: note, Phase: deploy.RolloutComplete, Rollout: new(r.Ended())})
+		t.events[len(t.events)-1].At = t.store.now()
+		return nil
+	})
+	return s.fail(err, "record that rollout "+id+" has completed")
+}
+
 // announceRollout publishes an event of r.
 func (t *tx) announceRollout(r deploy.Rollout, kind deploy.EventType, key string, p deploy.EventPayload) {
 	p.Application, p.Cluster, p.Workload = r.ApplicationName, r.Cluster, &r.Workload

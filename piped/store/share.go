@@ -61,8 +61,17 @@ func (t *tx) checkShare(ctx context.Context) error {
 	return nil
 }
 
-// replicaStates returns the replicas that share the work, ordered by host. This process is among
-// them, also before it has joined.
+// RequestPoll has the replica that watches a repository poll it now.
+func (s *Store) RequestPoll(ctx context.Context, repoID string) error {
+	err := s.write(ctx, func(t *tx) error {
+		t.changed(deploy.TopicPoll, repoID, "")
+		return nil
+	})
+	return s.fail(err, "request a poll of repository "+repoID)
+}
+
+// replicaStates returns the replicas that share the work, ordered by host. The one that has the
+// database is among them, also before it has joined.
 func (s *Store) replicaStates(ctx context.Context) (out []deploy.ReplicaState, err error) {
 	err = s.readTogether(ctx, func(q querier) error {
 		o, err := ownership(ctx, s.dialect, q)
@@ -70,7 +79,11 @@ func (s *Store) replicaStates(ctx context.Context) (out []deploy.ReplicaState, e
 			return err
 		}
 		taken, err := all(ctx, q, scanNumber, "SELECT taken_at FROM partitions ORDER BY id")
-		out = describe(o, taken, self())
+		if err != nil {
+			return err
+		}
+		active, _, err := one(ctx, q, scanText, "SELECT host FROM store_owner")
+		out = describe(o, taken, active)
 		return err
 	})
 	return out, err

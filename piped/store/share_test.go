@@ -259,3 +259,30 @@ func TestRefusalsAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestHintsOfSharedWork: the replica that owns a receiver or a repository learns from the one that routes
+// events, or gets a webhook, that it has something to do.
+func TestHintsOfSharedWork(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	storetest.Open(t, dsn, nil) // creates the schema
+	active, worker := openSharing(t, store.Options{Share: true, Exclusive: true}, dsn), openSharing(t, store.Options{Share: true}, dsn)
+	defer run(t, worker)()
+	ctx := t.Context()
+	deliveries, polls := worker.Watch(deploy.TopicDeliveries), worker.Watch(deploy.TopicPoll)
+	defer deliveries.Close()
+	defer polls.Close()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(active.RegisterReceivers(ctx, "hook", "idle"))
+	must(active.Announce(ctx, deploy.Event{Key: "e", Type: deploy.EventPipedStarted, Payload: deploy.EventPayload{}.JSON(), At: time.Now()}))
+	events, err := active.Events(ctx, 0, 0)
+	must(err)
+	must(active.RouteEvents(ctx, []int64{events[0].Seq}, deploy.Delivery{Receiver: "hook", Event: events[0]}))
+	waitFor(t, deliveries, "hook")
+	must(active.RequestPoll(ctx, "apps")) // the worker listens now; when it began, it published a hint for all repositories
+	waitFor(t, polls, "apps")
+}

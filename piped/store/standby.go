@@ -28,8 +28,13 @@ type Active struct {
 // agent. An error ends the wait.
 type Standby func(Active) error
 
-// standbyEvery is the interval in which a standby tries to get the database.
-const standbyEvery = 500 * time.Millisecond
+const (
+	// standbyEvery is the interval in which a standby tries to get the database, in one request that
+	// also says whether the active agent has changed.
+	standbyEvery = time.Second
+	// activeEvery is the interval in which a standby reads who is active without such a change.
+	activeEvery = 10 * time.Second
+)
 
 // undefinedSetting, undefinedTable and undefinedColumn are PostgreSQL's codes of errors for a
 // server or a schema of an earlier version.
@@ -43,15 +48,27 @@ const (
 // it.
 func (h *sessionHold) standBy(ctx context.Context, standby Standby) error {
 	var known *Active
+	var mark string // of the active agent
+	var read time.Time
 	for ; ctx.Err() == nil; pause(ctx, standbyEvery) {
-		active, err := h.attempt(ctx)
+		active, next, err := known, mark, error(nil)
+		if known == nil || known.API == "" || time.Since(read) >= activeEvery {
+			active, err = h.read(ctx)
+			read = time.Now()
+		}
+		if err == nil {
+			next, err = h.attempt(ctx, *active)
+		}
 		if err == nil {
 			return nil
 		}
 		if deploy.IsKind(err, deploy.Conflict) {
-			if known == nil || *known != active {
-				known = &active
-				if err := standby(active); err != nil {
+			if next != mark {
+				mark, read = next, time.Time{} // read it at the next attempt
+			}
+			if known == nil || *known != *active {
+				known = active
+				if err := standby(*active); err != nil {
 					return err
 				}
 			}
@@ -59,6 +76,7 @@ func (h *sessionHold) standBy(ctx context.Context, standby Standby) error {
 		}
 		if h.dialect.unavailable(err) || errors.Is(err, context.DeadlineExceeded) {
 			err = h.redial(ctx, err)
+			read = time.Time{}
 		}
 		if err != nil && ctx.Err() == nil {
 			return err
@@ -67,20 +85,34 @@ func (h *sessionHold) standBy(ctx context.Context, standby Standby) error {
 	return context.Cause(ctx)
 }
 
-// attempt tries to acquire the lock. With the error Conflict it returns who has it.
-func (h *sessionHold) attempt(ctx context.Context) (active Active, err error) {
+// read returns who is active, and names the connection that of a standby.
+func (h *sessionHold) read(ctx context.Context) (*Active, error) {
 	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
-	if active, err = h.active(ctx); err != nil {
-		return active, err
+	active, err := h.active(ctx)
+	if err == nil {
+		err = h.rename(ctx, standbyName+" || ' ' || $1", self())
 	}
-	if err := h.rename(ctx, standbyName+" || ' ' || $1", self()); err != nil {
-		return active, err
+	return &active, err
+}
+
+// attempt tries to acquire the lock. With the error Conflict it returns a mark that changes with the
+// active agent and its addresses, "" if that has stored none.
+func (h *sessionHold) attempt(ctx context.Context, active Active) (mark string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	query := "SELECT pg_try_advisory_lock($1, hashtext(current_schema())), ''"
+	if active.API != "" { // the table exists, with these columns
+		query = "SELECT pg_try_advisory_lock($1, hashtext(current_schema())), COALESCE((SELECT token || ' ' || api_address || ' ' || web_address FROM store_owner), '')"
 	}
-	if err := h.lock(ctx); err != nil {
-		return active, err
+	taken := false
+	if err := h.conn.QueryRow(ctx, query, holdClass).Scan(&taken, &mark); err != nil {
+		return "", err
 	}
-	return active, h.rename(ctx, "$1", agentName())
+	if !taken {
+		return mark, inUse(h.dialect, active.Host)
+	}
+	return mark, h.rename(ctx, "$1", agentName())
 }
 
 // standbyName is the expression for how the names of connections of standbys begin. Several agents

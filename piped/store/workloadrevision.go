@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -73,6 +74,26 @@ func (s *Store) SaveWorkloadRevision(ctx context.Context, r deploy.WorkloadRevis
 		return err
 	})
 	return s.fail(err, "record the revision of workload "+r.Workload)
+}
+
+// ForgetClusters deletes what is recorded of the workloads of clusters other than some.
+func (s *Store) ForgetClusters(ctx context.Context, except []string) error {
+	err := s.write(ctx, func(t *tx) error {
+		others, args := "", make([]any, len(except))
+		if len(except) > 0 {
+			others = " WHERE cluster NOT IN (?" + strings.Repeat(", ?", len(except)-1) + ")"
+		}
+		for i, name := range except {
+			args[i] = name
+		}
+		for _, table := range []string{"watched_clusters", "workload_revisions"} {
+			if _, err := t.exec(ctx, "DELETE FROM "+table+others, args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return s.fail(err, "delete the revisions of the workloads of removed clusters")
 }
 
 // ForgetWorkload deletes the revision of a workload that no longer exists.

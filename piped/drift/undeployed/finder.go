@@ -25,7 +25,7 @@ const (
 // Finder finds undeployed commits. It implements drift.Git and is safe for concurrent
 // use.
 type Finder struct {
-	mirror  func(repoID string) (*git.Repo, error)
+	mirror  func(ctx context.Context, repoID string, commits ...string) (*git.Repo, error)
 	sources *source.Loader
 
 	// The cache of comparisons. Comparisons are immutable, and the applications of a
@@ -46,8 +46,9 @@ type between struct {
 	hasChanged, hasSteps bool // whether the fields above were read
 }
 
-// New returns a Finder that reads the mirrors of the configured repositories.
-func New(mirror func(repoID string) (*git.Repo, error), sources *source.Loader) *Finder {
+// New returns a Finder that reads the mirrors of the configured repositories. mirror returns one that
+// has the commits, if they can be fetched.
+func New(mirror func(ctx context.Context, repoID string, commits ...string) (*git.Repo, error), sources *source.Loader) *Finder {
 	return &Finder{mirror: mirror, sources: sources, cache: map[span]*between{}}
 }
 
@@ -63,7 +64,7 @@ func (f *Finder) Undeployed(ctx context.Context, app deploy.Application, deploye
 	if deployed == head {
 		return nil, false, nil
 	}
-	mirror, err := f.mirror(app.Git.RepoID)
+	mirror, err := f.mirror(ctx, app.Git.RepoID, deployed, head)
 	if err != nil {
 		return nil, false, err
 	}

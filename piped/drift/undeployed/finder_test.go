@@ -1,6 +1,7 @@
 package undeployed
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -38,7 +39,7 @@ func newEnv(t *testing.T) *env {
 			t.Error(err)
 		}
 	})
-	mirrors := func(repoID string) (*git.Repo, error) {
+	mirrors := func(_ context.Context, repoID string, _ ...string) (*git.Repo, error) {
 		if repoID != "apps" {
 			return nil, deploy.Errorf(deploy.Invalid, "repository %q is not configured", repoID)
 		}
@@ -63,7 +64,7 @@ func (e *env) push(message string, files map[string]string) string {
 
 func (e *env) follow() {
 	e.t.Helper()
-	mirror, err := e.mirror("apps")
+	mirror, err := e.mirror(e.t.Context(), "apps")
 	if err != nil {
 		e.t.Fatal(err)
 	}

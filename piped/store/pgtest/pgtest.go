@@ -75,9 +75,8 @@ func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{}
 	t.Cleanup(s.stop)
-	s.once.Do(func() { s.err = s.start() })
-	if s.err != nil {
-		t.Fatalf("start PostgreSQL: %v", s.err)
+	if err := s.ensure(); err != nil {
+		t.Fatal(err)
 	}
 	return s
 }
@@ -98,13 +97,9 @@ func (s *Server) Restart(t testing.TB, away time.Duration) {
 // that names the package to install.
 func (s *Server) NewDSN(t testing.TB) string {
 	t.Helper()
-	s.once.Do(func() { s.err = s.start() })
-	if s.err != nil {
-		t.Fatalf("start PostgreSQL: %v", s.err)
-	}
-	name := fmt.Sprintf("test_%d", s.databases.Add(1))
-	if err := s.admin("CREATE DATABASE " + name); err != nil {
-		t.Fatalf("create a database: %v", err)
+	name, err := s.create()
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := s.admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
@@ -112,6 +107,40 @@ func (s *Server) NewDSN(t testing.TB) string {
 		}
 	})
 	return s.dsn(name)
+}
+
+// Database returns the DSN of a new, empty database, for a program that is no test. The first call
+// starts the server, which the program ends with Close.
+func (s *Server) Database() (dsn string, err error) {
+	name, err := s.create()
+	if err != nil {
+		return "", err
+	}
+	return s.dsn(name), nil
+}
+
+// Close ends the server, if one was started, and removes its data.
+func (s *Server) Close() { s.stop() }
+
+// ensure starts the server for the first caller.
+func (s *Server) ensure() error {
+	s.once.Do(func() { s.err = s.start() })
+	if s.err != nil {
+		return fmt.Errorf("start PostgreSQL: %w", s.err)
+	}
+	return nil
+}
+
+// create makes a database and returns its name.
+func (s *Server) create() (name string, err error) {
+	if err := s.ensure(); err != nil {
+		return "", err
+	}
+	name = fmt.Sprintf("test_%d", s.databases.Add(1))
+	if err := s.admin("CREATE DATABASE " + name); err != nil {
+		return "", fmt.Errorf("create a database: %w", err)
+	}
+	return name, nil
 }
 
 func (s *Server) dsn(database string) string {

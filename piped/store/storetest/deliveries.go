@@ -161,12 +161,12 @@ func testDeadLetters(t *testing.T, e *env) {
 	giveUp("chat", "a", "b")
 	wantState("hook", 1, 2, "a")
 
-	watch := e.store.Watch(deploy.TopicReplay)
+	watch := e.store.Watch(deploy.TopicDeliveries)
 	defer watch.Close()
 	if n, err := e.store.ReplayDeadLetters(ctx, "hook"); err != nil || n != 2 {
 		t.Fatalf("replayed %d, %v; want 2", n, err)
 	}
-	if diff := cmp.Diff([]deploy.Change{{Topic: deploy.TopicReplay, ID: "hook"}}, watch.Take()); diff != "" {
+	if diff := cmp.Diff([]deploy.Change{{Topic: deploy.TopicDeliveries, ID: "hook"}}, watch.Take()); diff != "" {
 		t.Errorf("published (-want +got):\n%s", diff)
 	}
 	ds, keys := e.due(t, "hook")

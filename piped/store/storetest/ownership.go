@@ -64,6 +64,9 @@ func testOwnership(t *testing.T, e *env) {
 	o, err := e.store.Renew(ctx, "a", long)
 	must(err)
 	expect("the replicas", o.Replicas, []deploy.Replica{{ID: "a", Host: "host", Version: "v1", StartedAt: started}, {ID: "b", Host: "host", Version: "v1", StartedAt: started}})
+	if o.NextExpiry <= 0 || o.NextExpiry > long {
+		t.Errorf("the next replica expires in %s, each lives for %s", o.NextExpiry, long)
+	}
 	if len(o.Terms) != deploy.Partitions {
 		t.Fatalf("there are %d partitions, want %d", len(o.Terms), deploy.Partitions)
 	}

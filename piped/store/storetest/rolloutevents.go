@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 )
 
 // testRolloutEvents: each rollout that begins publishes its start once, before its end, and
@@ -109,5 +110,84 @@ func testRolloutEvents(t *testing.T, e *env) {
 		Images: []string{"web:2"}, ImagesBefore: []string{"web:1"}, StartedAt: p.Rollout.StartedAt,
 	}, p.Rollout); diff != "" || p.Rollout.StartedAt <= 0 || start.ApplicationID != "" || p.Cluster != "c" || *p.Workload != workload("e") {
 		t.Errorf("the start %+v (-want +got):\n%s", start, diff)
+	}
+}
+
+// testRolloutRecovery: a failed rollout that completes after all keeps its phase and its end, and
+// says so, once.
+func testRolloutRecovery(t *testing.T, e *env) {
+	ctx := t.Context()
+	r := deploy.Rollout{
+		ID: "external/c/u/1", Cluster: "c", Phase: deploy.RolloutProgressing, AppliedAt: e.clock.now(),
+		Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"},
+	}
+	save := func(phase deploy.RolloutPhase, reason string) {
+		t.Helper()
+		r.Phase, r.Reason = phase, reason
+		var err error
+		if r, err = e.store.SaveRollout(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(deploy.RolloutProgressing, "")
+	at := e.clock.now().Add(time.Hour).Truncate(time.Millisecond).UTC()
+	if err := e.store.RecoverRollout(ctx, r.ID, at); !deploy.IsKind(err, deploy.Conflict) {
+		t.Errorf("a rollout that has not failed: %v", err)
+	}
+	if err := e.store.RecoverRollout(ctx, "none", at); !deploy.IsKind(err, deploy.NotFound) {
+		t.Errorf("no rollout: %v", err)
+	}
+	save(deploy.RolloutFailed, "pods crash")
+	e.clock.ms.Add(time.Hour.Milliseconds())
+	if err := e.store.RecoverRollout(ctx, r.ID, at); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.store.RecoverRollout(ctx, r.ID, at); !deploy.IsKind(err, deploy.Conflict) {
+		t.Errorf("again: %v", err)
+	}
+	found, err := e.store.Rollouts(ctx, store.RolloutQuery{Cluster: "c"})
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	want := r
+	want.Version, want.RecoveredAt = r.Version+1, at
+	want.Reason = "pods crash; its rollout completed at " + at.UTC().Format(time.RFC3339) + ", after it had failed"
+	if diff := cmp.Diff(want, found[0]); diff != "" {
+		t.Errorf("stored (-want +got):\n%s", diff)
+	}
+	events, err := e.store.Events(ctx, 0, 0)
+	if err != nil || len(events) != 3 {
+		t.Fatal(events, err)
+	}
+	last := events[2]
+	if p := last.Details(); last.Type != deploy.EventRolloutRecovered || last.Key != r.ID+"/recovered" || p.Phase != deploy.RolloutComplete ||
+		p.Rollout.Phase != deploy.RolloutFailed || p.Rollout.RecoveredAt != at.UnixMilli() || p.Rollout.CompletedAt != r.CompletedAt.UnixMilli() {
+		t.Errorf("event %+v", last)
+	}
+}
+
+// testOrderOfForeignRollouts: those of a workload that are stored within a millisecond are in the
+// order in which they were stored, although ten is before nine in the order of text.
+func testOrderOfForeignRollouts(t *testing.T, e *env) {
+	e.clock.stand.Store(true)
+	for n := int64(8); n <= 11; n++ {
+		r := deploy.Rollout{
+			ID: deploy.ExternalRolloutID("c", "u", n), Cluster: "c", Revision: n, Phase: deploy.RolloutComplete, AppliedAt: e.clock.now(),
+			Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"},
+		}
+		if _, err := e.store.SaveRollout(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := e.store.Rollouts(t.Context(), store.RolloutQuery{Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	for _, r := range found {
+		got = append(got, r.Revision)
+	}
+	if diff := cmp.Diff([]int64{11, 10, 9, 8}, got); diff != "" {
+		t.Errorf("newest first (-want +got):\n%s", diff)
 	}
 }

@@ -154,6 +154,8 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Capabilities", testCapabilities},
 		{"Propagations", testPropagations},
 		{"WorkloadRevisions", testWorkloadRevisions},
+		{"RolloutRecovery", testRolloutRecovery},
+		{"OrderOfForeignRollouts", testOrderOfForeignRollouts},
 		{"Analysis", testAnalysis},
 		{"AnalysisChecks", testAnalysisChecks},
 		{"AnalysisPassed", testAnalysisPassed},

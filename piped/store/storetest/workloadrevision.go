@@ -58,7 +58,16 @@ func testWorkloadRevisions(t *testing.T, e *env) {
 	if _, other, err := e.store.WatchedCluster(ctx, "two"); err != nil || len(other) != 1 || other[web.Workload].UID != "u2" {
 		t.Errorf("the other cluster: %v, %v", other, err)
 	}
+	must(e.store.ForgetClusters(ctx, []string{"one", "three"}))
+	check()
+	if _, _, err := e.store.WatchedCluster(ctx, "two"); !deploy.IsKind(err, deploy.NotFound) {
+		t.Errorf("a cluster that was removed: %v", err)
+	}
 	must(e.store.WatchCluster(ctx, store.WatchedCluster{Cluster: "one", Namespaces: "shop", Since: since}, nil))
 	want = map[string]deploy.WorkloadRevision{}
 	check()
+	must(e.store.ForgetClusters(ctx, nil))
+	if _, _, err := e.store.WatchedCluster(ctx, "one"); !deploy.IsKind(err, deploy.NotFound) {
+		t.Errorf("the last cluster was removed: %v", err)
+	}
 }
