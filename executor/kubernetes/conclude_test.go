@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/store/pgtest"
+	"github.com/c785c783/piped/piped/store/storetest"
 )
 
 // TestRolloutsOfAStageThatEndsBeforeItWaits: they end with it, each once.
@@ -69,4 +72,46 @@ func TestRolloutsOfAStageThatFailsToApply(t *testing.T) {
 	if want := map[string]deploy.RolloutPhase{"web": deploy.RolloutSuperseded, "other": deploy.RolloutSuperseded}; !maps.Equal(phases, want) {
 		t.Errorf("the rollouts ended %v, want %v", phases, want)
 	}
+}
+
+// TestRecordsAreReadWhenTheStoreIsBack: the database is away when a stage has failed. The read of its
+// records ends when the database is back, or with the context of the stage.
+func TestRecordsAreReadWhenTheStoreIsBack(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	st := storetest.Open(t, server.NewDSN(t), nil)
+	app := deploy.Application{ID: "a", Name: "web", Kind: deploy.KindKubernetes, Git: deploy.GitPath{RepoID: "r", Dir: "web", ConfigFile: "app.pipecd.yaml"}}
+	if _, err := st.PutApplication(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	d := deploy.Deployment{ID: "d", ApplicationID: app.ID, Status: deploy.Pending, Trigger: deploy.Trigger{Kind: deploy.OnCommit, At: time.Now()}}
+	if _, err := st.CreateDeployment(t.Context(), store.NewDeployment{Deployment: d}); err != nil {
+		t.Fatal(err)
+	}
+	w := &work{Executor: &Executor{Config: Config{Store: st}}, run: deploy.StageRun{Deployment: d, Stage: deploy.Stage{ID: "s"}}}
+	rec := deploy.Rollout{
+		ID: "d/s/c/apps/Deployment/n/web", ApplicationID: "a", DeploymentID: "d", StageID: "s", Cluster: "c", Phase: deploy.RolloutProgressing,
+		Workload: deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: "n", Name: "web"}, CreatedAt: time.Now(),
+	}
+	if _, err := st.SaveRollout(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	away := make(chan struct{})
+	go func() {
+		defer close(away)
+		server.Restart(t, 2*time.Second)
+	}()
+	ctx, stop := context.WithCancel(t.Context())
+	for err := error(nil); !deploy.IsKind(err, deploy.Unavailable); {
+		_, err = st.Rollouts(ctx, store.RolloutQuery{DeploymentID: "d"})
+	}
+	stopping := time.AfterFunc(100*time.Millisecond, stop)
+	defer stopping.Stop()
+	if open, err := w.openRecords(ctx); err == nil {
+		t.Errorf("stopped while the database is away: %v", open)
+	}
+	if open, err := w.openRecords(ctx); len(open) != 1 || err != nil {
+		t.Errorf("when the database is back: %v, %v", open, err)
+	}
+	<-away
 }

@@ -281,8 +281,12 @@ func workload(kind, name, image, spec string, pod ...string) string {
 }
 
 // slowly has the pods of manifests take a while to become ready.
-func slowly(manifests string) string {
-	return strings.ReplaceAll(manifests, "labels: {app: web}}, spec", "labels: {app: web, devcluster.piped.dev/ready-delay: 700ms}}, spec")
+func slowly(manifests string) string { return readyAfter("700ms", manifests) }
+
+// readyAfter has the pods of manifests become ready after a time. The controllers of a busy machine
+// report a number of updated pods only if it lasts.
+func readyAfter(delay, manifests string) string {
+	return strings.ReplaceAll(manifests, "labels: {app: web}}, spec", "labels: {app: web, devcluster.piped.dev/ready-delay: "+delay+"}}, spec")
 }
 
 // web is a Deployment of that name.

@@ -39,7 +39,7 @@ func TestRolloutsOfStatefulSets(t *testing.T) {
 			l.manifests = statefulSet("2", "replicas: 3, "+partitioned)
 			l.mustSucceed(t, l.Sync(), l.deployment("later"))
 		}, change: statefulSet("2", "replicas: 3"), want: complete("3 pods")},
-		{name: "scaled up during the rollout", before: first, change: slowly(statefulSet("2", "replicas: 3")), at: "web: 2 of 3 pods updated",
+		{name: "scaled up during the rollout", before: first, change: readyAfter("3s", statefulSet("2", "replicas: 3")), at: "web: 2 of 3 pods updated",
 			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 				if _, err := l.client.AppsV1().StatefulSets(l.ns).Patch(context.Background(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":5}}`), metav1.PatchOptions{}, "scale"); err != nil {
 					t.Error(err)
@@ -179,7 +179,7 @@ func TestRolloutsOfDaemonSets(t *testing.T) {
 		{name: "annotation only", begin: twoNodes, before: first, change: strings.Replace(first, "name: web}", "name: web, annotations: {note: x}}", 1), want: unchanged},
 		{name: "OnDelete", begin: twoNodes, before: first, change: daemonSet("2", "updateStrategy: {type: OnDelete}"),
 			want: "SUCCESS\nNoRollout: web: update strategy OnDelete, pods change only when they are deleted"},
-		{name: "a new node during the rollout", begin: twoNodes, before: first, change: slowly(daemonSet("2", "")), at: "web: updated on 1 of 2 nodes",
+		{name: "a new node during the rollout", begin: twoNodes, before: first, change: readyAfter("3s", daemonSet("2", "")), at: "web: updated on 1 of 2 nodes",
 			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { l.addNode(t, 2) }, want: complete("3 nodes, 3")},
 		{name: "a new node afterwards", begin: twoNodes, before: first, change: daemonSet("2", ""), after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
 			l.addNode(t, 2)

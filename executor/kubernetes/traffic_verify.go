@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -97,11 +98,14 @@ func acceptRoutes(ctx context.Context, w *work) error {
 		return nil
 	}
 	for _, o := range w.set.Objects {
-		kind := o.GroupVersionKind()
-		if kind.Group != traffic.GatewayGroup || !strings.HasSuffix(kind.Kind, "Route") {
+		check := routeCheck{work: w, route: o}
+		switch kind := o.GroupVersionKind(); {
+		case kind.Group == traffic.GatewayGroup && strings.HasSuffix(kind.Kind, "Route"):
+		case kind.Group == traffic.IstioGroup && kind.Kind == "VirtualService":
+			check.verdict = w.virtualServiceVerdict
+		default:
 			continue
 		}
-		check := routeCheck{work: w, route: o}
 		why, err := w.poll(ctx, previewRouteTimeout, check.evaluate)
 		if err != nil {
 			return err
@@ -113,12 +117,34 @@ func acceptRoutes(ctx context.Context, w *work) error {
 	return nil
 }
 
+// virtualServiceVerdict evaluates a live VirtualService with its Gateways.
+func (w *work) virtualServiceVerdict(ctx context.Context, live *unstructured.Unstructured) (traffic.Verdict, error) {
+	var gateways []unstructured.Unstructured
+	for _, id := range traffic.GatewaysOf(live) {
+		gateway := &unstructured.Unstructured{}
+		gateway.SetGroupVersionKind(live.GroupVersionKind().GroupVersion().WithKind("Gateway"))
+		gateway.SetNamespace(id[0])
+		gateway.SetName(id[1])
+		found, err := w.read(ctx, manifest.Object{Unstructured: gateway})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return traffic.Verdict{}, fmt.Errorf("read its Gateway %s/%s: %w", id[0], id[1], w.cluster.Classify(err))
+		}
+		gateways = append(gateways, *found)
+	}
+	return traffic.EvaluateVirtualService(live, gateways), nil
+}
+
 // routeCheck evaluates whether one route is in force.
 type routeCheck struct {
 	*work
 	route    manifest.Object
 	refused  time.Time // start of the refusal, by the monotonic clock; zero: not refused
 	reported bool      // whether another field manager of the route was logged
+	// verdict evaluates the live route; nil for the status of a route of the Gateway API.
+	verdict func(ctx context.Context, live *unstructured.Unstructured) (traffic.Verdict, error)
 }
 
 // evaluate explains why the route is not in force yet; "" if it is.
@@ -137,6 +163,11 @@ func (c *routeCheck) evaluate(ctx context.Context) (string, error) {
 		return "", &stageError{reason: fmt.Sprintf("%s: field manager %q has changed spec.rules, so the shares are not in force; make sure that only piped writes them", ref, other)}
 	}
 	verdict := traffic.Evaluate(live)
+	if c.verdict != nil {
+		if verdict, err = c.verdict(ctx, live); err != nil {
+			return "", err
+		}
+	}
 	switch {
 	case verdict.Accepted:
 		return "", nil
