@@ -28,13 +28,11 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// launcher starts the scripts of tests' agents.
-var launcher sandbox.Launcher
-
 // TestMain runs more tests in parallel than there are cores, because they mostly wait for
-// pods.
+// pods. The agent's program, if it is built, launches scripts, of which each agent runs one at its start: a
+// test program with the race detector takes several times as long to start.
 func TestMain(m *testing.M) {
-	launcher = sandbox.Main()
+	sandbox.Program = cmp.Or(os.Getenv("PIPED_BINARY"), sandbox.Program)
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -120,7 +118,7 @@ func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 		createStore(t, s.dataDir)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now, SweepEvery: s.sweepEvery, Launcher: launcher, LeaseEvery: cmp.Or(s.leaseEvery, -1)})
+	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now, SweepEvery: s.sweepEvery, LeaseEvery: cmp.Or(s.leaseEvery, -1)})
 	if err != nil {
 		cancel()
 		t.Fatal(err)

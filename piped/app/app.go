@@ -16,7 +16,6 @@ import (
 	"github.com/c785c783/piped/executor/analysis/provider"
 	"github.com/c785c783/piped/executor/approval"
 	"github.com/c785c783/piped/executor/script"
-	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/executor/wait"
 	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/cluster/rollout"
@@ -51,10 +50,6 @@ type Options struct {
 	ConfigFile  string
 	ReloadEvery time.Duration    // poll interval of these files; default 2 s
 	Reload      <-chan os.Signal // each signal reloads at once
-
-	// Launcher starts the scripts of stages; sandbox.Main returns it. Without it they run
-	// only if scripts.isolation is none.
-	Launcher sandbox.Launcher
 
 	// Grace bounds how long Run waits for components to stop; default 30 s.
 	Grace time.Duration
@@ -105,8 +100,8 @@ type App struct {
 
 	wakePreviews func() // lists open pull requests
 
-	worker bool             // of a standby that shares the work
-	rights ownership.Rights // to work on deployments, by application ID
+	at     *addresses       // of a worker; nil if the agent binds them itself
+	rights ownership.Rights // to work on keys, such as application IDs
 	owner  *ownership.Owner // nil unless replicas share the work
 }
 
@@ -124,15 +119,34 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	st, ownerKey, err := a.openState(ctx, cfg, o)
+	st, err := a.openState(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
+	if err := a.build(ctx, cfg, o, st); err != nil {
+		return nil, err
+	}
+	if err := st.Advertise(ctx, a.api.Addr(), a.web.Addr()); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// worker reports whether a is that of a standby which shares the work.
+func (a *App) worker() bool { return a.at != nil }
+
+// build adds all components. What only the replica with the database does is left out of a worker.
+func (a *App) build(ctx context.Context, cfg *config.Piped, o Options, st *store.Store) error {
 	storeID, err := st.Identity(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	access := clusterConfig{store: st, lease: leaseSpec{cfg.PipedID, storeID, o.LeaseEvery}, permit: st.Owned, requests: a.metrics.requests}
+	ownerKey, err := ensureOwnerKey(ctx, st, cfg.DataDir, o.Now())
+	if err != nil {
+		return err
+	}
+	a.addRights(cfg, o, st)
+	access := clusterConfig{store: st, rights: a.rights, lease: leaseSpec{cfg.PipedID, storeID, o.LeaseEvery}, permit: st.Owned, requests: a.metrics.requests}
 	if o.ReadOnly {
 		access.lease.every, access.permit = -1, refuseWrites
 	}
@@ -140,19 +154,22 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	a.disk = &writable{dir: cfg.DataDir, store: st.CheckWrite, every: probeEvery, log: o.Logger.With("component", "store")}
 	a.parts.add("writable", a.disk.Run)
 	if err := a.addObservability(cfg, o, st); err != nil {
-		return nil, err
+		return err
 	}
-	a.addRights(cfg, o, st)
 	src, err := a.openSources(ctx, cfg, o, st)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	phases, err := a.addPhases(cfg, o, st, src)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	a.addDrift(cfg, o, st, src)
-	a.addRequests(cfg, o, st, src, phases.planner)
+	if !a.worker() {
+		a.addRequests(cfg, o, st, src, phases.planner)
+	}
+	a.addEvents(o, st)
+	a.addRetention(o, st)
 	courier, setReceivers := a.addNotifications(cfg, o, st)
 	state := agentStatus{
 		version: o.Version, commit: o.Commit, started: o.Now(), store: st, phases: phases, serves: src.serves, live: a.live, disk: a.disk, courier: courier,
@@ -161,10 +178,10 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	a.dry = previews{phases.planner, a.live.repositories, src.concealed, a.live.platforms}
 	users, err := a.listen(cfg, o, st, a.dry, state)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := errors.Join(announce(cfg, a.api.Addr(), ownerKey), st.Advertise(ctx, a.api.Addr(), a.web.Addr())); err != nil {
-		return nil, err
+	if err := announce(cfg, a.api.Addr(), ownerKey); err != nil {
+		return err
 	}
 	a.parts.add("readiness", a.beReady)
 	a.live.begin(ctx, src.setup, targets{
@@ -174,20 +191,19 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		a.parts.add("configuration", newReloader(o.ConfigFile, cfg, a.live, st, o).Run)
 	}
 	a.log.Info("agent ready to run", "version", o.Version, "api", a.api.Addr(), "web", a.web.Addr(), "ownerKey", ownerKey, "dataDir", cfg.DataDir)
-	return a, nil
+	return nil
 }
 
-// openState locks the data directory and opens the store. It also returns the path of the
-// owner key.
-func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *store.Store, ownerKey string, err error) {
+// openState locks the data directory and opens the store.
+func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *store.Store, err error) {
 	unlock, err := lockDataDir(ctx, cfg.DataDir)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	a.parts.onClose("data directory", unlock)
 	key, made, err := storeKey(cfg)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	waiting := &standby{cfg: cfg, options: o, file: o.ConfigFile, log: o.Logger.With("component", "standby")}
 	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{
@@ -197,25 +213,24 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 		a.parts.onClose("store", st.Close)
 	}
 	if err := errors.Join(err, waiting.end()); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if made {
 		if err := keepStoreKey(cfg.DataDir, key); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	a.parts.add("store", st.Run)
 	watch, err := newDataWatch(cfg, cmp.Or(o.DataCheckEvery, dataWatchEvery))
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	a.parts.add("data directory", watch.Run)
 	create := func(r *deploy.AgentRecord) { r.Disabled = r.Disabled || o.disabled }
 	if _, err := st.UpdateAgent(ctx, create); err != nil { // creates the record at the first start
-		return nil, "", err
+		return nil, err
 	}
-	ownerKey, err = ensureOwnerKey(ctx, st, cfg.DataDir, o.Now())
-	return st, ownerKey, err
+	return st, nil
 }
 
 // phases are the components that carry deployments from phase to phase.
@@ -232,7 +247,7 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 	p.newTrigger = func(interval time.Duration, review bool) *trigger.Trigger {
 		watched, unwatched := live.repositories.watchable()
 		return trigger.New(trigger.Config{
-			Store: st, Repositories: watched, Unwatched: unwatched, Interval: interval, Review: review,
+			Store: st, Rights: a.rights, Repositories: watched, Unwatched: unwatched, Interval: interval, Review: review,
 			Kinds: o.kinds(), Providers: live.platforms.Names(), ProviderKinds: live.platforms.providerKinds(), Live: live.platforms,
 			Signatures: live.tenants, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
 		})
@@ -250,11 +265,10 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 	})
 	a.parts.add("clusters", live.clusters.Run)
 	a.parts.add("capabilities", src.serves.Run)
-	if a.worker {
+	if a.owner != nil { // the trigger fetches only the repositories of this replica
 		a.parts.add("mirrors", live.repositories.fillAll)
-	} else {
-		a.parts.add("trigger", live.follower.Run)
 	}
+	a.parts.add("trigger", live.follower.Run)
 	a.parts.add("planner", p.planner.Run)
 	a.parts.add("scheduler", live.repositories.fetched(st, p.scheduler.Run))
 	a.addGained(p)
@@ -265,15 +279,23 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sources, plans *planner.Planner) {
 	live := a.live
 	a.parts.add("plan previews", preview.New(preview.Config{
-		Store: st, Repositories: mergeable{live}, Sources: src.concealed, Plan: planOf(plans), Changes: changesOf(live.platforms), Place: live.clusters.placed, Workers: cfg.PlanPreview.WorkerNum,
+		Store: st, Repositories: mergeable{live, a.owner != nil}, Sources: src.concealed, Plan: planOf(plans), Changes: changesOf(live.platforms), Place: live.clusters.placed, Workers: cfg.PlanPreview.WorkerNum,
 		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
 	}).Run)
+}
+
+// addEvents adds the component that writes events into Git.
+func (a *App) addEvents(o Options, st *store.Store) {
 	a.parts.add("events", event.New(event.Config{
-		Store: st, Settings: live.eventSettings, Kinds: o.kinds(), Tenancy: live.tenants, Poll: live.follower.Poll,
+		Store: st, Rights: a.rights, Settings: a.live.eventSettings, Kinds: o.kinds(), Tenancy: a.live.tenants, Poll: a.poll(st),
 		Logger: o.Logger.With("component", "events"), Now: o.Now,
 	}).Run)
+}
+
+// addRetention adds the removal of old data.
+func (a *App) addRetention(o Options, st *store.Store) {
 	a.parts.add("retention", retention.New(retention.Config{
-		Store: st, Settings: live.Retention, Metrics: a.metrics.retention, First: o.RemoveAfter,
+		Store: st, Rights: a.rights, Settings: a.live.Retention, Clusters: a.live.clusters.Names, Metrics: a.metrics.retention, First: o.RemoveAfter,
 		Logger: o.Logger.With("component", "retention"), Now: o.Now,
 	}).Run)
 }
@@ -287,7 +309,7 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	a.parts.onClose("analyses", analyses.Close)
 	a.parts.onClose("analysis providers", a.live.analysis.Close)
 	approvals := approval.New(approval.Config{Store: st, Commits: a.live.repositories, Logger: o.Logger.With("component", "approval")})
-	if !a.worker {
+	if !a.worker() {
 		a.parts.add("approvals", approvals.Run)
 	}
 	executors := map[string]scheduler.Executor{
@@ -310,7 +332,7 @@ func scriptsDir(cfg *config.Piped) string { return filepath.Join(cfg.DataDir, "s
 func (a *App) newScripts(cfg *config.Piped, o Options) (*script.Executor, error) {
 	return script.New(script.Config{
 		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: scriptsDir(cfg),
-		Launcher: o.Launcher, Isolation: ScriptIsolation(cfg, o.ConfigFile), Logger: o.Logger.With("component", "script"),
+		Isolation: ScriptIsolation(cfg, o.ConfigFile), Logger: o.Logger.With("component", "script"),
 	})
 }
 
@@ -320,7 +342,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 		return nil, err
 	}
 	a.api, err = control.New(control.Config{
-		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure, InsecureHTTP: cfg.Web.Insecure,
+		Listen: a.at.listenAPI(), Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure, InsecureHTTP: cfg.Web.Insecure,
 		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile, Policy: access.NewPolicy(access.RolesOf(cfg.Access)), SessionIdle: u.idleTimeout,
 		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: a.live.platforms, Live: a.live.platforms, Objects: a.live.platforms, PodLines: podLines{a.live.platforms, a.live.platforms}, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, Configurations: configurations{live: a.live, commits: plans, kinds: o.kinds()}, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
 		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Metrics: a.metrics.calls,
@@ -333,7 +355,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.parts.add("control API", a.api.Run)
 	pages := a.addSignIn(o, st, u)
 	a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), API: withSession(pages, a.api.Handler()), SignIn: protectedPages{pages, a.api.RefuseHTTP}, Page: a.newPage(o, pages), Poll: a.live.follower.Poll, Deliveries: a.metrics.webhooks,
+		Listen: a.at.listenWeb(), Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), API: withSession(pages, a.api.Handler()), SignIn: protectedPages{pages, a.api.RefuseHTTP}, Page: a.newPage(o, pages), Poll: a.poll(st), Deliveries: a.metrics.webhooks,
 		Preview: proposals{a.live, st, o.NewID, a.wakePreviews}.preview, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {

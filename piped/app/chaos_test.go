@@ -68,20 +68,8 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary string, server *
 	}
 	dsn := c.dsn
 	c.chaosEnv = newChaosEnv(t, size.applications, rand.New(rand.NewPCG(seed, 2)))
-	proxy, err := agenttest.ServeAPI(clustertest.Shared(t).Kubeconfig(), c.saw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	_, kubeconfig := proxied(t, clustertest.Shared(t).Kubeconfig(), c.saw, nil)
 	dir := t.TempDir()
-	kubeconfig, err := proxy.Kubeconfig(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	options := agenttest.Options{
 		Binary: binary, Dir: dir, Remote: c.repo.Dir, Kubeconfig: kubeconfig, Interval: 100 * time.Millisecond, DSN: dsn,
 		More: allowScripts(filepath.Dir(c.scripts)) + fmt.Sprintf(`  notifications:
@@ -89,6 +77,7 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary string, server *
     receivers: [{name: hook, webhook: {url: %q, signatureValue: secret}}]
 `, c.receiver(t)),
 	}
+	var err error
 	if c.agent, err = agenttest.Start(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
@@ -382,9 +371,11 @@ func (c *chaos) moment() moment {
 	}[c.random.IntN(10)]
 }
 
-// await returns at the moment, or after a time limit.
+// await returns at the moment, or after a time limit. After the kills that are wanted, the agent gets
+// more and more time between two: on a slow machine it needs that to make deployments at all.
 func (c *chaos) await(ctx context.Context, m moment) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	slower := 1 + time.Duration(len(c.killed)/c.kills)
+	ctx, cancel := context.WithTimeout(ctx, slower*2*time.Second)
 	defer cancel()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
@@ -394,5 +385,5 @@ func (c *chaos) await(ctx context.Context, m moment) {
 		case <-poll.C:
 		}
 	}
-	time.Sleep(time.Duration(c.random.Int64N(int64(m.delay))))
+	time.Sleep(time.Duration(c.random.Int64N(int64(slower * m.delay))))
 }

@@ -27,6 +27,7 @@ import (
 	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/observe"
+	"github.com/c785c783/piped/piped/ownership"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -58,7 +59,8 @@ type clusters struct {
 
 // clusterConfig is what clusters need from the agent.
 type clusterConfig struct {
-	store    *store.Store // nil: external rollouts, scalings and health are not recorded
+	store    *store.Store     // nil: external rollouts, scalings and health are not recorded
+	rights   ownership.Rights // to record them, by provider
 	lease    leaseSpec
 	permit   func(context.Context) error // nil if the clusters may be written to; optional
 	requests *cluster.RequestMetrics     // optional
@@ -334,9 +336,7 @@ func (c *clusters) serve(ctx context.Context, conn *connection) {
 	}
 }
 
-// observe runs until ctx ends what works on a connection next to the stages: it records
-// external rollouts and scalings, notifies pods of changed configuration, and reports the
-// health of applications.
+// observe runs until ctx ends what works on a connection next to the stages.
 func (c *clusters) observe(ctx context.Context, conn *connection) *sync.WaitGroup {
 	var running sync.WaitGroup
 	if conn.lease != nil {
@@ -346,31 +346,44 @@ func (c *clusters) observe(ctx context.Context, conn *connection) *sync.WaitGrou
 		return &running
 	}
 	log := c.logger.With("cluster", conn.spec.name)
-	externals := observe.NewExternalRollouts(observe.ExternalConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
+	vitals := observe.NewHealthEvents(observe.HealthConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
 	running.Go(func() {
-		if err := externals.Run(ctx); err != nil {
-			log.Error("external rollouts are not recorded until the agent is restarted", "error", err)
+		err := ownership.Hold(ctx, c.rights, conn.spec.name, func(ctx context.Context, moving <-chan struct{}) error {
+			c.record(ctx, moving, conn, vitals, log)
+			return nil
+		})
+		if err != nil { // cannot happen
+			log.Error("the cluster is not observed until the agent is restarted", "error", err)
 		}
 	})
+	return &running
+}
+
+// record records external rollouts and scalings, notifies pods of changed configuration, and reports the
+// health of applications, until ctx ends or another replica continues.
+func (c *clusters) record(ctx context.Context, moving <-chan struct{}, conn *connection, vitals *observe.HealthEvents, log *slog.Logger) {
+	ctx, stop := ownership.Interruptible(ctx, moving)
+	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	run := func(what string, component func(context.Context) error) {
+		running.Go(func() {
+			if err := component(ctx); err != nil && !ownership.Over(ctx, err) {
+				log.Error(what+" until the agent is restarted", "error", err)
+			}
+		})
+	}
+	externals := observe.NewExternalRollouts(observe.ExternalConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
+	run("external rollouts are not recorded", externals.Run)
 	lates := observe.NewLateCompletions(observe.LateConfig{Observer: conn.observer, Store: c.store, Logger: log, Now: c.now})
 	running.Go(func() { lates.Run(ctx) })
 	scalings := observe.NewScalings(observe.ScalingConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
-	running.Go(func() {
-		if err := scalings.Run(ctx); err != nil {
-			log.Error("scalings are not recorded until the agent is restarted", "error", err)
-		}
-	})
+	run("scalings are not recorded", scalings.Run)
 	nudger := observe.NewNudger(observe.NudgerConfig{
 		Cluster: conn.cluster.Cluster, Controller: conn.controller, Store: c.store, Logger: log, Now: c.now,
 	})
-	running.Go(func() {
-		if err := nudger.Run(ctx); err != nil {
-			log.Error("pods are not notified of changed configuration until the agent is restarted", "error", err)
-		}
-	})
-	vitals := observe.NewHealthEvents(observe.HealthConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
+	run("pods are not notified of changed configuration", nudger.Run)
 	running.Go(func() { vitals.Run(ctx) })
-	return &running
 }
 
 // redact removes the secrets of an application from a text.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,7 +37,7 @@ func buildAgent(t *testing.T) string {
 // directory, unless o names them.
 func startProcess(t *testing.T, o agenttest.Options) *agenttest.Agent {
 	t.Helper()
-	o.Interval = 200 * time.Millisecond
+	o.Interval = cmp.Or(o.Interval, 200*time.Millisecond)
 	if o.Binary == "" {
 		o.Binary = buildAgent(t)
 	}

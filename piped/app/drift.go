@@ -19,8 +19,8 @@ import (
 func (a *App) addDrift(cfg *config.Piped, o Options, st *store.Store, src sources) {
 	live := a.live
 	a.drift = drift.New(drift.Config{
-		Store: st, Clusters: live.platforms, Git: undeployed.New(live.repositories.mirror, src.loader),
-		Expected: live.platforms.Expected, PipedID: cfg.PipedID, Metrics: a.metrics.drift, SweepEvery: o.SweepEvery, Logger: o.Logger.With("component", "drift"), Now: o.Now, NewID: o.NewID,
+		Store: st, Clusters: live.platforms, Git: undeployed.New(live.repositories.at, src.loader),
+		Expected: live.platforms.Expected, Rights: a.rights, PipedID: cfg.PipedID, Metrics: a.metrics.drift, SweepEvery: o.SweepEvery, Logger: o.Logger.With("component", "drift"), Now: o.Now, NewID: o.NewID,
 	})
 	live.clusters.onChange(a.drift.Wake)
 	a.parts.add("drift", a.drift.Run)

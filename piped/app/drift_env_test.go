@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/git/gittest"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
@@ -183,26 +182,14 @@ type apiCalls struct {
 // kubeconfig returns a kubeconfig for the same cluster whose requests are recorded.
 func (c *apiCalls) kubeconfig(t *testing.T, kubeconfig string) string {
 	t.Helper()
-	proxy, err := agenttest.ServeAPI(kubeconfig, func(r *http.Request) {
+	_, path := proxied(t, kubeconfig, func(r *http.Request) {
 		if query := r.URL.Query(); query.Get("watch") == "true" || query.Get("watch") == "1" {
 			return
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.made = append(c.made, r.Method+" "+r.URL.RequestURI())
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	path, err := proxy.Kubeconfig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, nil)
 	return path
 }
 

@@ -42,19 +42,8 @@ func newPeriodEnv(t *testing.T) *periodEnv {
 func newPeriodEnvIn(t *testing.T, cluster *clustertest.Cluster) *periodEnv {
 	t.Helper()
 	w := &periodEnv{t: t, repo: newRepo(t), ns: cluster.Namespace(t), kube: cluster.Client(t), web: appID("web")}
-	var err error
-	if w.proxy, err = agenttest.ServeAPI(cluster.Kubeconfig(), nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	kubeconfig, err := w.proxy.Kubeconfig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy, kubeconfig := proxied(t, cluster.Kubeconfig(), nil, nil)
+	w.proxy = proxy
 	w.s = settings{dataDir: t.TempDir(), pipedID: w.ns, remote: w.repo.Dir, kubeconfig: kubeconfig}
 	w.start()
 	return w

@@ -77,13 +77,13 @@ func (p previews) propose(ctx context.Context, out *Proposal) (err error) {
 	if out.Plan, out.Hold, err = p.Preview(ctx, out.Application, "", "", ""); err != nil {
 		return err
 	}
-	effect, err := p.Changes(ctx, out.Plan)
-	if err != nil {
-		return err
-	}
-	out.Changes = effect.Changes
 	stranger := out.Application
 	stranger.ID = "" // so that no object counts as its own
-	out.Live, err = p.platforms.Foreign(ctx, out.Application.Provider, stranger, out.Plan.Trigger.Commit.Hash)
+	// This waits for the cluster, without which the changes would name objects without their namespaces.
+	if out.Live, err = p.platforms.Foreign(ctx, out.Application.Provider, stranger, out.Plan.Trigger.Commit.Hash); err != nil {
+		return err
+	}
+	effect, err := p.Changes(ctx, out.Plan)
+	out.Changes = effect.Changes
 	return err
 }

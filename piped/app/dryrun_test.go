@@ -9,12 +9,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -34,15 +35,13 @@ func TestDryRun(t *testing.T) {
 	})
 	commit := repo.Push(t, "add applications", files)
 	var writes writeRequests
-	proxy, err := agenttest.ServeAPI(cluster.Kubeconfig(), writes.note)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer proxy.Close()
-	kubeconfig, err := proxy.Kubeconfig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	var slow atomic.Bool // discovery takes longer than a plan waits for it
+	_, kubeconfig := proxied(t, cluster.Kubeconfig(), func(r *http.Request) {
+		writes.note(r)
+		if slow.Load() && (r.URL.Path == "/api" || r.URL.Path == "/apis") {
+			time.Sleep(placeTimeout + time.Second)
+		}
+	}, nil)
 	refused := []string{
 		"broken: Quick sync false, an error true",
 		"not another",
@@ -66,7 +65,9 @@ func TestDryRun(t *testing.T) {
 	agent, stop := runAgentUntil(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig()})
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	stop()
+	slow.Store(true)
 	propose("everything is live", "  live ConfigMap "+ns+"/web own true changes false", "  live Deployment "+ns+"/web own true changes false")
+	slow.Store(false)
 	repo.Push(t, "web v2", webApp(ns, "v2", ""))
 	propose("an image has changed", "  live ConfigMap "+ns+"/web own true changes false", "  live Deployment "+ns+"/web own true changes true")
 }

@@ -30,7 +30,7 @@ func TestExamplesAreDeployed(t *testing.T) {
 		more: exampleKeys(t),
 	}, time.Hour)
 	files, apps := exampleApps(t, ns)
-	for _, app := range []string{"analysis", "approval", "bluegreen", "canary", "helm", "httproute", "istio", "kustomize", "multi", "script-run", "secret", "self-heal", "simple", "sops"} {
+	for _, app := range []string{"analysis", "approval", "bluegreen", "canary", "helm", "httproute", "istio", "kustomize", "multi", "preview", "script-run", "secret", "self-heal", "simple", "sops"} {
 		if !strings.Contains(fmt.Sprint(apps), app) {
 			t.Errorf("there is no application %s in %v", app, apps)
 		}

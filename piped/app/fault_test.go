@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/store/pgtest"
@@ -128,19 +127,7 @@ func TestFaultAPIServerStopped(t *testing.T) {
 // connections are neither refused nor answered.
 func TestFaultAPIServerSilent(t *testing.T) {
 	t.Parallel()
-	proxy, err := agenttest.ServeAPI(clustertest.Shared(t).Kubeconfig(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	kubeconfig, err := proxy.Kubeconfig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy, kubeconfig := proxied(t, clustertest.Shared(t).Kubeconfig(), nil, nil)
 	repo := newRepo(t)
 	s := newFaultScene(t, clustertest.Shared(t), repo, func() *client {
 		return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: kubeconfig})

@@ -57,6 +57,12 @@ func (f *follower) Poll(repoID string) { f.get().Poll(repoID) }
 // Problem returns why a repository cannot be watched, nil if it can.
 func (f *follower) Problem(repoID string) *trigger.Problem { return f.get().Problem(repoID) }
 
+// Watches reports whether this replica watches a repository, and not another one.
+func (f *follower) Watches(repoID string) bool {
+	t := f.get()
+	return t == nil || t.Watches(repoID)
+}
+
 // Run runs the current trigger until ctx ends.
 func (f *follower) Run(ctx context.Context) error {
 	for {

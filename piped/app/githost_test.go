@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -54,7 +52,7 @@ func TestGitHubIsNotified(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, repo := cluster.Namespace(t), newRepo(t)
-	remote := below(t, "shop", repo.HTTP(t, gittest.HTTPOptions{}))
+	remote := repo.HTTP(t, gittest.HTTPOptions{Folder: "shop"}).URL
 	g, key := githosttest.NewGitHubApp(t, pathOf(remote))
 	agent := runReloading(t, spec{
 		dataDir: t.TempDir(), repositories: map[string]string{"apps": remote}, providers: map[string]string{"local": cluster.Kubeconfig()},
@@ -129,20 +127,6 @@ func TestGitHubIsNotified(t *testing.T) {
 	})
 }
 
-// below serves a repository below a path, as GitHub does below its owner.
-func below(t *testing.T, folder string, s *gittest.HTTPServer) (remote string) {
-	t.Helper()
-	to, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := to.Path
-	to.Path = ""
-	proxy := httptest.NewServer(http.StripPrefix("/"+folder, httputil.NewSingleHostReverseProxy(to)))
-	t.Cleanup(proxy.Close)
-	return proxy.URL + "/" + folder + path
-}
-
 // pathOf returns the path of a remote on its host.
 func pathOf(remote string) string {
 	_, path, _ := strings.Cut(strings.TrimPrefix(remote, "http://"), "/")
@@ -156,7 +140,7 @@ func TestKilledWhileGitHubIsNotified(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
 	repo := newRepo(t)
-	remote := below(t, "shop", repo.HTTP(t, gittest.HTTPOptions{}))
+	remote := repo.HTTP(t, gittest.HTTPOptions{Folder: "shop"}).URL
 	g := githosttest.NewGitHub(t)
 	commented := make(chan struct{}, 1)
 	g.SetFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {

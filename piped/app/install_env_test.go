@@ -179,7 +179,7 @@ func startInstalled(t *testing.T, c *clustertest.Cluster, s spec) *installation 
 		t.Fatal(err)
 	}
 	s.providers = map[string]string{"local": proxied}
-	return &installation{runReloadingWith(t, s, Options{ReloadEvery: time.Hour, Launcher: launcher, LeaseEvery: time.Second}), requests}
+	return &installation{runReloadingWith(t, s, Options{ReloadEvery: time.Hour, LeaseEvery: time.Second}), requests}
 }
 
 // right is the permission of a rule: a verb on a resource of a group.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/executor/kubernetes"
-	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/source/secret"
@@ -30,19 +29,7 @@ func TestLiveState(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, kube := cluster.Namespace(t), cluster.Client(t)
-	proxy, err := agenttest.ServeAPI(cluster.Kubeconfig(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	kubeconfig, err := proxy.Kubeconfig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy, kubeconfig := proxied(t, cluster.Kubeconfig(), nil, nil)
 	repo := newRepo(t)
 	agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: kubeconfig})
 	t.Cleanup(proxy.Speak) // before the agent stops
@@ -72,7 +59,7 @@ func TestLiveState(t *testing.T) {
 
 	proxy.Silence()
 	began := time.Now()
-	_, err = agent.control.GetLiveState(agent.ctx, &controlv1.GetLiveStateRequest{ApplicationId: web})
+	_, err := agent.control.GetLiveState(agent.ctx, &controlv1.GetLiveStateRequest{ApplicationId: web})
 	if took := time.Since(began); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "cannot be reached") || took > liveTimeout+time.Minute {
 		t.Errorf("for a silent cluster after %s: %v", took, err)
 	}

@@ -10,7 +10,7 @@ import (
 
 var (
 	clusterDesc    = metric.Desc("cluster_reachable", "1 if the last request to a cluster was answered, else 0. Absent before the first request.", "cluster")
-	repositoryDesc = metric.Desc("repository_reachable", "1 if a repository can be watched and its last check succeeded, else 0. Absent before the first check.", "repo")
+	repositoryDesc = metric.Desc("repository_reachable", "1 if a repository can be watched and its last check succeeded, else 0. Absent before the first check, and where another replica watches it.", "repo")
 	refusedDesc    = metric.Desc("configuration_refused", "1 while a newer configuration than the one in effect is refused, else 0.")
 )
 
@@ -30,7 +30,7 @@ func (f liveMetrics) Collect(out chan<- prometheus.Metric) {
 	for name, reachable := range f.live.clusters.reachable() {
 		metric.Gauge(out, clusterDesc, boolean(reachable), name)
 	}
-	for id, reachable := range f.live.repositories.reachable() {
+	for id, reachable := range f.live.repositories.reachable(f.live.follower.Watches) {
 		metric.Gauge(out, repositoryDesc, boolean(reachable), id)
 	}
 	_, refused := f.live.configuration.get()
@@ -65,8 +65,8 @@ func (c *clusters) reachable() map[string]bool {
 }
 
 // reachable reports by ID whether the last check of a configured repository succeeded.
-// Repositories that were not checked yet are absent.
-func (r *repositories) reachable() map[string]bool {
+// Repositories that were not checked yet, or that another replica watches, are absent.
+func (r *repositories) reachable(watched func(repoID string) bool) map[string]bool {
 	r.mu.Lock()
 	configured := r.configured
 	r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *repositories) reachable() map[string]bool {
 			out[c.config.RepoID] = false
 			continue
 		}
-		if state := c.mirror.State(); state.Err != nil || !state.CheckedAt.IsZero() {
+		if state := c.mirror.State(); watched(c.config.RepoID) && (state.Err != nil || !state.CheckedAt.IsZero()) {
 			out[c.config.RepoID] = state.Err == nil
 		}
 	}

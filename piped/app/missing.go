@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,6 +54,22 @@ func readCommits[T any](ctx context.Context, r *repositories, repoID, commits st
 		r.missing.add(missingKey(repoID, commits))
 	}
 	return result, err
+}
+
+// at returns the mirror of a repository, after a fetch if it lacks one of the commits.
+func (r *repositories) at(ctx context.Context, repoID string, commits ...string) (*git.Repo, error) {
+	mirror, err := readCommits(ctx, r, repoID, strings.Join(commits, ".."), func(m *git.Repo) (*git.Repo, error) {
+		for _, hash := range commits {
+			if _, err := m.At(hash); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	})
+	if deploy.IsKind(err, deploy.NotFound) { // the remote does not have it, either
+		return r.mirror(repoID)
+	}
+	return mirror, err
 }
 
 // isKnown reports whether the remote did not have commits when it was asked recently.

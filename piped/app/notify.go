@@ -138,19 +138,28 @@ func namesOf[To, From ~string](list []From) []To {
 	return out
 }
 
-// stopGrace is how long pending notifications are flushed when the agent stops.
-const stopGrace = time.Second
+const (
+	// startTimeout bounds how long the start of the agent waits to be stored.
+	startTimeout = time.Minute
+	// stopGrace is how long pending notifications are flushed when the agent stops.
+	stopGrace = time.Second
+)
 
 // addNotifications adds the component that sends notifications. It returns the courier and
-// a function that replaces the receivers.
+// a function that replaces the receivers. The start and the stop of the agent are those of the
+// replica that has the database.
 func (a *App) addNotifications(cfg *config.Piped, o Options, st *store.Store) (courier *notify.Courier, setReceivers func(*notifications)) {
 	log := o.Logger.With("component", "notifications")
-	courier = notify.New(notify.Config{Store: st, Metrics: a.metrics.notifications, Grace: stopGrace, Logger: log, Now: o.Now})
+	courier = notify.New(notify.Config{Store: st, Metrics: a.metrics.notifications, Rights: a.rights, Grace: stopGrace, Logger: log, Now: o.Now})
 	a.metrics.registry.MustRegister(notify.Backlog{Status: courier.Status, Now: o.Now})
 	live := a.live
 	agent := cfg.ProjectID + "/" + cfg.PipedID
 	setReceivers = func(n *notifications) {
 		courier.SetReceivers(append(n.receivers(st, live.page, o.Now), live.gitHostReceivers(st, agent)...)...)
+	}
+	if a.worker() {
+		a.parts.add("notifications", courier.Run)
+		return courier, setReceivers
 	}
 	who := func() deploy.PipedIdentity {
 		return deploy.PipedIdentity{ID: cfg.PipedID, Name: *live.name.Load(), Version: o.Version, ProjectID: cfg.ProjectID}
@@ -179,17 +188,17 @@ func (l *lifecycle) Run(ctx context.Context) error {
 	go func() { ended <- l.courier.Run(courierCtx) }()
 	select {
 	case <-l.courier.Ready():
-		l.announce(ctx, deploy.EventPipedStarted)
+		l.announce(ctx, deploy.EventPipedStarted, startTimeout)
 		<-ctx.Done()
-		l.announce(context.WithoutCancel(ctx), deploy.EventPipedStopped)
+		l.announce(context.WithoutCancel(ctx), deploy.EventPipedStopped, stopGrace)
 	case <-ctx.Done():
 	}
 	stop()
 	return <-ended
 }
 
-func (l *lifecycle) announce(ctx context.Context, kind deploy.EventType) {
-	ctx, done := context.WithTimeout(ctx, stopGrace)
+func (l *lifecycle) announce(ctx context.Context, kind deploy.EventType, within time.Duration) {
+	ctx, done := context.WithTimeout(ctx, within)
 	defer done()
 	who := l.who()
 	err := l.store.Announce(ctx, deploy.Event{

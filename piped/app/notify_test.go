@@ -18,6 +18,7 @@ import (
 
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/store/storetest"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -124,6 +125,14 @@ func TestNothingIsLeftUndelivered(t *testing.T) {
 	}
 	h.fail(false)
 	<-h.arrived // a delivery is in progress
+	db := storetest.Raw(t, "sqlite://"+filepath.Join(filepath.Dir(p.KeyFile), "piped.db"))
+	clustertest.Eventually(t, "the start of the second process to be stored", func() bool {
+		var starts int
+		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM outbox WHERE type = 'PIPED_STARTED'").Scan(&starts); err != nil {
+			t.Fatal(err)
+		}
+		return starts == 2
+	})
 	restart(t, p)
 	second := agent.mustEnd(web, repo.Push(t, "change web", webApp(ns, "v2", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	awaitDelivered(t, p)

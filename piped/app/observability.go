@@ -16,8 +16,10 @@ func (a *App) addObservability(cfg *config.Piped, o Options, st *store.Store) er
 	ended := a.metrics.ended.Count(st, a.metrics.log)
 	a.parts.onClose("deployment metrics", ended.Close)
 	a.parts.add("metrics", ended.Run)
-	if err := a.addTracer(cfg, o, st); err != nil {
-		return err
+	if !a.worker() { // a trace is sent once
+		if err := a.addTracer(cfg, o, st); err != nil {
+			return err
+		}
 	}
 	if cfg.Debug.PprofAddress == "" {
 		return nil

@@ -15,14 +15,15 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// process runs the agent as a process of its own.
-func (i *infra) process() *agenttest.Agent {
+// process runs the agent as a process of its own, with further arguments.
+func (i *infra) process(args ...string) *agenttest.Agent {
 	i.t.Helper()
-	p := startProcess(i.t, agenttest.Options{Remote: i.repo.Dir, Kubeconfig: i.file("none"), More: fmt.Sprintf(
+	p := startProcess(i.t, agenttest.Options{Remote: i.repo.Dir, Kubeconfig: i.file("none"), Args: args, More: i.s.more + fmt.Sprintf(
 		"  cloudProviders: [{name: tofu, type: OPENTOFU, config: {program: %q, cliConfigFile: %q, driftDetectionEnabled: true}}]\n", i.program, i.rc)})
 	data := filepath.Dir(p.KeyFile)
 	i.t.Cleanup(func() { marked.Kill("PIPED_OPENTOFU_DIR", filepath.Join(data, "opentofu")) }) // of an agent that was killed, and not started again
-	i.c = dial(i.t, p.Address, data)
+	i.c, i.s.dataDir = dial(i.t, p.Address, data), data
+	i.c.web = "http://" + p.WebAddress
 	return p
 }
 
@@ -48,22 +49,49 @@ func (i *infra) journal() map[string]int {
 	return out
 }
 
+// pluginsIn returns the processes of plugins of the runs in a directory, each with its start, since
+// numbers of processes return.
+func pluginsIn(dir string) map[string]bool {
+	out := map[string]bool{}
+	for _, pid := range marked.Processes("PIPED_OPENTOFU_DIR", dir) {
+		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err != nil || !strings.HasPrefix(filepath.Base(program), "terraform-provider-") {
+			continue
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if fields := strings.Fields(string(stat)); err == nil && len(fields) > 21 {
+			out[fmt.Sprintf("process %d of %s, started at %s", pid, filepath.Base(program), fields[21])] = true
+		}
+	}
+	return out
+}
+
 // TestOpenTofuLockLeftByAKill: the lock of a run that was killed is reported, and the deployment
-// waits until somebody releases it.
+// waits until a user releases it. The plugins of the killed run, which outlive the agent, are ended.
 func TestOpenTofuLockLeftByAKill(t *testing.T) {
 	t.Parallel()
 	i := newInfra(t)
 	state := newStateServer(t)
-	code := strings.Replace(i.code(i.chain("one", "a", "b")), fmt.Sprintf("  backend \"local\" { path = %q }\n", i.file("state.tfstate")), state.backend(), 1)
+	code := strings.Replace(i.code(i.chain("one", "a", "b", "c", "d", "e", "f", "g", "h")), fmt.Sprintf("  backend \"local\" { path = %q }\n", i.file("state.tfstate")), state.backend(), 1)
 	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": code})
 	p, app := i.process(), appID("net")
 	i.c.await(app, "makes a", func(d *modelv1.Deployment) bool {
 		return strings.Contains(i.c.logs(d.GetId()), "sample_file.a: Creating")
 	})
+	dir := filepath.Join(filepath.Dir(p.KeyFile), "opentofu")
+	plugins := pluginsIn(dir)
+	if len(plugins) == 0 {
+		t.Error("no plugin runs during the apply")
+	}
 	restart(t, p)
 	d := i.c.await(app, "waits for the lock", func(d *modelv1.Deployment) bool {
 		return strings.Contains(i.c.logs(d.GetId()), "Waiting: the state is locked by ")
 	})
+	for plugin := range pluginsIn(dir) {
+		if plugins[plugin] {
+			t.Errorf("%s outlives the agent's restart", plugin)
+		}
+	}
 	if state.locked() == "" {
 		t.Error("the lock was released without a request")
 	}
@@ -91,7 +119,7 @@ func TestOpenTofuLockLeftByAKill(t *testing.T) {
 	if _, err := i.c.control.ReleaseStateLock(i.c.ctx, &controlv1.ReleaseStateLockRequest{DeploymentId: d.GetId(), LockId: lock.ID}); err == nil {
 		t.Error("a release was accepted after the deployment")
 	}
-	i.holds("b", "one")
+	i.holds("h", "one")
 	if state.locked() != "" {
 		t.Errorf("the state stays locked by %s", state.locked())
 	}
@@ -127,6 +155,23 @@ func TestOpenTofuTwoApplicationsOnOneState(t *testing.T) {
 	}
 	if n := gate.count(); n != 1 {
 		t.Errorf("b was written %d times, want once: the second application finds it", n)
+	}
+}
+
+// TestOpenTofuStaleSync: a sync whose plan is outdated by another run makes one new plan and applies it.
+func TestOpenTofuStaleSync(t *testing.T) {
+	t.Parallel()
+	i := newInfra(t)
+	i.calls("apply", 2, fmt.Sprintf("sed -i 's/\"serial\": [0-9]*/\"serial\": 77/' %q", i.file("state.tfstate")))
+	i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.resource("a", "one", ""))})
+	i.start()
+	i.c.awaitSyncState(appID("net"), modelv1.ApplicationSyncStatus_SYNCED)
+	commit := i.repo.Push(t, "change", map[string]string{"net/main.tf": i.code(i.resource("a", "two", ""))})
+	d := i.c.mustEnd(appID("net"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	mustContain(t, i.c.logs(d.GetId()), "Another run has changed the state since the plan was made; planning again")
+	i.holds("a", "two")
+	if plans, applies := i.called("plan")-i.refreshes(), i.called("apply"); plans != 3 || applies != 3 {
+		t.Errorf("%d plans and %d applies were made, want 3: of the first deployment, one that was outdated, and one again", plans, applies)
 	}
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bufio"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -49,6 +50,12 @@ func (i *infra) called(command string) (n int) {
 		}
 	}
 	return n
+}
+
+// refreshes returns how many plans were comparisons with the state.
+func (i *infra) refreshes() int {
+	data, _ := os.ReadFile(i.file("calls"))
+	return strings.Count(string(data), " -refresh-only")
 }
 
 // awaitFile waits until a file exists.
@@ -240,6 +247,58 @@ func TestOpenTofuKilledAtEachStep(t *testing.T) {
 				mustContain(t, log, looking, k.resumes)
 			} else if strings.Contains(log, looking) {
 				t.Errorf("no apply had begun:\n%s", log)
+			}
+			i.c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
+		})
+	}
+}
+
+// TestOpenTofuKilledBeforeTheEndIsStored kills the agent after it has recorded what an apply left, and
+// before the end of the stage is stored. The provider's own journal says that each resource was made
+// once.
+func TestOpenTofuKilledBeforeTheEndIsStored(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]string{
+		"sync": "", "pipeline": "  pipeline:\n    stages: [{name: TERRAFORM_PLAN, id: plan}, {name: TERRAFORM_APPLY, id: apply}]\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := newInfra(t)
+			i.calls("none", 1, stay)
+			p, app := i.process(), appID("net")
+			db, err := sql.Open("sqlite", filepath.Join(filepath.Dir(p.KeyFile), "piped.db")+"?_pragma=busy_timeout(60000)")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			alter := func(statement string) {
+				t.Helper()
+				if _, err := db.Exec(statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			alter("CREATE TRIGGER no_end BEFORE UPDATE ON stages WHEN NEW.status = 'SUCCESS' AND NEW.name IN ('TERRAFORM_SYNC', 'TERRAFORM_APPLY') BEGIN SELECT RAISE(FAIL, 'the end of the stage'); END")
+			resources := strings.ReplaceAll(i.gated("one", "a", "b"), i.file("gate"), i.file("journal"))
+			commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(spec), "net/main.tf": i.code(resources)})
+			i.c.await(app, "has recorded the apply", func(d *modelv1.Deployment) bool {
+				return strings.Contains(i.c.logs(d.GetId()), "The state has 2 resources")
+			})
+			p.Kill()
+			alter("DROP TRIGGER no_end")
+			if err := p.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			d := i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+			mustHaveEndedOnce(t, d)
+			mustContain(t, i.c.logs(d.GetId()), "The plan had been applied before the agent was interrupted")
+			if wrote := i.journal(); wrote["a"] != 1 || wrote["b"] != 1 || len(wrote) != 2 {
+				t.Errorf("the resources were made %v times, want once", wrote)
+			}
+			if n := i.called("apply"); n != 1 {
+				t.Errorf("%d applies were started, want 1", n)
+			}
+			if got := i.inState(); !slices.Equal(got, []string{"a", "b"}) {
+				t.Errorf("the state has %v", got)
 			}
 			i.c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
 		})

@@ -1,13 +1,16 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -283,5 +286,88 @@ func TestOpenTofuConfirmDestroyOnThePage(t *testing.T) {
 	i.holds("moved", "one")
 	if _, err := os.Stat(i.file("c")); err == nil {
 		t.Error("c was not destroyed")
+	}
+}
+
+// exitCode returns how OpenTofu itself ends a plan of a configuration with -detailed-exitcode: 0 if
+// there is nothing to apply, 2 if there is.
+func (i *infra) exitCode(code string) int {
+	i.t.Helper()
+	dir := i.t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(code), 0o600); err != nil {
+		i.t.Fatal(err)
+	}
+	for _, args := range [][]string{{"init", "-input=false"}, {"plan", "-input=false", "-detailed-exitcode", "-lock=false"}} {
+		cmd := exec.CommandContext(i.t.Context(), i.program, args...)
+		cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "TF_CLI_CONFIG_FILE=" + i.rc}
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == 2 {
+			return 2
+		}
+		if err != nil {
+			i.t.Fatalf("tofu %v: %v\n%s", args, err, out)
+		}
+	}
+	return 0
+}
+
+// TestOpenTofuOnlyTheStateChanges: a plan that only moves, imports or forgets resources changes the
+// state. It is shown and applied, as OpenTofu itself says with -detailed-exitcode.
+func TestOpenTofuOnlyTheStateChanges(t *testing.T) {
+	t.Parallel()
+	i := newInfra(t)
+	pipeline := "  pipeline:\n    stages: [{name: TERRAFORM_PLAN, id: plan, with: {exitOnNoChanges: true}}, {name: TERRAFORM_APPLY, id: apply}]\n"
+	data := func(name string) string { return fmt.Sprintf("resource \"terraform_data\" %q {}\n", name) }
+	before := i.code(data("old") + data("gone"))
+	first := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(pipeline), "net/main.tf": before})
+	i.start()
+	app := appID("net")
+	i.c.mustEnd(app, first, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	b := i.browse()
+	for _, step := range []struct {
+		name, code, summary, address, origin string
+		action                               controlv1.PlannedAction
+		state                                []string
+	}{
+		{"remark", before + "# a remark\n", "", "", "", 0, []string{"gone", "old"}},
+		{"move", i.code(data("new") + data("gone") + "moved {\n  from = terraform_data.old\n  to = terraform_data.new\n}\n"),
+			"1 to move", "terraform_data.new", "moved from terraform_data.old", controlv1.PlannedAction_PLANNED_ACTION_MOVE, []string{"gone", "new"}},
+		{"forget", i.code(data("new") + "removed {\n  from = terraform_data.gone\n  lifecycle {\n    destroy = false\n  }\n}\n"),
+			"1 to forget", "terraform_data.gone", "", controlv1.PlannedAction_PLANNED_ACTION_FORGET, []string{"new"}},
+		{"import", i.code(data("new") + data("gone") + "import {\n  to = terraform_data.gone\n  id = \"a-known-id\"\n}\n"),
+			"1 to import", "terraform_data.gone", `imported as "a-known-id"`, controlv1.PlannedAction_PLANNED_ACTION_IMPORT, []string{"gone", "new"}},
+	} {
+		code := i.exitCode(step.code)
+		if (code == 2) != (step.summary != "") {
+			t.Fatalf("%s: OpenTofu itself ends with %d", step.name, code)
+		}
+		commit := i.repo.Push(t, step.name, map[string]string{"net/main.tf": step.code})
+		d := i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+		if got := i.inState(); !slices.Equal(got, step.state) {
+			t.Errorf("%s: the state has %v, want %v", step.name, got, step.state)
+		}
+		if step.summary == "" {
+			if got := stageOf(t, d, "apply").GetStatus(); got != modelv1.StageStatus_STAGE_NOT_STARTED_YET {
+				t.Errorf("%s: the stage after the plan is %v", step.name, got)
+			}
+			continue
+		}
+		if got, want := stageOf(t, d, "plan").GetMetadata()["plan"], "0 to create, 0 to update, 0 to delete, 0 to replace, "+step.summary; got != want {
+			t.Errorf("%s: the plan is %q, want %q", step.name, got, want)
+		}
+		resp, err := i.c.control.GetPlan(i.c.ctx, &controlv1.GetPlanRequest{DeploymentId: d.GetId(), Diff: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := resp.GetPlan().GetChanges()
+		if len(changes) != 1 || changes[0].GetAction() != step.action || changes[0].GetAddress() != step.address || changes[0].GetOrigin() != step.origin {
+			t.Errorf("%s: the changes are %v", step.name, changes)
+		}
+		mustContain(t, b.seen("/deployments/"+d.GetId()+"?tab=plan"), step.summary, step.address, step.origin)
+		mustContain(t, i.c.logs(d.GetId()), "The state has "+fmt.Sprint(len(step.state))+" resources")
+		if code := i.exitCode(step.code); code != 0 {
+			t.Errorf("%s: after the apply OpenTofu itself ends with %d", step.name, code)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -23,6 +24,7 @@ type infra struct {
 	dir        string // of the state and the files
 	rc         string
 	program    string // OpenTofu, or what runs it
+	provider   string // the type of the platform provider; default OPENTOFU
 	c          *client
 	s          settings
 	moreConfig string // of the platform provider
@@ -37,7 +39,7 @@ func newInfra(t *testing.T) *infra {
 func (i *infra) start() {
 	i.t.Helper()
 	i.s = settings{dataDir: i.t.TempDir(), remote: i.repo.Dir, more: i.s.more, providers: fmt.Sprintf(
-		"[{name: tofu, type: OPENTOFU, config: {program: %q, cliConfigFile: %q, driftDetectionEnabled: true%s}}]", i.program, i.rc, i.moreConfig)}
+		"[{name: tofu, type: %s, config: {program: %q, cliConfigFile: %q, driftDetectionEnabled: true%s}}]", cmp.Or(i.provider, "OPENTOFU"), i.program, i.rc, i.moreConfig)}
 	i.c = runFilesAgent(i.t, i.s)
 }
 
@@ -142,6 +144,7 @@ func TestOpenTofu(t *testing.T) {
 	if objects := i.drift(app).GetObjects(); len(objects) != 1 || objects[0].GetKind() != modelv1.DriftKind_DRIFT_KIND_MISSING {
 		t.Errorf("the report is %v", objects)
 	}
+	c.wantLive(app, modelv1.Health_HEALTH_MISSING, "sample_file a HEALTHY declared", "sample_file b MISSING declared")
 	if cmd := c.answer(c.sync(app).GetId()); cmd.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
 		t.Fatalf("the sync was answered with %v", cmd)
 	}

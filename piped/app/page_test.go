@@ -25,7 +25,7 @@ func TestPageOfAnAgent(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	agent, err := New(ctx, cfg, Options{Logger: testLogger(t), Launcher: launcher, LeaseEvery: -1})
+	agent, err := New(ctx, cfg, Options{Logger: testLogger(t), LeaseEvery: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func openKubernetes(env platformEnv) platform {
 		Store: env.store, Clusters: live.clusters, Tenancy: live.tenants, PipedID: env.cfg.PipedID,
 		Logger: env.options.Logger.With("component", "removal"), Now: env.options.Now,
 	})
-	if !env.app.worker {
+	if !env.app.worker() {
 		env.app.parts.add("removal", remover.Run)
 	}
 	return &kubernetesPlatform{

@@ -52,14 +52,14 @@ func openOpenTofu(kind config.Kind) func(platformEnv) platform {
 		}
 		p.executor = opentofu.New(opentofu.Config{
 			Store: env.store, Kind: kind.Name, Files: env.sources.loader.Files, Provider: p.provider, Programs: p.programs, Dir: dir, Applied: p.applied, Logger: log, Now: env.options.Now,
-			Kept: env.app.worker, // an earlier worker of this process may still end its runs
+			Kept: env.app.worker(), // an earlier worker of this process may still end its runs
 		})
 		p.watcher = drifttofu.New(drifttofu.Config{
-			Store: env.store, Kind: kind.Name, Interval: p.driftInterval, Refresh: p.refresh, Wake: env.wake, Mark: opentofu.AppliedMark, PipedID: env.cfg.PipedID,
+			Store: env.store, Kind: kind.Name, Enabled: p.detectsDrift, Interval: p.driftInterval, Refresh: p.refresh, Rights: env.app.rights, Wake: env.wake, Mark: opentofu.AppliedMark, PipedID: env.cfg.PipedID,
 			Logger: log, Now: env.options.Now,
 		})
-		if !env.app.worker { // the replica that has the database compares, and finishes what stages have left
-			env.app.parts.add(strings.ToLower(kind.Name)+" drift", p.watcher.Run)
+		env.app.parts.add(strings.ToLower(kind.Name)+" drift", p.watcher.Run)
+		if !env.app.worker() { // the replica that has the database finishes what stages have left
 			env.app.parts.add(strings.ToLower(kind.Name)+" stages", p.executor.Run)
 		}
 		return p
@@ -91,6 +91,18 @@ func (p *openTofuPlatform) provider(name string) (*tofuconfig.Provider, error) {
 		return provider, nil
 	}
 	return nil, deploy.Errorf(deploy.Invalid, "the platform provider %q is no longer in the agent's configuration", name)
+}
+
+// detectsDrift reports whether a platform provider compares its applications.
+func (p *openTofuPlatform) detectsDrift() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, provider := range p.providers {
+		if provider.DriftDetectionEnabled {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *openTofuPlatform) driftInterval(name string) (time.Duration, bool) {

@@ -105,11 +105,17 @@ func changesOf(all platforms) func(context.Context, deploy.Deployment, *source.S
 }
 
 // mergeable adapts repositories to plan previews. It joins them with the trigger.
-type mergeable struct{ live *live }
+type mergeable struct {
+	live   *live
+	shared bool // another replica may watch a repository: its mirror here may be behind
+}
 
 // Merge implements preview.Repositories.
 func (m mergeable) Merge(ctx context.Context, repoID, base, branch, commit string) (*git.Merge, error) {
 	repo, err := m.into(repoID, base)
+	if err == nil && m.shared {
+		_, _, err = repo.Sync(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
@@ -60,6 +61,7 @@ spec:
 type previewEnv struct {
 	t         *testing.T
 	cluster   kubernetes.Interface
+	dynamic   dynamic.Interface
 	repo      *gittest.Repo
 	github    *githosttest.GitHub
 	settings  settings
@@ -70,9 +72,9 @@ type previewEnv struct {
 
 func newPreviewEnv(t *testing.T) *previewEnv {
 	cluster := clustertest.Shared(t)
-	e := &previewEnv{t: t, cluster: cluster.Client(t), repo: newRepo(t), github: githosttest.NewGitHub(t), namespace: cluster.Namespace(t)}
+	e := &previewEnv{t: t, cluster: cluster.Client(t), dynamic: dynamicClient(t, cluster), repo: newRepo(t), github: githosttest.NewGitHub(t), namespace: cluster.Namespace(t)}
 	e.settings = settings{
-		dataDir: t.TempDir(), remote: below(t, "shop", e.repo.HTTP(t, gittest.HTTPOptions{})), kubeconfig: cluster.Kubeconfig(),
+		dataDir: t.TempDir(), remote: e.repo.HTTP(t, gittest.HTTPOptions{Folder: "shop"}).URL, kubeconfig: cluster.Kubeconfig(),
 		more: gitHubLines(e.github.URL, "token: "+githosttest.Token) +
 			fmt.Sprintf("  previews: {namespacePrefix: %s-, interval: 1s, hosts: [preview.example.com], namespaceTemplate: %s}\n", e.namespace, writeFile(t, "template.yaml", namespaceTemplate)),
 	}
@@ -237,27 +239,6 @@ func (e *previewEnv) exists() bool {
 	return err == nil
 }
 
-// shared returns what of the applications' own namespace a preview must not touch.
-func (e *previewEnv) shared() string {
-	e.t.Helper()
-	deployments, err := e.cluster.AppsV1().Deployments(e.namespace).List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	ingresses, err := e.cluster.NetworkingV1().Ingresses(e.namespace).List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	var b strings.Builder
-	for _, d := range deployments.Items {
-		fmt.Fprintln(&b, d.UID, d.Generation, d.Spec.Template.Spec.Containers[0].Image)
-	}
-	for _, i := range ingresses.Items {
-		fmt.Fprintln(&b, i.UID, i.ResourceVersion, i.Spec.Rules[0].Host)
-	}
-	return b.String()
-}
-
 // previewApplications returns the names of all applications that are previews.
 func (c *client) previewApplications() (names []string) {
 	c.t.Helper()
@@ -302,7 +283,7 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 	for _, dir := range []string{"web", "api", "other"} {
 		agent.mustEnd(appID(dir), begin, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	}
-	before := e.shared()
+	before := e.objectsOf(false)
 
 	e.push(merged(previewedApp("web", e.namespace, "v2", "0s"), previewedApp("api", e.namespace, "v2", "20s"), simple("other", e.namespace, "hello")))
 	e.set("open")
@@ -406,9 +387,7 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 		}
 		return ended > 0
 	})
-	if after := e.shared(); after != before {
-		t.Errorf("the applications of the branch were\n%s\nand are\n%s", before, after)
-	}
+	e.mustBeShared(before)
 
 	e.set("open", "preview")
 	e.says("ready")

@@ -25,14 +25,14 @@ func (a *App) addPullPreviews(cfg *config.Piped, o Options, st *store.Store, sou
 	}
 	live := a.live
 	p := pullpreview.New(pullpreview.Config{
-		Store: st, Settings: *cfg.Previews, Kinds: o.kinds(), Metrics: a.metrics.previews, PodLines: podLines{live.platforms, live.platforms}.crashLines, Repositories: hostedRepositories{mergeable{live}},
+		Store: st, Settings: *cfg.Previews, Kinds: o.kinds(), Metrics: a.metrics.previews, PodLines: podLines{live.platforms, live.platforms}.crashLines, Repositories: hostedRepositories{mergeable{live: live}},
 		Namespaces: previewNamespaces{live.clusters, live.tenants, cfg.PipedID, cfg.Previews.NamespaceTemplate},
 		Route: func(ctx context.Context, at deploy.GitPath, commit string) (pullpreview.Route, error) {
 			src, err := sources.Load(ctx, at, commit)
 			if err != nil {
 				return pullpreview.Route{}, err
 			}
-			return pullpreview.Route{Hostnames: src.Hostnames, Shared: src.Shared}, nil
+			return pullpreview.Route{ByHeader: src.ByHeader, Hostnames: src.Hostnames, OwnHost: src.OwnHost, Shared: src.Shared}, nil
 		},
 		Page: func(deploymentID string) string {
 			if page := live.page(); page != "" {

@@ -54,7 +54,7 @@ type reloading struct {
 // runReloading runs an agent inside the test process until the test ends.
 func runReloading(t *testing.T, s spec, every time.Duration) *reloading {
 	t.Helper()
-	return runReloadingWith(t, s, Options{ReloadEvery: every, Launcher: launcher})
+	return runReloadingWith(t, s, Options{ReloadEvery: every})
 }
 
 // runReloadingWith is runReloading with additional options.

@@ -186,8 +186,8 @@ func (r *repositories) fill(ctx context.Context, repoID string, mirror *git.Repo
 	}
 }
 
-// fillAll is the component of a worker that fetches the mirrors once: no trigger does so there. Later
-// commits are fetched when they are read.
+// fillAll is the component of a replica that shares the work. It fetches the mirrors once, because the
+// trigger follows only those of its repositories. Later commits are fetched when they are read.
 func (r *repositories) fillAll(ctx context.Context) error {
 	r.mu.Lock()
 	mirrors := maps.Clone(r.mirrors)

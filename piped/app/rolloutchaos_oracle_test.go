@@ -70,26 +70,30 @@ func watchRollouts(t *testing.T, kube kubernetes.Interface, namespace string) *r
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, from := range []cache.WatchFuncWithContext{
-		func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return deployments.Watch(ctx, options)
-		},
-		func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return pods.Watch(ctx, options)
-		},
-	} {
-		w, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: from})
+	follow(ctx, t, &o.running, list.ResourceVersion, o.see, deployments, pods)
+	t.Cleanup(o.close)
+	return o
+}
+
+// watchable is a client of a resource.
+type watchable interface {
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// follow calls see, also concurrently, with each change of the resources since a version, until ctx ends.
+func follow(ctx context.Context, t *testing.T, running *sync.WaitGroup, since string, see func(*testing.T, watch.Event), resources ...watchable) {
+	t.Helper()
+	for _, r := range resources {
+		w, err := watchtools.NewRetryWatcherWithContext(ctx, since, &cache.ListWatch{WatchFuncWithContext: r.Watch})
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.running.Go(func() {
+		running.Go(func() {
 			for event := range w.ResultChan() {
-				o.see(t, event)
+				see(t, event)
 			}
 		})
 	}
-	t.Cleanup(o.close)
-	return o
 }
 
 // close ends the watches.

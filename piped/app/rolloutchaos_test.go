@@ -81,19 +81,8 @@ func startRolloutChaos(t *testing.T, size rolloutChaosSize, seed uint64) *rollou
 		rolloutChaosSize: size, dir: t.TempDir(), random: source(11), delays: source(12),
 		rolloutEnv: newRolloutEnv(t, size.applications, cluster.Namespace(t), cluster.Client(t), source(13)),
 	}
-	var err error
-	if c.proxy, err = agenttest.ServeAPI(cluster.Kubeconfig(), c.delay); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	kubeconfig, err := c.proxy.Kubeconfig(c.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy, kubeconfig := proxied(t, cluster.Kubeconfig(), c.delay, nil)
+	c.proxy = proxy
 	c.agent = startProcess(t, agenttest.Options{Dir: c.dir, Remote: c.repo.Dir, Kubeconfig: kubeconfig})
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -19,10 +19,7 @@ type setting struct {
 }
 
 // liveSettings lists all settings in the order in which they are applied.
-func liveSettings() []setting { return append(workSettings(), serveSettings()...) }
-
-// workSettings lists the settings that a worker has, too.
-func workSettings() []setting {
+func liveSettings() []setting {
 	return []setting{
 		{"secretManagement", func(_ *live, was, next *setup) bool {
 			return was.sameKeys(next) || was.keys.SOPSFingerprint() != next.keys.SOPSFingerprint()
@@ -74,12 +71,6 @@ func workSettings() []setting {
 		}},
 		{"retention", func(_ *live, was, next *setup) bool { return was.retention == next.retention },
 			func(_ context.Context, l *live, next *setup) { l.retention.Store(&next.retention) }},
-	}
-}
-
-// serveSettings lists the settings of what only the agent that has the database does.
-func serveSettings() []setting {
-	return []setting{
 		{"notifications", func(_ *live, was, next *setup) bool { return was.notifications.same(next.notifications) }, nil},
 		{"", func(_ *live, was, next *setup) bool { // Git hosts are receivers, too
 			return was.notifications.same(next.notifications) && was.events.sameRules(next.events)
@@ -147,15 +138,11 @@ func (s *setup) providerKinds() map[string]string {
 	return out
 }
 
-// begin applies the first setup, before any component runs. A worker has no API.
+// begin applies the first setup, before any component runs.
 func (l *live) begin(ctx context.Context, first setup, t targets) {
 	l.targets, l.used = t, first
 	l.effective.Store(first.cfg)
-	rows := liveSettings()
-	if t.api == nil {
-		rows = workSettings()
-	}
-	for _, row := range rows {
+	for _, row := range liveSettings() {
 		if row.apply != nil {
 			row.apply(ctx, l, &first)
 		}

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -18,8 +17,8 @@ import (
 // shares reports whether the replicas of an agent share its work.
 func shares(cfg *config.Piped) bool { return cfg.Store.Replicas == config.ReplicasShare }
 
-// addRights returns the rights of this replica to work on deployments: to all of them, or if the
-// replicas share the work to those of the partitions that it holds.
+// addRights adds the rights of this replica to work: to all keys, or if the replicas share the work to
+// those of the partitions that it holds.
 func (a *App) addRights(cfg *config.Piped, o Options, st *store.Store) {
 	a.rights = ownership.All{}
 	if !shares(cfg) {
@@ -40,12 +39,14 @@ func (a *App) addGained(p phases) {
 	if a.owner == nil {
 		return
 	}
+	gained := a.owner.Gained()
 	a.parts.add("gained partitions", func(ctx context.Context) error {
 		for {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-a.owner.Gained():
+			case <-gained:
+				gained = a.owner.Gained()
 				p.planner.Rescan()
 				p.scheduler.Rescan()
 			}
@@ -53,13 +54,12 @@ func (a *App) addGained(p phases) {
 	})
 }
 
-// newWorker builds the part of the agent that a standby runs if the replicas share the work: it plans
-// and runs the deployments of its partitions. Everything else is done by the replica that has the
-// database.
-func newWorker(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) {
-	log := o.Logger.With("role", "worker")
-	o.Logger = log
-	a := &App{log: log, worker: true, parts: parts{grace: o.Grace}, metrics: newMetrics(log.With("component", "metrics"))}
+// newWorker builds the agent of a standby if the replicas share the work. It serves the addresses of the
+// standby and does the work of its partitions. The replica that has the database does the rest: it answers
+// plan previews and late approvals, and sends traces.
+func newWorker(ctx context.Context, cfg *config.Piped, o Options, at *addresses) (_ *App, err error) {
+	o.Logger = o.Logger.With("role", "worker")
+	a := &App{log: o.Logger, at: at, parts: parts{grace: o.Grace}, metrics: newMetrics(o.Logger.With("component", "metrics"))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -77,53 +77,42 @@ func newWorker(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err e
 	}
 	a.parts.onClose("store", st.Close)
 	a.parts.add("store", st.Run)
-	storeID, err := st.Identity(ctx)
-	if err != nil {
-		return nil, err
-	}
-	a.live = newLive(cfg.DataDir, clusterConfig{
-		lease: leaseSpec{cfg.PipedID, storeID, o.LeaseEvery}, permit: st.Owned, requests: a.metrics.requests,
-	}, a.metrics.git, o)
-	a.addRights(cfg, o, st)
-	src, err := a.openSources(ctx, cfg, o, st)
-	if err != nil {
-		return nil, err
-	}
-	phases, err := a.addPhases(cfg, o, st, src)
-	if err != nil {
-		return nil, err
-	}
-	a.live.begin(ctx, src.setup, targets{newTrigger: phases.newTrigger, scheduler: phases.scheduler, remotes: src.remotes, charts: src.charts})
-	log.Info("this replica works on its share of the deployments, next to the one that has the database", "version", o.Version)
-	return a, nil
+	return a, a.build(ctx, cfg, o, st)
 }
 
-// wakeDrift has an application compared with Git, by the replica that has the database.
-func (a *App) wakeDrift(id string) {
-	if a.drift != nil {
-		a.drift.Wake(id)
+// pollPatience bounds how long the request of a poll waits for the database.
+const pollPatience = 5 * time.Second
+
+// poll returns a function that has a repository polled now, by the replica that watches it.
+func (a *App) poll(st *store.Store) func(repoID string) {
+	if a.owner == nil {
+		return a.live.follower.Poll
+	}
+	return func(repoID string) {
+		ctx, stop := context.WithTimeout(context.Background(), pollPatience)
+		defer stop()
+		if err := st.RequestPoll(ctx, repoID); err != nil {
+			a.log.Warn("cannot request a poll of a repository; it is polled at the next interval", "repo", repoID, "error", err)
+		}
 	}
 }
 
 // workerRetry is the delay before a worker that has failed is started again.
 const workerRetry = 5 * time.Second
 
-// errReload is the cause of the end of a worker whose configuration has changed.
-var errReload = fmt.Errorf("the configuration has changed: %w", cluster.ErrReplaced)
-
-// workers runs a worker while an agent stands by, and another one after a failure or when the
-// configuration has changed.
+// workers runs a worker while an agent stands by, and another one after a failure.
 type workers struct {
 	cfg     *config.Piped
 	options Options
+	at      *addresses
 	log     *slog.Logger
 	stop    context.CancelCauseFunc
 	running sync.WaitGroup
 }
 
 // startWorkers starts a worker. The caller calls end.
-func startWorkers(cfg *config.Piped, o Options, log *slog.Logger) *workers {
-	w := &workers{cfg: cfg, options: o, log: log}
+func startWorkers(cfg *config.Piped, o Options, at *addresses, log *slog.Logger) *workers {
+	w := &workers{cfg: cfg, options: o, at: at, log: log}
 	ctx, stop := context.WithCancelCause(context.Background())
 	w.stop = stop
 	w.running.Go(func() { w.run(ctx) })
@@ -153,48 +142,11 @@ func (w *workers) run(ctx context.Context) {
 	}
 }
 
-// runOne runs a worker until ctx ends, it fails or the configuration changes.
+// runOne runs a worker until ctx ends or it fails.
 func (w *workers) runOne(ctx context.Context) error {
-	a, err := newWorker(ctx, w.cfg, w.options)
+	a, err := newWorker(ctx, w.cfg, w.options, w.at)
 	if err != nil {
 		return err
 	}
-	run, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	watching.Go(func() {
-		if next := w.changed(run); next != nil {
-			w.cfg = next
-			stop(errReload)
-		}
-	})
-	err = a.Run(run)
-	stop(nil)
-	return err
-}
-
-// changed returns the configuration when it has changed and is valid, nil when ctx ends.
-func (w *workers) changed(ctx context.Context) *config.Piped {
-	file := w.options.ConfigFile
-	if file == "" {
-		<-ctx.Done()
-		return nil
-	}
-	used := digestOf(file, w.cfg.Files())
-	for seen := used; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(w.options.ReloadEvery):
-		}
-		digest := digestOf(file, w.cfg.Files())
-		if stable := digest == seen; stable && digest != used {
-			used = digest
-			if cfg, _, err := w.options.kinds().LoadPiped(file); err == nil && cfg.Store.Replicas == w.cfg.Store.Replicas {
-				return cfg
-			}
-		}
-		seen = digest
-	}
+	return a.Run(ctx)
 }

@@ -30,9 +30,13 @@ type effectGate struct {
 	method, object string
 	response       bool
 
-	held   bool          // guarded by effectGates
-	by     chan int      // receives which replica's request is held
-	opened chan struct{} // closed to let it pass
+	by      chan int      // receives which replica's request is held
+	opened  chan struct{} // closed to let it pass
+	arrived chan struct{} // closed when the API server has answered the request
+
+	// Guarded by effectGates.
+	held, done bool
+	holder     int
 }
 
 // effectGates are in the proxies between replicas and the API server.
@@ -46,7 +50,7 @@ type effectGates struct {
 func (g *effectGates) add(method, object string, response bool) *effectGate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	a := &effectGate{method: method, object: object, response: response, by: make(chan int, 1), opened: make(chan struct{})}
+	a := &effectGate{method: method, object: object, response: response, by: make(chan int, 1), opened: make(chan struct{}), arrived: make(chan struct{})}
 	g.gates = append(g.gates, a)
 	return a
 }
@@ -55,20 +59,37 @@ func (g *effectGates) add(method, object string, response bool) *effectGate {
 func (g *effectGates) pass(replica int, r *http.Request, response bool) {
 	g.mu.Lock()
 	i := slices.IndexFunc(g.gates, func(a *effectGate) bool {
-		return !a.held && a.response == response && a.method == r.Method && a.object == path.Base(r.URL.Path) && !r.URL.Query().Has("dryRun")
+		return !a.held && a.response == response && a.matches(r)
 	})
 	if i < 0 {
 		g.mu.Unlock()
 		return
 	}
 	a := g.gates[i]
-	a.held = true
+	a.held, a.holder = true, replica
 	g.mu.Unlock()
 	a.by <- replica
 	select {
 	case <-a.opened:
 	case <-g.ended: // the test has failed
 	}
+}
+
+// answered records that the API server has answered a held request.
+func (g *effectGates) answered(replica int, r *http.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range g.gates {
+		if a.held && a.holder == replica && !a.response && a.matches(r) && !a.done {
+			a.done = true
+			close(a.arrived)
+		}
+	}
+}
+
+// matches reports whether a request is one that the gate holds.
+func (a *effectGate) matches(r *http.Request) bool {
+	return a.method == r.Method && a.object == path.Base(r.URL.Path) && !r.URL.Query().Has("dryRun")
 }
 
 // startGated starts three sharing replicas, each with a proxy to the API server that has the gates.
@@ -78,21 +99,12 @@ func startGated(t *testing.T) (*sharingFleet, *effectGates) {
 	return startSharing(t, 0, func() string {
 		this := replica
 		replica++
-		proxy, err := agenttest.ServeAPIAnswers(clustertest.Shared(t).Kubeconfig(),
+		_, file := proxied(t, clustertest.Shared(t).Kubeconfig(),
 			func(r *http.Request) { g.pass(this, r, false) },
-			func(resp *http.Response) { g.pass(this, resp.Request, true) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := proxy.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		file, err := proxy.Kubeconfig(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+			func(resp *http.Response) {
+				g.pass(this, resp.Request, true)
+				g.answered(this, resp.Request)
+			})
 		return file
 	}), g
 }
@@ -102,17 +114,22 @@ func (f *sharingFleet) applicationOf(a *agenttest.Agent, prefix string) string {
 	f.t.Helper()
 	for i := 0; i < 10_000; i++ {
 		name := fmt.Sprint(prefix, "-", i)
-		var host string
-		err := f.db.QueryRowContext(f.t.Context(), "SELECT r.host FROM partitions p JOIN replicas r ON p.holder = r.id WHERE p.id = $1", int64(deploy.PartitionOf(appID(name)))).Scan(&host)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		if strings.HasSuffix(host, fmt.Sprint(" pid ", a.PID())) {
+		if strings.HasSuffix(f.holder(appID(name)), fmt.Sprint(" pid ", a.PID())) {
 			return name
 		}
 	}
 	f.t.Fatal("the replica has no partition")
 	return ""
+}
+
+// holder returns the replica that holds the partition of a key, as its host and process.
+func (f *sharingFleet) holder(key string) (host string) {
+	f.t.Helper()
+	err := f.db.QueryRowContext(f.t.Context(), "SELECT r.host FROM partitions p JOIN replicas r ON p.holder = r.id WHERE p.id = $1", int64(deploy.PartitionOf(key))).Scan(&host)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return host
 }
 
 // uids counts the objects that have ever existed in a namespace, by name, as the API server reports.
@@ -354,10 +371,51 @@ func TestReplicasDoNothingTwice(t *testing.T) {
 
 	t.Log("suspended")
 	e := newEffects(f, f.second, "suspended")
-	commit, held := e.begin(g, 1, false)
-	f.signal(f.second, syscall.SIGSTOP)
+	e.arriveLate(g, 1, func() { f.signal(f.second, syscall.SIGSTOP) }, func() { f.signal(f.second, syscall.SIGCONT) })
+	f.awaitShares(3)
+	e.awaitSilence()
+	e.mustHaveRunOnce()
+	e.mustHaveCreated(objects, 2)
+
+	t.Log("a worker is killed, and its requests arrive late")
+	e = newEffects(f, f.third, "worker")
+	var killed time.Time
+	e.arriveLate(g, 2, func() { f.third.Kill(); killed = time.Now() }, func() {})
+	e.mustHaveEndedWithItsAgent(killed)
+	e.mustHaveCreated(objects, 2)
+	f.relaunch(f.third)
+	f.awaitShares(3)
+
+	t.Log("killed")
+	e = newEffects(f, f.first, "killed")
+	commit, held := e.begin(g, 0, true)
+	f.first.Kill()
+	killed = time.Now()
+	for _, a := range held {
+		close(a.opened)
+	}
+	f.answers(f.second)
+	f.client = &client{t: t, ctx: t.Context(), api: f.second.API, control: f.second.Control}
 	e.mustEnd(commit)
-	foreign, err := clustertest.Shared(t).Client(t).CoreV1().ConfigMaps(f.ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: e.prune + "-old"}}, metav1.CreateOptions{})
+	e.mustHaveEndedWithItsAgent(killed)
+	e.mustHaveCreated(objects, 1)
+	if got := e.configMapUID(e.prune + "-old"); got != "" {
+		t.Error("what is no longer in Git was not deleted")
+	}
+	f.relaunch(f.first)
+	f.awaitShares(3)
+	e.mustHaveRunOnce()
+}
+
+// arriveLate ends or suspends a victim in the middle of all effects, lets the others do its work and what
+// it has requested arrive after that, and lets it go on. Its deletions do not reach what is new.
+func (e *effects) arriveLate(g *effectGates, victim int, end, resume func()) {
+	t := e.t
+	t.Helper()
+	commit, held := e.begin(g, victim, false)
+	end()
+	e.mustEnd(commit)
+	foreign, err := clustertest.Shared(t).Client(t).CoreV1().ConfigMaps(e.ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: e.prune + "-old"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,38 +423,37 @@ func TestReplicasDoNothingTwice(t *testing.T) {
 	for _, a := range held {
 		close(a.opened)
 	}
-	f.signal(f.second, syscall.SIGCONT)
-	f.awaitShares(3)
-	e.awaitSilence()
+	for _, a := range held {
+		select {
+		case <-a.arrived:
+		case <-time.After(patience):
+			t.Fatalf("the late %s of %s has not arrived", a.method, a.object)
+		}
+	}
+	resume()
 	e.mustEnd(commit)
-	e.mustHaveRunOnce()
 	if got := e.configMapUID(e.prune + "-old"); got != string(foreign.UID) {
 		t.Errorf("the late deletion has deleted another object of the same name")
 	}
 	if got := e.configMapUID(e.again + "-again"); got != replaced {
 		t.Errorf("the late recreation has deleted what the other replica created")
 	}
-	e.mustHaveCreated(objects, 2)
+}
 
-	t.Log("killed")
-	e = newEffects(f, f.first, "killed")
-	commit, held = e.begin(g, 0, true)
-	f.first.Kill()
-	for _, a := range held {
-		close(a.opened)
-	}
-	f.answers(f.second)
-	f.client = &client{t: t, ctx: t.Context(), api: f.second.API, control: f.second.Control}
-	e.mustEnd(commit)
+// mustHaveEndedWithItsAgent checks that the script has ended when its agent was killed, before another
+// one has undone it.
+func (e *effects) mustHaveEndedWithItsAgent(killed time.Time) {
+	e.t.Helper()
 	e.mustHaveRunOnce()
-	e.mustHaveCreated(objects, 1)
-	if got := e.configMapUID(e.prune + "-old"); got != "" {
-		t.Error("what is no longer in Git was not deleted")
+	ticks, undone := e.lines("tick"), e.lines("undo")
+	if len(ticks) == 0 || len(undone) == 0 {
+		e.t.Fatalf("the script has written %d lines, its undoing %d", len(ticks), len(undone))
 	}
-	f.relaunch(f.first) // which ends the script
-	e.awaitSilence()
-	f.awaitShares(3)
-	e.mustHaveRunOnce()
+	last := ticks[len(ticks)-1]
+	e.t.Logf("the last sign of the script: %s after the agent was killed", last.Sub(killed).Round(time.Millisecond))
+	if last.After(undone[0]) {
+		e.t.Errorf("the script ran on for %s after another replica had begun to undo it", last.Sub(undone[0]))
+	}
 }
 
 // mustHaveCreated checks how many objects have existed: each Job of a hook once, and one that is

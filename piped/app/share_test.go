@@ -16,7 +16,6 @@ import (
 
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
-	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/store/pgtest"
@@ -38,7 +37,7 @@ type sharingFleet struct {
 
 // startSharing starts three replicas, and waits until each holds its share of the partitions. Each has
 // a kubeconfig of its own.
-func startSharing(t *testing.T, applications int, kubeconfig func() string) *sharingFleet {
+func startSharing(t *testing.T, applications int, kubeconfig func() string, change ...func(*agenttest.Options, *gittest.Repo)) *sharingFleet {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "store.key")
 	if err := os.WriteFile(key, bytes.Repeat([]byte("k"), storeKeySize), 0o600); err != nil {
@@ -49,6 +48,9 @@ func startSharing(t *testing.T, applications int, kubeconfig func() string) *sha
 		Binary: buildAgent(t), Dir: filepath.Join(dir, "first"), Remote: repo.Dir, Kubeconfig: kubeconfig(),
 		DSN: pgtest.Start(t).NewDSN(t), StoreKey: key, Share: true, Interval: 200 * time.Millisecond,
 		More: "  scripts: {isolation: none}\n",
+	}
+	for _, c := range change {
+		c(&o, repo)
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -110,6 +112,18 @@ func (f *sharingFleet) awaitShares(n int) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// awaitTakeover waits until another replica than one that has ended has the database.
+func (f *sharingFleet) awaitTakeover(ended *agenttest.Agent) {
+	f.t.Helper()
+	clustertest.Eventually(f.t, "a takeover", func() bool {
+		var host string
+		if err := f.db.QueryRowContext(f.t.Context(), "SELECT host FROM store_owner").Scan(&host); err != nil {
+			f.t.Fatal(err)
+		}
+		return !strings.HasSuffix(host, fmt.Sprint(" pid ", ended.PID()))
+	})
 }
 
 // push pushes a version of all applications, whose deployments run a script and then wait.
@@ -235,6 +249,9 @@ func TestReplicasShareTheWork(t *testing.T) {
 		}
 	}
 
+	for _, name := range f.apps { // each by the replica that compares it
+		f.client.awaitSyncState(appID(name), modelv1.ApplicationSyncStatus_SYNCED)
+	}
 	f.mustListReplicas(3)
 	commit := f.push("v2", 8*time.Second)
 	f.awaitWaits(commit)
@@ -269,6 +286,7 @@ func TestReplicasShareTheWork(t *testing.T) {
 	f.awaitWaits(commit)
 	f.first.Kill()
 	began = time.Now()
+	f.awaitTakeover(f.first) // the one that takes the database over ends its connections
 	f.answers(f.second)
 	f.client = &client{t: t, ctx: t.Context(), api: f.second.API, control: f.second.Control}
 	f.mustEndOnce("v5", commit)
@@ -277,44 +295,4 @@ func TestReplicasShareTheWork(t *testing.T) {
 	f.awaitShares(3)
 	f.mustListReplicas(3)
 	f.mustEndOnce("v6", f.push("v6", time.Second))
-}
-
-// TestWorkerFollowsItsConfiguration: a worker takes a changed configuration when it is valid, and none
-// that does not share the work.
-func TestWorkerFollowsItsConfiguration(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "piped.yaml")
-	write := func(name, replicas string) {
-		t.Helper()
-		text := fmt.Sprintf("apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  name: %s\n  store: {dsn: \"postgres://db/piped\", keyFile: /key, replicas: %s}\n", name, replicas)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("one", "share")
-	cfg, _, err := Kinds().LoadPiped(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const every = 20 * time.Millisecond
-	w := &workers{cfg: cfg, options: Options{ConfigFile: file, ReloadEvery: every}.withDefaults()}
-	next := make(chan *config.Piped, 1)
-	go func() { next <- w.changed(t.Context()) }()
-	for _, bad := range []struct{ name, replicas string }{{"[", "share"}, {"two", "standby"}} {
-		write(bad.name, bad.replicas)
-		select {
-		case got := <-next:
-			t.Fatalf("the configuration %+v is used: %+v", bad, got)
-		case <-time.After(20 * every):
-		}
-	}
-	write("three", "share")
-	select {
-	case got := <-next:
-		if got == nil || got.Name != "three" {
-			t.Errorf("the configuration is %+v", got)
-		}
-	case <-time.After(patience):
-		t.Fatal("the changed configuration is not used")
-	}
 }

@@ -65,9 +65,9 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 	s.loader = &source.Loader{Tree: live.repositories.Tree, Secrets: live.secrets, Kinds: kinds, Name: name, Previews: cfg.Previews, CacheBytes: sourceCacheBytes}
 	s.concealed = &source.Loader{Tree: live.repositories.Tree, Secrets: live.concealed, Kinds: kinds, Name: name, Previews: cfg.Previews, CacheBytes: concealedCacheBytes}
 	for _, l := range []*source.Loader{s.loader, s.concealed} {
-		l.Base, l.RoutePreview = live.repositories.Base, routePreview
+		l.Base, l.RoutePreview, l.Fork = live.repositories.Base, routePreview, isFork(st)
 	}
-	live.platforms = openPlatforms(platformEnv{app: a, cfg: cfg, options: o, store: st, sources: s, wake: a.wakeDrift})
+	live.platforms = openPlatforms(platformEnv{app: a, cfg: cfg, options: o, store: st, sources: s, wake: func(id string) { a.drift.Wake(id) }})
 	s.loader.Renderers = live.platforms.renderers()
 	s.concealed.Renderers = s.loader.Renderers
 	return s, nil
@@ -77,6 +77,15 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 func routePreview(p source.RoutePreview, branch, merged []manifest.Object) (source.Routed, error) {
 	made, err := variant.Preview(p).Make(branch, merged)
 	return source.Routed(made), err
+}
+
+// isFork returns what reports whether a preview is of a fork. That is stored before the head of the pull
+// request is read.
+func isFork(st *store.Store) func(context.Context, deploy.GitPath) (bool, error) {
+	return func(ctx context.Context, at deploy.GitPath) (bool, error) {
+		known, err := st.RetainedPullPreviews(ctx, at.RepoID, at.PullRequest)
+		return len(known) > 0 && known[0].Fork, err
+	}
 }
 
 // registeredName returns the name of an application whose configuration has none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 
 	"github.com/c785c783/piped/executor/script"
 	"github.com/c785c783/piped/piped/config"
@@ -21,7 +22,7 @@ func agentID(cfg *config.Piped) string { return cfg.ProjectID + "/" + cfg.PipedI
 
 // standby is what an agent does while a replica of it works: it passes what clients send to its
 // own addresses on to that one, so that a Service may lead to any replica. If the replicas share the
-// work, it also plans and runs deployments.
+// work, it works itself: see newWorker.
 type standby struct {
 	cfg     *config.Piped
 	options Options
@@ -29,21 +30,42 @@ type standby struct {
 	log     *slog.Logger
 
 	// Set by begin.
-	seen     [sha256.Size]byte // digest of the configuration
-	api, web *forward.Forwarder
-	workers  *workers // nil unless the replicas share the work
+	seen    [sha256.Size]byte // digest of the configuration
+	at      *addresses
+	workers *workers // nil unless the replicas share the work
+}
+
+// addresses are those of a standby. Connections are passed on to the replica that has the database,
+// unless a worker accepts them.
+type addresses struct{ api, web *forward.Forwarder }
+
+// listenAPI returns how a worker accepts connections to the control API. It is nil for an agent that
+// binds its addresses itself, as a is.
+func (a *addresses) listenAPI() func() (net.Listener, error) {
+	if a == nil {
+		return nil
+	}
+	return a.api.Accept
+}
+
+// listenWeb is listenAPI for the HTTP server.
+func (a *addresses) listenWeb() func() (net.Listener, error) {
+	if a == nil {
+		return nil
+	}
+	return a.web.Accept
 }
 
 // follow is called with each change of the active agent.
 func (s *standby) follow(active store.Active) error {
-	if s.api == nil {
+	if s.at == nil {
 		s.log.Info("another replica works with the database; this one stands by, and takes over when that one ends", "by", active.Host)
 		if err := s.begin(); err != nil {
 			return err
 		}
 	}
-	s.api.SetTarget(active.API)
-	s.web.SetTarget(active.Web)
+	s.at.api.SetTarget(active.API)
+	s.at.web.SetTarget(active.Web)
 	s.log.Info("following the active replica", "by", active.Host, "api", active.API, "web", active.Web)
 	return nil
 }
@@ -68,22 +90,22 @@ func (s *standby) begin() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("web.address: %w", err), api.Close())
 	}
-	s.api, s.web = api, web
+	s.at = &addresses{api, web}
 	if shares(s.cfg) {
-		s.workers = startWorkers(s.cfg, s.options, s.log)
+		s.workers = startWorkers(s.cfg, s.options, s.at, s.log)
 	}
 	return nil
 }
 
 // end frees the addresses, on which the agent itself listens now.
 func (s *standby) end() error {
-	if s.api == nil {
+	if s.at == nil {
 		return nil
 	}
 	if s.workers != nil {
 		s.workers.end()
 	}
-	err := errors.Join(s.api.Close(), s.web.Close())
+	err := errors.Join(s.at.api.Close(), s.at.web.Close())
 	if s.file != "" && digestOf(s.file, s.cfg.Files()) != s.seen {
 		err = errors.Join(err, ErrChanged)
 	}

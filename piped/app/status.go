@@ -53,16 +53,24 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 		{Name: "commands", Waiting: commands.Count, OldestWaiting: commands.Since},
 		{Name: "planner", Waiting: pending.Count, Active: busy, Limit: limit, OldestWaiting: pending.Since},
 	}, s.phases.scheduler.Queues()...)
-	out.Repositories = s.live.repositories.states(applications, s.live.follower.Problem)
+	out.Repositories = s.live.repositories.states(applications, s.live.follower)
 	out.SyncStates, out.Receivers = syncStates, receivers
 	out.Scripts = s.phases.scripts.State()
 	out.Clusters = s.live.clusters.states(s.serves.Versions())
 	return out
 }
 
+// followedBy says which repositories are watched here, and what the last pass has met; *follower implements
+// it.
+type followedBy interface {
+	Watches(repoID string) bool
+	Problem(repoID string) *trigger.Problem
+}
+
 // states returns the states of the configured repositories; applications counts by repository
-// ID. The problem of follow counts if the repository itself has none.
-func (r *repositories) states(applications map[string]int, follow func(repoID string) *trigger.Problem) []deploy.RepositoryState {
+// ID. The problem of the last pass counts if the repository itself has none. What is known of a mirror is
+// old where another replica watches the repository, and is omitted.
+func (r *repositories) states(applications map[string]int, by followedBy) []deploy.RepositoryState {
 	r.mu.Lock()
 	configured := r.configured
 	r.mu.Unlock()
@@ -71,7 +79,7 @@ func (r *repositories) states(applications map[string]int, follow func(repoID st
 		state := deploy.RepositoryState{
 			ID: c.config.RepoID, Remote: git.ShownRemote(c.config.Remote), Branch: c.config.Branch, Applications: applications[c.config.RepoID],
 		}
-		if c.mirror != nil {
+		if c.mirror != nil && by.Watches(c.config.RepoID) {
 			known := c.mirror.State()
 			state.Head, state.CheckedAt, state.FetchedAt, state.FailingSince = known.Head, known.CheckedAt, known.FetchedAt, known.FailingSince
 			state.Error = errorText(known.Err)
@@ -79,7 +87,7 @@ func (r *repositories) states(applications map[string]int, follow func(repoID st
 		if c.problem != nil {
 			state.Error = errorText(c.problem)
 		}
-		if p := follow(c.config.RepoID); p != nil && state.Error == "" {
+		if p := by.Problem(c.config.RepoID); p != nil && state.Error == "" {
 			state.Error, state.FailingSince = errorText(p.Err), p.Since
 		}
 		out = append(out, state)

@@ -58,7 +58,7 @@ spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{na
 	}
 	var active atomic.Pointer[agenttest.Agent] // set while it is to be suspended
 	suspended, deleted := make(chan error, 1), atomic.Bool{}
-	proxy, err := agenttest.ServeAPI(cluster.Kubeconfig(), func(r *http.Request) {
+	_, kubeconfig := proxied(t, cluster.Kubeconfig(), func(r *http.Request) {
 		a := active.Load()
 		if a == nil || !strings.Contains(r.URL.Path, "/namespaces/"+ns+"/jobs") {
 			return
@@ -69,20 +69,8 @@ spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{na
 		if at(r) && (r.Method != http.MethodGet || deleted.Load()) && active.CompareAndSwap(a, nil) {
 			suspended <- syscall.Kill(a.PID(), syscall.SIGSTOP)
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	}, nil)
 	dir := t.TempDir()
-	kubeconfig, err := proxy.Kubeconfig(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	o := agenttest.Options{Binary: buildAgent(t), Dir: dir, Remote: repo.Dir, Kubeconfig: kubeconfig, DSN: pgtest.Start(t).NewDSN(t), Interval: 200 * time.Millisecond}
 	first := startProcess(t, o)
 	before := &client{t: t, ctx: t.Context(), api: first.API, control: first.Control}
@@ -145,8 +133,9 @@ spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{na
 // one.
 func mustBeCreatedOnce(t *testing.T, events watch.Interface, live *batchv1.Job) {
 	t.Helper()
-	created := map[string]bool{}
-	for quiet := time.After(time.Second); ; {
+	created, late := map[string]bool{}, time.After(patience)
+	var quiet <-chan time.Time // once the live one has been seen, others follow within a second
+	for {
 		select {
 		case e, ok := <-events.ResultChan():
 			if !ok {
@@ -156,8 +145,13 @@ func mustBeCreatedOnce(t *testing.T, events watch.Interface, live *batchv1.Job) 
 			if is && job.Spec.Template.Spec.Containers[0].Image == "migrate:v2" {
 				created[string(job.UID)] = true
 			}
+			if quiet == nil && created[string(live.UID)] {
+				quiet = time.After(time.Second)
+			}
+		case <-late:
+			t.Fatalf("the watch shows the Jobs %v, not the live one, %s", created, live.UID)
 		case <-quiet:
-			if len(created) != 1 || !created[string(live.UID)] {
+			if len(created) != 1 {
 				t.Errorf("the Jobs %v were created, want only %s", created, live.UID)
 			}
 			return

@@ -21,6 +21,9 @@ func withDefaults(cfg Config) Config {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Listen == nil {
+		cfg.Listen = func() (net.Listener, error) { return net.Listen("tcp", cfg.Address) }
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -105,7 +105,7 @@ func plannedChanges(provider string, changes []deploy.PlannedChange, left int) [
 	var out []*controlv1.PlannedChange
 	for _, change := range changes {
 		m := &controlv1.PlannedChange{
-			Object: objectRef(provider, change.Object), Diff: text(change.Diff), Address: text(change.Address),
+			Object: objectRef(provider, change.Object), Diff: text(change.Diff), Address: text(change.Address), Origin: text(change.Origin),
 			Action: controlv1.PlannedAction(controlv1.PlannedAction_value["PLANNED_ACTION_"+string(change.Action)]),
 		}
 		if size := change.Size(); size > left {

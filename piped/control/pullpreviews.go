@@ -108,8 +108,11 @@ func pullPreview(view deploy.Scope, p deploy.PullPreview) *controlv1.Preview {
 		one := &controlv1.PreviewOfApplication{
 			ApplicationId: text(a.ID), ApplicationName: text(a.Name), Directory: text(a.Git.Dir), Phase: previewPhases[a.Phase], Reason: text(a.Reason), DeploymentId: text(a.DeploymentID),
 		}
-		if a.Host != "" && p.Phase == deploy.PreviewReady {
-			one.Url = "https://" + text(a.Host)
+		if p.Phase == deploy.PreviewReady {
+			one.Header, one.Hostnames = text(a.Header), textList(a.Hostnames)
+			if a.Host != "" {
+				one.Url = "https://" + text(a.Host)
+			}
 		}
 		m.Applications = append(m.Applications, one)
 	}

@@ -24,7 +24,7 @@ func previewed(t *testing.T, agent *controltest.Agent, repoID string, phase depl
 	for _, team := range teams {
 		app := agent.Application(team+"-"+repoID+"-pr-7", map[string]string{"team": team})
 		p.Applications = append(p.Applications, deploy.PullPreviewApplication{
-			ID: app.ID, Name: app.Name, Git: app.Git, Labels: app.Labels, Phase: phase, Host: team + ".example.com", Log: []string{"panic of " + team, "exit"},
+			ID: app.ID, Name: app.Name, Git: app.Git, Labels: app.Labels, Phase: phase, Host: team + ".example.com", Header: "X-Preview: pr-7-" + repoID, Log: []string{"panic of " + team, "exit"},
 		})
 	}
 	if err := agent.Store.PutPullPreview(t.Context(), p); err != nil {
@@ -58,19 +58,19 @@ func TestPreviewsOfTeams(t *testing.T) {
 		for _, p := range resp.Previews {
 			line := []string{p.RepositoryId, p.Phase.String()[len("PREVIEW_PHASE_"):], p.Reason}
 			for _, a := range p.Applications {
-				line = append(line, a.ApplicationName+" "+a.Url)
+				line = append(line, strings.TrimSpace(a.ApplicationName+" "+a.Url+" "+a.Header))
 			}
 			out = append(out, strings.Join(line, "|"))
 		}
 		return out
 	}
-	want := []string{"both|READY||shop-both-pr-7 https://shop.example.com", "shop|FAILED|web-pr-7: crashes|shop-shop-pr-7 "}
+	want := []string{"both|READY||shop-both-pr-7 https://shop.example.com X-Preview: pr-7-both", "shop|FAILED|web-pr-7: crashes|shop-shop-pr-7"}
 	if diff := cmp.Diff(want, list(shop)); diff != "" {
 		t.Errorf("listed to one team (-want +got):\n%s", diff)
 	}
 	want = []string{
-		"both|READY|web-pr-7: crashes|shop-both-pr-7 https://shop.example.com|search-both-pr-7 https://search.example.com", "none|WAITING|web-pr-7: crashes",
-		"shop|FAILED|web-pr-7: crashes|shop-shop-pr-7 ",
+		"both|READY|web-pr-7: crashes|shop-both-pr-7 https://shop.example.com X-Preview: pr-7-both|search-both-pr-7 https://search.example.com X-Preview: pr-7-both", "none|WAITING|web-pr-7: crashes",
+		"shop|FAILED|web-pr-7: crashes|shop-shop-pr-7",
 	}
 	if diff := cmp.Diff(want, list(all)); diff != "" {
 		t.Errorf("listed to all (-want +got):\n%s", diff)

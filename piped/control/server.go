@@ -40,6 +40,8 @@ const defaultGrace = 5 * time.Second
 type Config struct {
 	// Address is the host:port to listen on. Port 0 picks a free one.
 	Address string
+	// Listen, if set, returns the listener on Address; by default it is bound.
+	Listen func() (net.Listener, error)
 	// CertFile and KeyFile are a PEM certificate and its key; both or none.
 	CertFile, KeyFile string
 	// ClientCAFile holds PEM certificates of authorities: clients must present a
@@ -115,7 +117,7 @@ func New(cfg Config) (*Server, error) {
 	if s.guard, err = newGuard(s.cfg); err != nil {
 		return nil, err
 	}
-	if s.listener, err = net.Listen("tcp", cfg.Address); err != nil {
+	if s.listener, err = s.cfg.Listen(); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "listen for the control API on %q (api.address): %w", cfg.Address, err)
 	}
 	s.cfg.Logger = s.cfg.Logger.With("component", "control")

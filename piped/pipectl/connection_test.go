@@ -3,6 +3,7 @@ package pipectl_test
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"regexp"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/certificate/certificatetest"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
+	"github.com/c785c783/piped/piped/forward"
 	"github.com/c785c783/piped/piped/pipectl"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -86,6 +88,7 @@ func TestStartingAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
+	agent := controltest.Start(t, t.TempDir()) // which may take as long as the client waits
 	started := make(chan struct{})
 	go func() {
 		defer close(started)
@@ -94,7 +97,13 @@ func TestStartingAgent(t *testing.T) {
 			conn.Close()
 		}
 		listener.Close()
-		controltest.Start(t, t.TempDir(), func(c *control.Config) { c.Address = address })
+		f, err := forward.Listen(address, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { f.Close() })
+		f.SetTarget(agent.Server.Addr())
 	}()
 	code, _, stderr := run(t.Context(), "deployment", "get", "--deployment-id=none", "--insecure", "--api-key=a.b", "--address="+address)
 	if code != 1 || !strings.Contains(stderr, "code = Unauthenticated") {

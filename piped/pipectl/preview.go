@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/c785c783/piped/piped/deploy"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
@@ -62,10 +64,10 @@ func newPreviewList(t *tool) *cobra.Command {
 }
 
 func (p *printer) previews(resp *controlv1.ListPreviewsResponse) error {
-	t := newTable(flexible("REPOSITORY"), fixed("PULL REQUEST"), flexible("BRANCH"), fixed("COMMIT"), fixed("STATE"), fixed("SINCE"), fixed("EXPIRES"), flexible("LINK"), flexible("REASON"))
+	t := newTable(flexible("REPOSITORY"), fixed("PULL REQUEST"), flexible("BRANCH"), fixed("COMMIT"), fixed("STATE"), fixed("SINCE"), fixed("EXPIRES"), flexible("LINK"), optional("HEADER"), flexible("REASON"))
 	for _, m := range resp.GetPreviews() {
 		t.add(m.GetRepositoryId(), pullRequestText(m.GetPullRequest()), m.GetHeadBranch(), shortHash(m.GetHeadCommit()), colored(word(m.GetPhase(), previewPhasePrefix)),
-			p.age(m.GetSinceMs()), expires(m), strings.Join(previewLinks(m), " "), m.GetReason())
+			p.age(m.GetSinceMs()), expires(m), strings.Join(previewLinks(m), " "), strings.Join(previewHeaders(m), ", "), m.GetReason())
 	}
 	return p.table(t, "No previews.", "")
 }
@@ -85,6 +87,17 @@ func previewLinks(m *controlv1.Preview) (links []string) {
 		}
 	}
 	return links
+}
+
+// previewHeaders returns the headers of the requests that a preview gets. Its applications usually have the
+// same one.
+func previewHeaders(m *controlv1.Preview) (headers []string) {
+	for _, a := range m.GetApplications() {
+		if h := a.GetHeader(); h != "" && !slices.Contains(headers, h) {
+			headers = append(headers, h)
+		}
+	}
+	return headers
 }
 
 func newPreviewGet(t *tool) *cobra.Command {
@@ -119,11 +132,21 @@ func (p *printer) preview(m *controlv1.Preview) error {
 		field{"First ready", p.when(m.GetReadyAtMs())},
 		field{"Expires", expires(m)},
 	)
-	t := newTable(flexible("APPLICATION"), fixed("STATE"), flexible("DEPLOYMENT"), flexible("LINK"), flexible("REASON"))
+	t := newTable(flexible("APPLICATION"), fixed("STATE"), flexible("DEPLOYMENT"), flexible("LINK"), optional("HEADER"), flexible("REASON"))
 	for _, a := range m.GetApplications() {
-		t.add(a.GetApplicationName(), colored(word(a.GetPhase(), previewPhasePrefix)), a.GetDeploymentId(), a.GetUrl(), a.GetReason())
+		t.add(a.GetApplicationName(), colored(word(a.GetPhase(), previewPhasePrefix)), a.GetDeploymentId(), a.GetUrl(), a.GetHeader(), a.GetReason())
 	}
-	return errors.Join(err, p.section("Applications", t))
+	var lines []string
+	for _, a := range m.GetApplications() {
+		if line := deploy.Curl(a.GetHeader(), a.GetHostnames()); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	err = errors.Join(err, p.section("Applications", t))
+	if len(lines) > 0 {
+		err = errors.Join(err, p.linef("\nTo send a request to it:\n%s", cleanLines(strings.Join(lines, "\n"))))
+	}
+	return err
 }
 
 func newPreviewLogs(t *tool) *cobra.Command {

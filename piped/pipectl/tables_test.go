@@ -325,7 +325,10 @@ func TestTables(t *testing.T) {
 			[]string{"preview", "list", "--repository=apps", "--state=ready,failed"}, "ListPreviews",
 			&controlv1.ListPreviewsResponse{Previews: []*controlv1.Preview{{
 				RepositoryId: "apps", PullRequest: 12, HeadBranch: "feature", HeadCommit: "0123456789abcdef", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, SinceMs: ago(5 * time.Minute),
-				Applications: []*controlv1.PreviewOfApplication{{ApplicationName: "web-pr-12", Url: "https://web-pr-12.example.com"}, {ApplicationName: "api-pr-12", Url: "https://api-pr-12.example.com"}},
+				Applications: []*controlv1.PreviewOfApplication{
+					{ApplicationName: "web-pr-12", Url: "https://web-pr-12.example.com", Header: "X-Preview: pr-12-apps"},
+					{ApplicationName: "api-pr-12", Url: "https://api-pr-12.example.com", Header: "X-Preview: pr-12-apps"},
+				},
 			}, {
 				RepositoryId: "apps", PullRequest: 13, HeadBranch: "old", HeadCommit: "0123456789abcdef", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_FAILED, SinceMs: ago(2 * time.Hour),
 				Reason: "web-pr-13: its pods crash",
@@ -334,11 +337,11 @@ func TestTables(t *testing.T) {
 		"preview-get": {
 			[]string{"preview", "get", "--repository=apps", "--pull-request=12"}, "GetPreview",
 			&controlv1.GetPreviewResponse{Preview: &controlv1.Preview{
-				RepositoryId: "apps", PullRequest: 12, HeadBranch: "feature", HeadCommit: "0123456789abcdef", BaseBranch: "main", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_BUILDING,
-				Reason: "api-pr-12: its rollouts are not complete", SinceMs: ago(10 * time.Minute), CreatedAtMs: ago(2 * time.Hour), ReadyAtMs: ago(time.Hour), ExpiresAtMs: 1790000000000,
+				RepositoryId: "apps", PullRequest: 12, HeadBranch: "feature", HeadCommit: "0123456789abcdef", BaseBranch: "main", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY,
+				Reason: "a reason", SinceMs: ago(10 * time.Minute), CreatedAtMs: ago(2 * time.Hour), ReadyAtMs: ago(time.Hour), ExpiresAtMs: 1790000000000,
 				Applications: []*controlv1.PreviewOfApplication{
-					{ApplicationName: "web-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, DeploymentId: "d1"},
-					{ApplicationName: "api-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_BUILDING, DeploymentId: "d2", Reason: "its rollouts are not complete"},
+					{ApplicationName: "web-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, DeploymentId: "d1", Header: "X-Preview: pr-12-apps", Hostnames: []string{"*.example.com", "shop.example.com"}},
+					{ApplicationName: "api-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, DeploymentId: "d2", Url: "https://api-pr-12.example.com", Reason: "another reason"},
 				},
 			}},
 		},

@@ -53,6 +53,8 @@ func defaultLimits() limits {
 type Config struct {
 	// Address is the host:port to listen on. Port 0 picks a free one.
 	Address string
+	// Listen, if set, returns the listener on Address; by default it is bound.
+	Listen func() (net.Listener, error)
 	// Certificate holds the files for TLS and for client certificates; without
 	// files the server speaks plain HTTP.
 	Certificate certificate.Files
@@ -109,6 +111,9 @@ func newServer(cfg Config, l limits) (*Server, error) {
 	if cfg.Ready == nil {
 		cfg.Ready = func() error { return nil }
 	}
+	if cfg.Listen == nil {
+		cfg.Listen = func() (net.Listener, error) { return net.Listen("tcp", cfg.Address) }
+	}
 	if cfg.Poll == nil {
 		cfg.Poll = func(string) {}
 	}
@@ -129,7 +134,7 @@ func newServer(cfg Config, l limits) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", cfg.Address)
+	listener, err := cfg.Listen()
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "listen for HTTP on %q (web.address): %w", cfg.Address, err)
 	}

@@ -32,6 +32,7 @@ import (
 // Options configure an agent.
 type Options struct {
 	Binary     string // the piped program
+	ID         string // the pipedID; "" is one that is unique for the store
 	Dir        string // for configuration, log and data
 	Remote     string // the Git repository to follow, on branch main
 	Kubeconfig string
@@ -43,6 +44,7 @@ type Options struct {
 	Limit      int           // of concurrent deployments; 0 means no limit
 	WatchIn    string        // the namespace whose workloads are watched, also those of no application; "" is none
 	More       string        // further lines of the spec, indented
+	Args       []string      // further arguments of `piped run`
 }
 
 // Agent is an agent process and a client of its control API, authorised by the
@@ -57,6 +59,7 @@ type Agent struct {
 	Control                  controlv1.ControlServiceClient
 
 	binary string
+	args   []string
 	conn   *grpc.ClientConn
 }
 
@@ -117,7 +120,7 @@ func prepare(o Options) (*Agent, error) {
 	a := &Agent{
 		ID:     pipedID(o),
 		Config: filepath.Join(o.Dir, "piped.yaml"), KeyFile: filepath.Join(data, "owner.key"),
-		LogFile: filepath.Join(o.Dir, "piped.log"), binary: o.Binary,
+		LogFile: filepath.Join(o.Dir, "piped.log"), binary: o.Binary, args: o.Args,
 	}
 	var err error
 	if a.Address, a.WebAddress, err = FreeAddresses(); err != nil {
@@ -143,7 +146,7 @@ func prepare(o Options) (*Agent, error) {
 		return nil, fmt.Errorf("write the agent's configuration: %w", err)
 	}
 	a.conn, err = grpc.NewClient(a.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithUnaryInterceptor(a.authorize), grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Second}))
+		grpc.WithUnaryInterceptor(a.authorizeCall), grpc.WithStreamInterceptor(a.authorizeStream), grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Second}))
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the control API: %w", err)
 	}
@@ -154,6 +157,9 @@ func prepare(o Options) (*Agent, error) {
 // pipedID returns a unique ID for the agent's store. Two agents with the same ID would
 // lock each other out of a cluster that tests share.
 func pipedID(o Options) string {
+	if o.ID != "" {
+		return o.ID
+	}
 	sum := sha256.Sum256([]byte(cmp.Or(o.DSN, o.Dir)))
 	return "local-" + hex.EncodeToString(sum[:4])
 }
@@ -179,7 +185,7 @@ func (a *Agent) Restart(ctx context.Context) error {
 
 // Launch is Restart that does not wait until the control API answers.
 func (a *Agent) Launch() (err error) {
-	a.Process, err = StartProcess(a.binary, a.LogFile, "run", "--config", a.Config)
+	a.Process, err = StartProcess(a.binary, a.LogFile, append([]string{"run", "--config", a.Config}, a.args...)...)
 	return err
 }
 
@@ -219,13 +225,28 @@ func timedOut(err error) bool {
 }
 
 // authorize adds the owner key, which the agent writes when it first starts.
-func (a *Agent) authorize(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (a *Agent) authorize(ctx context.Context) (context.Context, error) {
 	key, err := os.ReadFile(a.KeyFile)
 	if err != nil {
-		return fmt.Errorf("read the owner key: %w", err)
+		return nil, fmt.Errorf("read the owner key: %w", err)
 	}
-	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "API-KEY "+strings.TrimSpace(string(key)))
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "API-KEY "+strings.TrimSpace(string(key))), nil
+}
+
+func (a *Agent) authorizeCall(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx, err := a.authorize(ctx)
+	if err != nil {
+		return err
+	}
 	return invoke(ctx, method, req, reply, conn, opts...)
+}
+
+func (a *Agent) authorizeStream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	ctx, err := a.authorize(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, desc, conn, method, opts...)
 }
 
 // Ports of agents lie below those of devcluster and of outgoing connections, which could

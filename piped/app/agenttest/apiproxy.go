@@ -1,6 +1,7 @@
 package agenttest
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log"
@@ -28,9 +29,7 @@ type APIProxy struct {
 	done      chan struct{}
 	handlers  sync.WaitGroup
 
-	mu   sync.Mutex
-	open chan struct{} // closed unless the proxy is silent
-
+	gate
 	watches watches
 }
 
@@ -60,8 +59,7 @@ func ServeAPIAnswers(kubeconfig string, seen func(*http.Request), answered func(
 	if err != nil {
 		return nil, err
 	}
-	p := &APIProxy{URL: "http://" + listener.Addr().String(), transport: transport, done: make(chan struct{}), open: make(chan struct{})}
-	close(p.open)
+	p := &APIProxy{URL: "http://" + listener.Addr().String(), transport: transport, done: make(chan struct{})}
 	quiet := log.New(io.Discard, "", 0) // clients that are killed break connections
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
@@ -80,6 +78,11 @@ func ServeAPIAnswers(kubeconfig string, seen func(*http.Request), answered func(
 		defer p.handlers.Done()
 		if seen != nil {
 			seen(r)
+		}
+		if r.Method != http.MethodGet { // what a client has sent arrives, also when the client is gone
+			ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+			defer cancel()
+			r = r.WithContext(ctx)
 		}
 		p.watches.serve(w, r, forward)
 	})}
@@ -103,25 +106,6 @@ current-context: proxy
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
-// Silence makes the proxy hold back every byte on all current and new connections until
-// Speak: connections are neither refused nor answered.
-func (p *APIProxy) Silence() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open = make(chan struct{})
-}
-
-// Speak ends a Silence and delivers the held bytes.
-func (p *APIProxy) Speak() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.open:
-	default:
-		close(p.open)
-	}
-}
-
 // Close cuts all connections and waits until the proxy has stopped.
 func (p *APIProxy) Close() error {
 	p.Speak()
@@ -130,14 +114,6 @@ func (p *APIProxy) Close() error {
 	p.handlers.Wait()
 	utilnet.CloseIdleConnectionsFor(p.transport)
 	return err
-}
-
-// wait returns when the proxy is not silent.
-func (p *APIProxy) wait() {
-	p.mu.Lock()
-	open := p.open
-	p.mu.Unlock()
-	<-open
 }
 
 // gatedListener returns connections that pause while their proxy is silent.

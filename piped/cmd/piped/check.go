@@ -14,7 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/app"
 )
 
-func checkCommand(launcher sandbox.Launcher, stdout, stderr io.Writer) *cobra.Command {
+func checkCommand(stdout, stderr io.Writer) *cobra.Command {
 	strict := false
 	cmd := &cobra.Command{
 		Use:   "check [PATH...]",
@@ -50,7 +50,7 @@ contains nothing to check.`,
 				fmt.Fprintln(stderr, "warning: "+w)
 			}
 			for i, agent := range c.agents {
-				fmt.Fprintln(stderr, isolationNote(cmd.Context(), launcher, app.ScriptIsolation(agent, c.read[i])))
+				fmt.Fprintln(stderr, isolationNote(cmd.Context(), app.ScriptIsolation(agent, c.read[i])))
 			}
 			problems := sorted(c.problems)
 			for _, p := range problems {
@@ -70,15 +70,15 @@ contains nothing to check.`,
 
 // isolationNote describes how this machine isolates scripts with that configuration, by
 // trying it.
-func isolationNote(ctx context.Context, launcher sandbox.Launcher, s sandbox.Settings) string {
-	way, err := chooseIsolation(ctx, launcher, s)
+func isolationNote(ctx context.Context, s sandbox.Settings) string {
+	way, err := chooseIsolation(ctx, s)
 	if err != nil {
 		return fmt.Sprintf("warning: stages that run scripts will fail on this machine: %v", err)
 	}
 	return fmt.Sprintf("note: isolation of scripts on this machine: %s, ended by %s: %s", way.Mode, way.EndedBy, way.Mode.Holds())
 }
 
-func chooseIsolation(ctx context.Context, launcher sandbox.Launcher, s sandbox.Settings) (way sandbox.Way, err error) {
+func chooseIsolation(ctx context.Context, s sandbox.Settings) (way sandbox.Way, err error) {
 	dir, err := os.MkdirTemp("", "piped-check-")
 	if err != nil {
 		return way, fmt.Errorf("make a directory to try it in: %w", err)
@@ -87,7 +87,7 @@ func chooseIsolation(ctx context.Context, launcher sandbox.Launcher, s sandbox.S
 	if _, err := os.Stat(s.Users.Dir); s.Users.UID != 0 && errors.Is(err, fs.ErrNotExist) { // an existing directory belongs to the agent
 		defer os.Remove(s.Users.Dir)
 	}
-	return launcher.Choose(ctx, dir, s)
+	return sandbox.Choose(ctx, dir, s)
 }
 
 // count formats a number and its noun.

@@ -30,7 +30,7 @@ func TestCheckExitCodes(t *testing.T) {
 		{"schema with a flag", []string{"schema", "--yaml"}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := run(t.Context(), launcher, c.args, io.Discard, io.Discard); got != c.want {
+			if got := run(t.Context(), c.args, io.Discard, io.Discard); got != c.want {
 				t.Errorf("exit code %d, want %d", got, c.want)
 			}
 		})
@@ -42,7 +42,7 @@ func TestCheckExitCodes(t *testing.T) {
 func TestRepositoryOfPipeCD(t *testing.T) {
 	dir := filepath.Join("..", "..", "..", "examples", "pipecd")
 	var out, errs strings.Builder
-	if code := run(t.Context(), launcher, []string{"check", dir}, &out, &errs); code != 0 {
+	if code := run(t.Context(), []string{"check", dir}, &out, &errs); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, &out)
 	}
 	if got := out.String(); !strings.HasSuffix(got, "12 files checked, no problems\n") {

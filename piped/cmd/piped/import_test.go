@@ -108,7 +108,7 @@ func (s sample) compare(t *testing.T) {
 	before := files(t, s.repo())
 	var stdout, stderr bytes.Buffer
 	args := append([]string{"import", "--repo-dir", s.repo()}, append(s.args, s.inputs...)...)
-	code := run(t.Context(), launcher, args, &stdout, &stderr)
+	code := run(t.Context(), args, &stdout, &stderr)
 	if wantCode := map[bool]int{false: 0, true: 1}[len(s.want) == 0]; code != wantCode {
 		t.Errorf("exit code %d, want %d\n%s%s", code, wantCode, stdout.String(), stderr.String())
 	}
@@ -128,7 +128,7 @@ func (s sample) compare(t *testing.T) {
 	}
 	if len(after) > 0 {
 		var checked bytes.Buffer
-		if code := run(t.Context(), launcher, []string{"check", "--strict", s.repo()}, &checked, &stderr); code != 0 {
+		if code := run(t.Context(), []string{"check", "--strict", s.repo()}, &checked, &stderr); code != 0 {
 			t.Errorf("piped check: %d\n%s", code, checked.String())
 		}
 	}

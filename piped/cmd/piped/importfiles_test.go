@@ -34,7 +34,7 @@ func TestImportKeepsFiles(t *testing.T) {
 			args = append(args, c.flag)
 		}
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), launcher, args, &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.problem) {
+		if code := run(t.Context(), args, &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.problem) {
 			t.Errorf("%s: exit code %d, %q", c.flag, code, stderr.String())
 		}
 		after := files(t, s.repo())
@@ -55,7 +55,7 @@ func TestImportShowsNoCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), launcher, append([]string{"import", "--repo-dir", s.repo()}, s.inputs...), &stdout, &stderr)
+	code := run(t.Context(), append([]string{"import", "--repo-dir", s.repo()}, s.inputs...), &stdout, &stderr)
 	printed := stdout.String() + stderr.String()
 	if code != 1 || !strings.Contains(printed, "git.example.com/team/apps") || strings.Contains(printed, "hunter2") {
 		t.Errorf("exit code %d, %s", code, printed)
@@ -86,7 +86,7 @@ func TestImportUsage(t *testing.T) {
 		{[]string{"--repo-dir", "/none", empty}, 2, "--repo-dir"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), launcher, append([]string{"import"}, c.args...), &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.problem) {
+		if code := run(t.Context(), append([]string{"import"}, c.args...), &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.problem) {
 			t.Errorf("%q: exit code %d, %q", c.args, code, stderr.String())
 		}
 	}
@@ -121,7 +121,7 @@ func TestImportOfTheDocumentation(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	args := []string{"import", "--repo-dir", repo, "--provider", "https://10.0.0.1:6443=production", application}
-	if code := run(t.Context(), launcher, args, &stdout, &stderr); code != 0 {
+	if code := run(t.Context(), args, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
 	}
 	const name = "shop/web/app.pipecd.yaml"

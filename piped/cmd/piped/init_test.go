@@ -39,7 +39,7 @@ func TestInit(t *testing.T) {
 					args = append(args, "--service", "web")
 				}
 				var stdout, stderr bytes.Buffer
-				if code := run(t.Context(), launcher, args, &stdout, &stderr); code != 0 {
+				if code := run(t.Context(), args, &stdout, &stderr); code != 0 {
 					t.Fatalf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
 				}
 				data, err := os.ReadFile(filepath.Join(dir, starter.ApplicationFile))
@@ -85,7 +85,7 @@ func TestInitRefuses(t *testing.T) {
 			}
 		}
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), launcher, append([]string{"init", dir}, c.args...), &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), problem) {
+		if code := run(t.Context(), append([]string{"init", dir}, c.args...), &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), problem) {
 			t.Errorf("exit code %d, %q; want %q", code, stderr.String(), problem)
 		}
 		if _, err := os.Stat(filepath.Join(dir, starter.ApplicationFile)); err == nil {
@@ -102,7 +102,7 @@ func TestInitKeepsAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), launcher, []string{"init", dir}, &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), "exists, and is not overwritten") {
+	if code := run(t.Context(), []string{"init", dir}, &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), "exists, and is not overwritten") {
 		t.Errorf("exit code %d, %q", code, stderr.String())
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != "kind: KubernetesApp\n" {
@@ -117,7 +117,7 @@ func TestInitNamesProblems(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), launcher, []string{"init", dir}, &stdout, &stderr); code != 1 || !strings.Contains(stdout.String(), "web.yaml") || !strings.Contains(stderr.String(), "1 problem to correct") {
+	if code := run(t.Context(), []string{"init", dir}, &stdout, &stderr); code != 1 || !strings.Contains(stdout.String(), "web.yaml") || !strings.Contains(stderr.String(), "1 problem to correct") {
 		t.Errorf("exit code %d, %q, %q", code, stdout.String(), stderr.String())
 	}
 }

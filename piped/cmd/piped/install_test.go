@@ -65,7 +65,7 @@ func (i *installing) piped(code int, args ...string) string {
 	i.Helper()
 	var out bytes.Buffer
 	begun := time.Now()
-	if got := run(i.Context(), launcher, args, &out, &out); got != code {
+	if got := run(i.Context(), args, &out, &out); got != code {
 		i.Fatalf("piped %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, out.String())
 	}
 	i.Logf("%.1fs piped %s", time.Since(begun).Seconds(), strings.Join(args, " "))
@@ -264,7 +264,7 @@ func (i *installing) rightsAreMissed() {
 		i.Fatal(err)
 	}
 	check := func() int {
-		return run(context.WithoutCancel(i.Context()), launcher, []string{"install", "check"}, &bytes.Buffer{}, &bytes.Buffer{})
+		return run(context.WithoutCancel(i.Context()), []string{"install", "check"}, &bytes.Buffer{}, &bytes.Buffer{})
 	}
 	for end := time.Now().Add(20 * time.Second); check() == 0 && time.Now().Before(end); { // until the roles are aggregated again
 	}

@@ -38,7 +38,7 @@ func TestInstallPrints(t *testing.T) {
 	printed := func(code int, args ...string) (kinds []string, stdout, stderr string) {
 		t.Helper()
 		var out, messages bytes.Buffer
-		if got := run(t.Context(), launcher, slices.Concat(all, args), &out, &messages); got != code {
+		if got := run(t.Context(), slices.Concat(all, args), &out, &messages); got != code {
 			t.Fatalf("exit code %d\n%s", got, messages.String())
 		}
 		objects, err := manifest.Parse("stdout", out.Bytes())

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/build"
 )
 
@@ -35,7 +34,6 @@ func versionLine() string {
 const exitKilled = 130
 
 func main() {
-	launcher := sandbox.Main() // it does not return in a process that runs a script
 	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -47,7 +45,7 @@ func main() {
 	}()
 	stderr := os.Stderr
 	silence()
-	os.Exit(run(ctx, launcher, os.Args[1:], os.Stdout, stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, stderr))
 }
 
 // stopSignal is the signal that stopped the agent.
@@ -70,15 +68,14 @@ func silence() {
 	}
 }
 
-// run executes one command line and returns its exit code. The agent starts scripts
-// with launcher.
-func run(ctx context.Context, launcher sandbox.Launcher, args []string, stdout, stderr io.Writer) int {
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes", Version: versionLine(),
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(runCommand(launcher, stdout, stderr), configCommand(stdout), initCommand(stdout, stderr), importCommand(stdout, stderr), checkCommand(launcher, stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
-		restoreCommand(stderr), versionCommand(stdout), manCommand(), installCommand(stdout, stderr), uninstallCommand(stdout), observeCommand(launcher, stdout, stderr))
+	root.AddCommand(runCommand(stdout, stderr), configCommand(stdout), initCommand(stdout, stderr), importCommand(stdout, stderr), checkCommand(stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
+		restoreCommand(stderr), versionCommand(stdout), manCommand(), installCommand(stdout, stderr), uninstallCommand(stdout), observeCommand(stdout, stderr))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(stdout)

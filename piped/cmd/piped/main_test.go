@@ -53,7 +53,7 @@ func TestCommandLine(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			if code := run(t.Context(), launcher, c.args, &stdout, &stderr); code != c.code {
+			if code := run(t.Context(), c.args, &stdout, &stderr); code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
 			if !regexp.MustCompile(c.stdout).MatchString(stdout.String()) {
@@ -83,7 +83,7 @@ func TestRunUntilStopped(t *testing.T) {
 	defer stop()
 	var stdout bytes.Buffer
 	stderr := &watched{text: `"msg":"agent ready to run"`, seen: stop}
-	if code := run(ctx, launcher, []string{"run", "--config", path, "--log-format", "json"}, &stdout, stderr); code != 0 {
+	if code := run(ctx, []string{"run", "--config", path, "--log-format", "json"}, &stdout, stderr); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	for _, want := range []string{stderr.text, `"warning":"`, "webAddress", `"msg":"the agent stops"`} {

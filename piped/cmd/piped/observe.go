@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/starter"
 )
 
-func observeCommand(launcher sandbox.Launcher, stdout, stderr io.Writer) *cobra.Command {
+func observeCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o starter.Observation
 	var level, format string
 	cmd := &cobra.Command{
@@ -40,7 +40,7 @@ signs a browser in. What began while it was not running is found at its next sta
 			if err := sandbox.Hide(); err != nil { // from other processes of the same user
 				return err
 			}
-			options := newOptions(log, launcher)
+			options := newOptions(log)
 			options.ReadOnly = true
 			return runAgent(cmd.Context(), parsed(made), options, greeting{
 				first: fmt.Sprintf("piped observes %s, and changes nothing there.", made), client: "pipectl rollout list", end: "what begins meanwhile is found at the next start",

@@ -203,8 +203,8 @@ func change(t *testing.T, client kubernetes.Interface, namespace, name, image st
 }
 
 // TestObserve: with a kubeconfig alone, and without a right to write, the rollouts of others are
-// recorded, shown by page and pipectl, and sent to a webhook, also those that begin meanwhile. No
-// request changes the cluster.
+// recorded, shown by page and pipectl, sent to a webhook, and set as statuses of commits at a Git
+// host, also those that begin meanwhile. No request changes the cluster.
 func TestObserve(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
@@ -221,7 +221,8 @@ func TestObserve(t *testing.T) {
 		events.add(fmt.Sprintf("%s %s %s", r.Header.Get("Piped-Event"), m.Metadata.Rollout.Name, m.Metadata.Rollout.Phase))
 	}))
 	defer hook.Close()
-	args := []string{"--kubeconfig", observed, "--namespace", ns, "--webhook", hook.URL}
+	statuses := newStatusHost(t, dir)
+	args := []string{"--kubeconfig", observed, "--namespace", ns, "--webhook", hook.URL, "--git-hosts", statuses.file}
 
 	o := observe(t, args...)
 	resp, err := http.Get(o.page)
@@ -272,9 +273,11 @@ func TestObserve(t *testing.T) {
 	if got := of(); !slices.Equal(got, want) {
 		t.Errorf("sent %q, want %q", got, want)
 	}
+	statuses.check(t, client, ns)
 	o.stop(t)
 
 	change(t, client, ns, name, "web:v3")
+	statuses.advance(t, client, ns)
 	changed := time.Now()
 	clustertest.Eventually(t, "the change to be older than the cluster's times are exact", func() bool { return time.Since(changed) > 2*time.Second })
 	o = observe(t, args...)
@@ -285,6 +288,7 @@ func TestObserve(t *testing.T) {
 	if r := recorded[0]; !r.FoundLate || !slices.Equal(r.Images, []string{"web:v3"}) || !slices.Equal(r.ImagesBefore, []string{"web:v2"}) {
 		t.Errorf("found %+v", r)
 	}
+	statuses.found(t, ns)
 	o.stop(t)
 	for _, request := range requests.list() {
 		if !strings.HasPrefix(request, http.MethodGet+" ") {

@@ -28,7 +28,7 @@ type runFlags struct {
 	dryRun                bool
 }
 
-func runCommand(launcher sandbox.Launcher, stdout, stderr io.Writer) *cobra.Command {
+func runCommand(stdout, stderr io.Writer) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use: "run (--config FILE | --repo URL)", Short: "Run the agent until it is stopped", Args: cobra.NoArgs,
@@ -58,7 +58,7 @@ next start. A second signal ends it at once.`,
 			if err := sandbox.Hide(); err != nil { // from other processes of the same user
 				return err
 			}
-			options := newOptions(log, launcher)
+			options := newOptions(log)
 			if f.dryRun {
 				return dryRun(cmd.Context(), f.starter, options, stdout)
 			}
@@ -87,9 +87,9 @@ next start. A second signal ends it at once.`,
 }
 
 // newOptions returns the options of an agent of this program.
-func newOptions(log *slog.Logger, launcher sandbox.Launcher) app.Options {
+func newOptions(log *slog.Logger) app.Options {
 	b := built()
-	o := app.Options{Version: b.Version, Logger: log, Launcher: launcher}
+	o := app.Options{Version: b.Version, Logger: log}
 	if b.Commit != build.Unknown {
 		o.Commit = b.Commit
 	}

@@ -18,18 +18,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/pipectl"
 )
 
 // asMain is an environment variable that makes the test program run the agent.
 const asMain = "PIPED_TEST_AS_MAIN"
 
-// launcher starts the scripts of the tests' agents.
-var launcher sandbox.Launcher
-
 func TestMain(m *testing.M) {
-	launcher = sandbox.Main()
 	if os.Getenv(asMain) != "" {
 		main()
 	}

@@ -104,7 +104,7 @@ func TestConfigInit(t *testing.T) {
 	machine(t)
 	var stdout, stderr bytes.Buffer
 	command := []string{"config", "init", "--repo", "apps.git", "--path", "web", "--output", "piped.yaml"}
-	if code := run(t.Context(), launcher, command, &stdout, &stderr); code != 0 {
+	if code := run(t.Context(), command, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr.String())
 	}
 	cfg, warnings, err := app.Kinds().LoadPiped("piped.yaml")
@@ -114,7 +114,7 @@ func TestConfigInit(t *testing.T) {
 	if r := cfg.Repositories[0]; r.RepoID != "apps" || r.Branch != "main" || len(r.Discover.Paths) != 1 {
 		t.Errorf("the repository is %+v", r)
 	}
-	if code := run(t.Context(), launcher, command, &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), "piped.yaml exists") {
+	if code := run(t.Context(), command, &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), "piped.yaml exists") {
 		t.Errorf("a second time: exit code %d, %q", code, stderr.String())
 	}
 }

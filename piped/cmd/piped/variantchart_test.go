@@ -122,7 +122,7 @@ func (i *installing) printed(args ...string) (objects []*unstructured.Unstructur
 	i.Helper()
 	var out, messages bytes.Buffer
 	args = slices.Concat([]string{"install", "--repo", i.repo, "--image", "registry.example/piped:v1"}, args, []string{"--only", "permissions,agent"})
-	if code := run(i.Context(), launcher, args, &out, &messages); code != 0 {
+	if code := run(i.Context(), args, &out, &messages); code != 0 {
 		i.Fatalf("piped %q: exit code %d\n%s", args, code, messages.String())
 	}
 	parsed, err := manifest.Parse("stdout", out.Bytes())

@@ -69,6 +69,10 @@ func planMark(a controlv1.PlannedAction) mark {
 		return mark{icon: "sync", word: "Replace", role: roleBad}
 	case controlv1.PlannedAction_PLANNED_ACTION_FORGET:
 		return mark{icon: "skip", word: "Forget", role: roleWarn}
+	case controlv1.PlannedAction_PLANNED_ACTION_IMPORT:
+		return mark{icon: "plus", word: "Import", role: roleActive}
+	case controlv1.PlannedAction_PLANNED_ACTION_MOVE:
+		return mark{icon: "differs", word: "Move", role: roleMuted}
 	}
 	return mark{icon: "cloud-off", word: "Unknown", role: roleMuted}
 }
@@ -97,6 +101,10 @@ func actionWord(a controlv1.PlannedAction) string {
 		return "is deleted and created again"
 	case controlv1.PlannedAction_PLANNED_ACTION_FORGET:
 		return "stays, and is not managed any more"
+	case controlv1.PlannedAction_PLANNED_ACTION_IMPORT:
+		return "exists, and is managed from then on"
+	case controlv1.PlannedAction_PLANNED_ACTION_MOVE:
+		return "stays as it is, under another address"
 	}
 	return ""
 }

@@ -23,6 +23,10 @@ func infraChanges() []*controlv1.PlannedChange {
 			Object: &modelv1.ObjectRef{Group: "opentofu.piped", Kind: "aws_vpc", Namespace: "infra", Name: "a"}, Action: action, Address: address, Attributes: attributes, Diff: "# " + address + "\n",
 		}
 	}
+	from := func(origin string, c *controlv1.PlannedChange) *controlv1.PlannedChange {
+		c.Origin = origin
+		return c
+	}
 	return []*controlv1.PlannedChange{
 		change(controlv1.PlannedAction_PLANNED_ACTION_CREATE, `module.net.aws_subnet.a["<b>x</b>"]`,
 			&controlv1.PlannedAttribute{Path: "cidr", After: `"10.0.0.0/16"`}, &controlv1.PlannedAttribute{Path: "id", After: "(known after apply)", Unknown: true}),
@@ -32,6 +36,8 @@ func infraChanges() []*controlv1.PlannedChange {
 		change(controlv1.PlannedAction_PLANNED_ACTION_REPLACE, "aws_vpc.b", &controlv1.PlannedAttribute{Path: "region", Before: `"eu"`, After: `"us"`, ForcesReplacement: true}),
 		change(controlv1.PlannedAction_PLANNED_ACTION_DELETE, "aws_vpc.c (deposed 0f)"),
 		change(controlv1.PlannedAction_PLANNED_ACTION_FORGET, "aws_vpc.d"),
+		from("moved from aws_vpc.old", change(controlv1.PlannedAction_PLANNED_ACTION_MOVE, "aws_vpc.e")),
+		from("imported as \"<i>1</i>\"", change(controlv1.PlannedAction_PLANNED_ACTION_IMPORT, "aws_vpc.f")),
 		{Object: &modelv1.ObjectRef{Group: "opentofu.piped", Kind: "output", Name: "url"}, Action: controlv1.PlannedAction_PLANNED_ACTION_DELETE, Address: "output.url",
 			Attributes: []*controlv1.PlannedAttribute{{Before: strings.Repeat("x", 2000)}}},
 	}

@@ -20,7 +20,7 @@ func TestPullPreviews(t *testing.T) {
 			RepositoryId: "apps", PullRequest: 12, HeadBranch: "<b>new</b>", HeadCommit: imageCommit, BaseBranch: "main", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, SinceMs: minutesAgo(5),
 			ExpiresAtMs: noon.Add(time.Hour).UnixMilli(), Applications: []*controlv1.PreviewOfApplication{
 				{ApplicationId: "a1", ApplicationName: "api-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, DeploymentId: "d1"},
-				{ApplicationId: "a2", ApplicationName: "web-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, DeploymentId: "d2", Url: "https://web-pr-12.example.com"},
+				{ApplicationId: "a2", ApplicationName: "web-pr-12", Phase: controlv1.PreviewPhase_PREVIEW_PHASE_READY, DeploymentId: "d2", Url: "https://web-pr-12.example.com", Header: "X-Preview: pr-12-apps"},
 			},
 		},
 		{
@@ -32,7 +32,7 @@ func TestPullPreviews(t *testing.T) {
 	body := golden(t, "pull-previews", f.get("/previews"))
 	for _, want := range []string{
 		"3 previews: 1 ready, 1 failed.", "apps#12", "&lt;b&gt;new&lt;/b&gt; into main", `href="https://web-pr-12.example.com"`, `href="/deployments/d1"`, "until 2026-03-04 13:00 UTC",
-		"web-pr-13: its pods crash &amp; burn", "tools#2", "Waiting", `hx-sse:connect="/previews/live`, `href="/plan-previews"`,
+		"web-pr-13: its pods crash &amp; burn", "tools#2", "Waiting", "<code>X-Preview: pr-12-apps</code>", `hx-sse:connect="/previews/live`, `href="/plan-previews"`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)

@@ -1,6 +1,7 @@
 package browsertest_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/executor/opentofu/opentofutest"
 	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/access/signin/signintest"
 	"github.com/c785c783/piped/piped/app"
@@ -33,11 +35,10 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// launcher starts the scripts of stages.
-var launcher sandbox.Launcher
-
+// TestMain has the agent's program, if it is built, launch scripts: a test program with the race detector
+// takes several times as long to start.
 func TestMain(m *testing.M) {
-	launcher = sandbox.Main()
+	sandbox.Program = cmp.Or(os.Getenv("PIPED_BINARY"), sandbox.Program)
 	clustertest.Main(m)
 }
 
@@ -201,7 +202,9 @@ spec:
   api: {address: %q}
   web: {address: %q}
   repositories: [{repoId: apps, remote: %q, branch: main, discover: {}}]
-  platformProviders: [{name: local, type: KUBERNETES, config: {kubeConfigPath: %q}}]
+  platformProviders:
+    - {name: local, type: KUBERNETES, config: {kubeConfigPath: %q}}
+    - {name: tofu, type: OPENTOFU, config: {program: %q, cliConfigFile: %q}}
   notifications:
     routes: [{receiver: hook, apps: [mail], events: [DEPLOYMENT_TRIGGERED]}]
     receivers: [{name: hook, webhook: {url: %q}}]
@@ -209,7 +212,7 @@ spec:
     externalURL: %q
     roles: [{name: viewer, subjects: ["*"]}]
     issuers: [{name: %s, type: GITHUB, apiURL: %q, clientID: %s, clientSecretFile: %q}]
-`, e.dataDir, api, web, e.repo.Dir, e.cluster.Kubeconfig(), e.hook.url, e.address, e.issuer.Name, e.issuer.APIURL, e.issuer.ClientID, e.issuer.ClientSecretFile)
+`, e.dataDir, api, web, e.repo.Dir, e.cluster.Kubeconfig(), opentofutest.Program(t), opentofutest.CLIConfig(t), e.hook.url, e.address, e.issuer.Name, e.issuer.APIURL, e.issuer.ClientID, e.issuer.ClientSecretFile)
 	if dsn != "" {
 		text += fmt.Sprintf("  store: {dsn: %q}\n", dsn)
 	}
@@ -226,7 +229,7 @@ func (e *env) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	agent, err := app.New(ctx, cfg, app.Options{Version: "test", Logger: logger(t), LeaseEvery: -1, Launcher: launcher})
+	agent, err := app.New(ctx, cfg, app.Options{Version: "test", Logger: logger(t), LeaseEvery: -1})
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -41,6 +41,7 @@ func TestPage(t *testing.T) {
 			"sync to a commit and skip":       syncToCommitAndSkip,
 			"from drift to deletion":          runApplication,
 			"confirm deletions":               confirmDeletions,
+			"a plan of OpenTofu":              approvePlan,
 			"take over live objects":          takeOverObjects,
 			"leave live objects alone":        leaveObjects,
 			"cancel with a chosen rollback":   cancelWithRollback,

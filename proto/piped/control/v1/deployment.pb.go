@@ -40,6 +40,10 @@ const (
 	PlannedAction_PLANNED_ACTION_REPLACE PlannedAction = 5
 	// It stays, and is not managed any more.
 	PlannedAction_PLANNED_ACTION_FORGET PlannedAction = 6
+	// It exists, and is managed from then on.
+	PlannedAction_PLANNED_ACTION_IMPORT PlannedAction = 7
+	// It stays as it is, under another address.
+	PlannedAction_PLANNED_ACTION_MOVE PlannedAction = 8
 )
 
 // Enum value maps for PlannedAction.
@@ -52,6 +56,8 @@ var (
 		4: "PLANNED_ACTION_LEAVE",
 		5: "PLANNED_ACTION_REPLACE",
 		6: "PLANNED_ACTION_FORGET",
+		7: "PLANNED_ACTION_IMPORT",
+		8: "PLANNED_ACTION_MOVE",
 	}
 	PlannedAction_value = map[string]int32{
 		"PLANNED_ACTION_UNSPECIFIED": 0,
@@ -61,6 +67,8 @@ var (
 		"PLANNED_ACTION_LEAVE":       4,
 		"PLANNED_ACTION_REPLACE":     5,
 		"PLANNED_ACTION_FORGET":      6,
+		"PLANNED_ACTION_IMPORT":      7,
+		"PLANNED_ACTION_MOVE":        8,
 	}
 )
 
@@ -782,7 +790,10 @@ type PlannedChange struct {
 	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	// The change by attribute, of a plan of the platform's program; empty when a
 	// response cannot hold it.
-	Attributes    []*PlannedAttribute `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty"`
+	Attributes []*PlannedAttribute `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty"`
+	// Where the object comes from, for users, such as the address before a move; empty
+	// if it stays at its place.
+	Origin        string `protobuf:"bytes,6,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -850,6 +861,13 @@ func (x *PlannedChange) GetAttributes() []*PlannedAttribute {
 		return x.Attributes
 	}
 	return nil
+}
+
+func (x *PlannedChange) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
 }
 
 // What is planned for one attribute.
@@ -1443,7 +1461,7 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\x0fchanges_summary\x18\f \x01(\tR\x0echangesSummary\x12%\n" +
 	"\x0echanges_digest\x18\r \x01(\tR\rchangesDigest\x12!\n" +
 	"\fchanges_note\x18\x0e \x01(\tR\vchangesNote\x124\n" +
-	"\x06undoes\x18\xf5\b \x03(\v2\x1b.piped.model.v1.ObjectDriftR\x06undoes\"\xed\x01\n" +
+	"\x06undoes\x18\xf5\b \x03(\v2\x1b.piped.model.v1.ObjectDriftR\x06undoes\"\x85\x02\n" +
 	"\rPlannedChange\x121\n" +
 	"\x06object\x18\x01 \x01(\v2\x19.piped.model.v1.ObjectRefR\x06object\x127\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x1f.piped.control.v1.PlannedActionR\x06action\x12\x12\n" +
@@ -1451,7 +1469,8 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\x12B\n" +
 	"\n" +
 	"attributes\x18\x05 \x03(\v2\".piped.control.v1.PlannedAttributeR\n" +
-	"attributes\"\xbb\x01\n" +
+	"attributes\x12\x16\n" +
+	"\x06origin\x18\x06 \x01(\tR\x06origin\"\xbb\x01\n" +
 	"\x10PlannedAttribute\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\tR\x06before\x12\x14\n" +
@@ -1492,7 +1511,7 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\n" +
 	"deployment\x18\x01 \x01(\v2\x1a.piped.model.v1.DeploymentR\n" +
 	"deployment\x12\x1b\n" +
-	"\tcaught_up\x18\x02 \x01(\bR\bcaughtUp*\xd1\x01\n" +
+	"\tcaught_up\x18\x02 \x01(\bR\bcaughtUp*\x85\x02\n" +
 	"\rPlannedAction\x12\x1e\n" +
 	"\x1aPLANNED_ACTION_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PLANNED_ACTION_CREATE\x10\x01\x12\x19\n" +
@@ -1500,7 +1519,9 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\x15PLANNED_ACTION_DELETE\x10\x03\x12\x18\n" +
 	"\x14PLANNED_ACTION_LEAVE\x10\x04\x12\x1a\n" +
 	"\x16PLANNED_ACTION_REPLACE\x10\x05\x12\x19\n" +
-	"\x15PLANNED_ACTION_FORGET\x10\x06*\xa8\x01\n" +
+	"\x15PLANNED_ACTION_FORGET\x10\x06\x12\x19\n" +
+	"\x15PLANNED_ACTION_IMPORT\x10\a\x12\x17\n" +
+	"\x13PLANNED_ACTION_MOVE\x10\b*\xa8\x01\n" +
 	"\n" +
 	"ChainState\x12\x1b\n" +
 	"\x17CHAIN_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +

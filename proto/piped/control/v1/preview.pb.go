@@ -257,7 +257,12 @@ type PreviewOfApplication struct {
 	// Its last deployment; empty if there is none.
 	DeploymentId string `protobuf:"bytes,6,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
 	// Where it is, once the whole preview is ready; empty without a host.
-	Url           string `protobuf:"bytes,7,opt,name=url,proto3" json:"url,omitempty"`
+	Url string `protobuf:"bytes,7,opt,name=url,proto3" json:"url,omitempty"`
+	// Header of the requests that it gets, such as "X-Preview: pr-12-apps", once the whole preview is ready;
+	// empty if no header leads to it.
+	Header string `protobuf:"bytes,8,opt,name=header,proto3" json:"header,omitempty"`
+	// Hosts of requests with the header; empty for every host of its gateways.
+	Hostnames     []string `protobuf:"bytes,9,rep,name=hostnames,proto3" json:"hostnames,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -339,6 +344,20 @@ func (x *PreviewOfApplication) GetUrl() string {
 		return x.Url
 	}
 	return ""
+}
+
+func (x *PreviewOfApplication) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *PreviewOfApplication) GetHostnames() []string {
+	if x != nil {
+		return x.Hostnames
+	}
+	return nil
 }
 
 // Request of ListPreviews. Conditions hold together; empty ones hold always.
@@ -1013,7 +1032,7 @@ const file_piped_control_v1_preview_proto_rawDesc = "" +
 	"\rexpires_at_ms\x18\n" +
 	" \x01(\x03R\vexpiresAtMs\x12J\n" +
 	"\fapplications\x18\v \x03(\v2&.piped.control.v1.PreviewOfApplicationR\fapplications\x12*\n" +
-	"\x11extended_until_ms\x18\r \x01(\x03R\x0fextendedUntilMs\"\x8b\x02\n" +
+	"\x11extended_until_ms\x18\r \x01(\x03R\x0fextendedUntilMs\"\xc1\x02\n" +
 	"\x14PreviewOfApplication\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12)\n" +
 	"\x10application_name\x18\x02 \x01(\tR\x0fapplicationName\x12\x1c\n" +
@@ -1021,7 +1040,9 @@ const file_piped_control_v1_preview_proto_rawDesc = "" +
 	"\x05phase\x18\x04 \x01(\x0e2\x1e.piped.control.v1.PreviewPhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12#\n" +
 	"\rdeployment_id\x18\x06 \x01(\tR\fdeploymentId\x12\x10\n" +
-	"\x03url\x18\a \x01(\tR\x03url\"\x95\x01\n" +
+	"\x03url\x18\a \x01(\tR\x03url\x12\x16\n" +
+	"\x06header\x18\b \x01(\tR\x06header\x12\x1c\n" +
+	"\thostnames\x18\t \x03(\tR\thostnames\"\x95\x01\n" +
 	"\x13ListPreviewsRequest\x12#\n" +
 	"\rrepository_id\x18\x01 \x01(\tR\frepositoryId\x12!\n" +
 	"\fpull_request\x18\x02 \x01(\x05R\vpullRequest\x126\n" +

@@ -194,8 +194,8 @@ type ScriptsStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The isolation in force: `namespaces`, `landlock`, `user` or `none`.
 	Isolation string `protobuf:"bytes,1,opt,name=isolation,proto3" json:"isolation,omitempty"`
-	// What ends all processes of a script: `PID namespace`, `cgroup`, `supervisor`,
-	// `user` or `process group`.
+	// What ends all processes of a script: `PID namespace`, `cgroup`, `supervisor` or
+	// `user`.
 	EndedBy string `protobuf:"bytes,2,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
 	// What that guarantees, in one sentence for people.
 	Holds string `protobuf:"bytes,3,opt,name=holds,proto3" json:"holds,omitempty"`

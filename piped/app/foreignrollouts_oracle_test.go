@@ -1,0 +1,222 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+)
+
+// foreignOracle watches the workloads of a namespace, their ReplicaSets and
+// ControllerRevisions, and their pods, without the agent and its proxy. A number that a
+// controller gives to a revision is the start of a rollout; its end is decided by the pods,
+// and by what `kubectl rollout status` reads.
+type foreignOracle struct {
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	byName map[string]*foreignWorkload
+}
+
+// foreignWorkload is the history of the workloads of one name, which is that of one kind.
+type foreignWorkload struct {
+	oracleDeployment // its pods, by UID; it has no epochs
+	lives            []*foreignLife
+}
+
+// foreignLife is the history of one workload from its creation to its deletion.
+type foreignLife struct {
+	uid, kind string
+	replicas  int32     // wanted at present
+	paused    time.Time // when it was last seen paused
+	deleted   time.Time // when its deletion began
+	rollouts  []*foreignRollout
+	templates []seenTemplate
+}
+
+// seenTemplate is a template of a workload, and when it was first seen. A Deployment that is
+// recreated or paused has no revision of it yet.
+type seenTemplate struct {
+	identity string
+	since    time.Time
+}
+
+// foreignRollout is one revision of a workload. Its epoch has the identity of the template
+// as image.
+type foreignRollout struct {
+	epoch
+	revision int64
+	hidden   time.Time // when no object had the number any more: it was given to a later revision, or removed
+}
+
+// kubernetesRestartedAt is the annotation of `kubectl rollout restart`.
+const kubernetesRestartedAt = "kubectl.kubernetes.io/restartedAt"
+
+// identity identifies a template of the test: its image, and its last restart by hand.
+func identity(annotations map[string]string, containers []corev1.Container) string {
+	if at := annotations[kubernetesRestartedAt]; at != "" {
+		return containers[0].Image + "@" + at
+	}
+	return containers[0].Image
+}
+
+// imageOf returns the image of an identity.
+func imageOf(identity string) string {
+	image, _, _ := strings.Cut(identity, "@")
+	return image
+}
+
+// watchForeign begins to watch a namespace.
+func watchForeign(t *testing.T, kube kubernetes.Interface, namespace string) *foreignOracle {
+	ctx, stop := context.WithCancel(context.Background())
+	o := &foreignOracle{stop: stop, byName: map[string]*foreignWorkload{}}
+	list, err := kube.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apps := kube.AppsV1()
+	follow(ctx, t, &o.running, list.ResourceVersion, o.see, apps.Deployments(namespace), apps.StatefulSets(namespace), apps.DaemonSets(namespace),
+		apps.ReplicaSets(namespace), apps.ControllerRevisions(namespace), kube.CoreV1().Pods(namespace))
+	t.Cleanup(o.close)
+	return o
+}
+
+// close ends the watches.
+func (o *foreignOracle) close() {
+	o.stop()
+	o.running.Wait()
+}
+
+func (o *foreignOracle) see(t *testing.T, event watch.Event) {
+	now, gone := time.Now(), event.Type == watch.Deleted
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch object := event.Object.(type) {
+	case *appsv1.Deployment:
+		s := object.Status
+		shown := s.ObservedGeneration >= object.Generation && s.UpdatedReplicas >= *object.Spec.Replicas &&
+			s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= s.UpdatedReplicas
+		life := o.life("Deployment", object.Name, string(object.UID))
+		if object.Spec.Paused {
+			life.paused = now
+		}
+		life.workload(&object.ObjectMeta, &object.Spec.Template, *object.Spec.Replicas, shown, gone, now)
+	case *appsv1.StatefulSet:
+		s, wanted := object.Status, *object.Spec.Replicas
+		shown := s.ObservedGeneration >= object.Generation && s.UpdatedReplicas >= wanted && s.ReadyReplicas >= wanted && s.CurrentRevision == s.UpdateRevision
+		o.life("StatefulSet", object.Name, string(object.UID)).workload(&object.ObjectMeta, &object.Spec.Template, wanted, shown, gone, now)
+	case *appsv1.DaemonSet:
+		s := object.Status
+		shown := s.ObservedGeneration >= object.Generation && s.UpdatedNumberScheduled >= s.DesiredNumberScheduled && s.NumberAvailable >= s.DesiredNumberScheduled
+		o.life("DaemonSet", object.Name, string(object.UID)).workload(&object.ObjectMeta, &object.Spec.Template, s.DesiredNumberScheduled, shown, gone, now)
+	case *appsv1.ReplicaSet:
+		number, _ := strconv.ParseInt(object.Annotations["deployment.kubernetes.io/revision"], 10, 64)
+		o.revision(object, number, identity(object.Spec.Template.Annotations, object.Spec.Template.Spec.Containers), gone, now)
+	case *appsv1.ControllerRevision:
+		var data struct {
+			Spec struct{ Template corev1.PodTemplateSpec }
+		}
+		if err := json.Unmarshal(object.Data.Raw, &data); err != nil {
+			t.Errorf("ControllerRevision %s: %v", object.Name, err)
+			return
+		}
+		o.revision(object, object.Revision, identity(data.Spec.Template.Annotations, data.Spec.Template.Spec.Containers), gone, now)
+	case *corev1.Pod:
+		o.of(object.Labels["app"]).pod(object, gone, now)
+	default:
+		t.Errorf("the oracle's watch of the cluster has failed: %v", event)
+	}
+}
+
+func (o *foreignOracle) of(name string) *foreignWorkload {
+	if o.byName[name] == nil {
+		o.byName[name] = &foreignWorkload{oracleDeployment: oracleDeployment{pods: map[string]*oraclePod{}}}
+	}
+	return o.byName[name]
+}
+
+// life returns the history of a workload.
+func (o *foreignOracle) life(kind, name, uid string) *foreignLife {
+	w := o.of(name)
+	if l := w.life(uid); l != nil {
+		return l
+	}
+	w.lives = append(w.lives, &foreignLife{uid: uid, kind: kind})
+	return w.lives[len(w.lives)-1]
+}
+
+func (w *foreignWorkload) life(uid string) *foreignLife {
+	for _, l := range w.lives {
+		if l.uid == uid {
+			return l
+		}
+	}
+	return nil
+}
+
+// workload records a version of the workload; shown is whether `kubectl rollout status` calls
+// its rollout complete.
+func (l *foreignLife) workload(meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas int32, shown, gone bool, now time.Time) {
+	if l.deleted.IsZero() && (gone || meta.DeletionTimestamp != nil) {
+		l.deleted = now
+	}
+	l.replicas = replicas
+	live := identity(template.Annotations, template.Spec.Containers)
+	if n := len(l.templates); n == 0 || l.templates[n-1].identity != live {
+		l.templates = append(l.templates, seenTemplate{live, now})
+	}
+	if len(l.rollouts) == 0 {
+		return
+	}
+	r := l.rollouts[len(l.rollouts)-1]
+	if len(r.wanted) == 0 || r.wanted[len(r.wanted)-1].replicas != replicas {
+		r.wanted = append(r.wanted, wantedReplicas{now, replicas})
+	}
+	if shown && r.shown.IsZero() && r.image == live {
+		r.shown = now
+	}
+}
+
+// revision records a version of a ReplicaSet or ControllerRevision.
+func (o *foreignOracle) revision(object metav1.Object, number int64, template string, gone bool, now time.Time) {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil || number == 0 {
+		return
+	}
+	l := o.life(owner.Kind, owner.Name, string(owner.UID))
+	var last *foreignRollout
+	for _, r := range l.rollouts {
+		if r.image == template && r.hidden.IsZero() && (r.revision != number || gone) {
+			r.hidden = now // the number of an object with this template has changed
+		}
+		last = r
+	}
+	if !gone && (last == nil || number > last.revision) {
+		l.rollouts = append(l.rollouts, &foreignRollout{revision: number, epoch: epoch{image: template, begun: now, wanted: []wantedReplicas{{now, l.replicas}}}})
+	}
+}
+
+// changed reports whether the template was another one than that of r at a time since r began.
+func (l *foreignLife) changed(r *foreignRollout, by time.Time) bool {
+	return slices.ContainsFunc(l.templates, func(s seenTemplate) bool {
+		return s.identity != r.image && s.since.After(r.begun) && s.since.Before(by)
+	})
+}
+
+// pod records a version of a pod.
+func (w *foreignWorkload) pod(object *corev1.Pod, gone bool, now time.Time) {
+	object.Name = string(object.UID) // a pod of a StatefulSet has the name of the one before
+	object.Spec.Containers[0].Image = identity(object.Annotations, object.Spec.Containers)
+	w.oracleDeployment.pod(object, gone, now)
+}
