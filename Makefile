@@ -80,11 +80,14 @@ devcluster-test: devcluster ## the tests of the development cluster itself
 CHAOS ?= kills=100,deployments=200,applications=20
 OUTAGE ?= 30s
 ROLLOUTS ?= rollouts=2000,applications=50
+FOREIGN ?= rollouts=1000,workloads=28
 QUIET ?= 10m
-ONLY ?= Chaos|Fault|RolloutChaos|QuietFleet
-chaos: prerequisites devcluster ## kill the agent at random moments and take away what it needs, and leave it alone; CHAOS, OUTAGE, ROLLOUTS, QUIET say how much, ONLY=<regexp> which
-	PIPED_CHAOS='$(CHAOS)' PIPED_OUTAGE='$(OUTAGE)' PIPED_ROLLOUT_CHAOS='$(ROLLOUTS)' PIPED_QUIET='$(QUIET)' \
-	  go test -count=1 -v -timeout 80m -run '^Test($(ONLY))' ./piped/app
+PULL_REQUESTS ?= 50
+REPLICAS ?= deployments=200,applications=20
+ONLY ?= Chaos|Fault|RolloutChaos|ForeignRollouts|QuietFleet|ManyPullRequests|PreviewKilled|ReplicaChaos
+chaos: prerequisites devcluster ## kill the agent at random moments and take away what it needs, and leave it alone; CHAOS, OUTAGE, ROLLOUTS, FOREIGN, QUIET, PULL_REQUESTS, REPLICAS say how much, ONLY=<regexp> which
+	PIPED_CHAOS='$(CHAOS)' PIPED_OUTAGE='$(OUTAGE)' PIPED_ROLLOUT_CHAOS='$(ROLLOUTS)' PIPED_FOREIGN_ROLLOUTS='$(FOREIGN)' PIPED_QUIET='$(QUIET)' PIPED_PULL_REQUESTS='$(PULL_REQUESTS)' PIPED_REPLICA_CHAOS='$(REPLICAS)' \
+	  go test -count=1 -v -timeout 80m -run '^Test($(ONLY))' ./piped/app ./examples/replicachaos
 
 bench: PROGRAMS += ./examples/bench
 bench: prerequisites build devcluster ## print the figures; BENCH=<regexp> selects

@@ -19,7 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
@@ -39,9 +38,11 @@ func benchmarks() []benchmark {
 		{"rollouts", measureRollouts},
 		{"touch50", measureTouch(50, 3, 3*time.Second)},
 		{"touch200", measureTouch(200, 2, 10*time.Second)},
+		{"stores", measureStores},
 		{"flat", measureFlat},
 		{"api", measureAPI},
 		{"drift", measureDrift},
+		{"foreign", measureForeign},
 		{"search", measureSearch},
 		{"page", measurePage},
 		{"pages", measurePages},
@@ -64,13 +65,13 @@ type environment struct {
 	dir     string // for everything the run writes
 	apiFor  time.Duration
 	drift   int // applications of the part drift
+	foreign int // Deployments of the part foreign
 	cluster *clustertest.Cluster
 }
 
 func main() {
-	launcher := sandbox.Main() // which does not return in a process that runs a script
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, launcher)
+	err := run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -78,15 +79,16 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, launcher sandbox.Launcher) (err error) {
+func run(ctx context.Context) (err error) {
 	if dir := os.Getenv(profileDir); dir != "" {
-		return runProfiled(ctx, launcher, dir, os.Args[len(os.Args)-1])
+		return runProfiled(ctx, dir, os.Args[len(os.Args)-1])
 	}
 	bin := flag.String("bin", "bin", "the folder with piped and devcluster")
 	profiles := flag.String("profile", "", "a folder: run the agent inside this program and write its profiles there")
 	selection := flag.String("run", "", "a regular expression: run only the parts it matches, of "+strings.Join(names(), ", "))
 	apiFor := flag.Duration("api", time.Minute, "how long the part api lets clients call")
 	drift := flag.Int("drift", 1000, "how many applications the part drift has; at least 20")
+	foreign := flag.Int("foreign", 5000, "how many Deployments the part foreign has, each with 11 ReplicaSets; at least 100")
 	flag.Parse()
 	selected, err := regexp.Compile(*selection)
 	if err != nil {
@@ -97,6 +99,9 @@ func run(ctx context.Context, launcher sandbox.Launcher) (err error) {
 	}
 	if *drift < 20 {
 		return fmt.Errorf("-drift %d: expected at least 20 applications", *drift)
+	}
+	if *foreign < foreignPerNamespace {
+		return fmt.Errorf("-foreign %d: expected at least %d Deployments", *foreign, foreignPerNamespace)
 	}
 	dir, err := os.MkdirTemp("", "piped-bench-")
 	if err != nil {
@@ -111,7 +116,7 @@ func run(ctx context.Context, launcher sandbox.Launcher) (err error) {
 		return err
 	}
 	defer cluster.Stop()
-	e := &environment{report: &report{out: os.Stdout}, piped: filepath.Join(*bin, "piped"), dir: dir, apiFor: *apiFor, drift: *drift, cluster: cluster}
+	e := &environment{report: &report{out: os.Stdout}, piped: filepath.Join(*bin, "piped"), dir: dir, apiFor: *apiFor, drift: *drift, foreign: *foreign, cluster: cluster}
 	if *profiles != "" {
 		if err := e.profileTo(*profiles); err != nil {
 			return err

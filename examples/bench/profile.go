@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"runtime/pprof"
 
-	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/app"
 )
 
@@ -31,7 +30,7 @@ func (e *environment) profileTo(dir string) (err error) {
 // runProfiled is the agent, started as `piped run --config FILE`, with a profile
 // of its processor time from its start to its end, and one of its memory then. The
 // folder is meant to be empty: what is there already is of an agent before a restart.
-func runProfiled(ctx context.Context, launcher sandbox.Launcher, dir, file string) (err error) {
+func runProfiled(ctx context.Context, dir, file string) (err error) {
 	cfg, _, err := app.Kinds().LoadPiped(file)
 	if err != nil {
 		return err
@@ -48,7 +47,7 @@ func runProfiled(ctx context.Context, launcher sandbox.Launcher, dir, file strin
 	if err := pprof.StartCPUProfile(cpu); err != nil {
 		return err
 	}
-	agent, err := app.New(ctx, cfg, app.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), ConfigFile: file, Launcher: launcher})
+	agent, err := app.New(ctx, cfg, app.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), ConfigFile: file})
 	if err != nil {
 		return err
 	}

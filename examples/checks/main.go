@@ -3,6 +3,7 @@
 //	checks all      everything that must pass: lint, and all tests with real servers
 //	checks change   what one runs before a commit: lint, and the tests of the packages
 //	                that the change reaches, without the end-to-end ones
+//	checks exec     runs a test program for the go command, and records its processor time
 //
 // It runs the steps of a check side by side, writes the output of each to a file of its
 // own below -logs, and ends with a summary: which tests failed, why, and where their
@@ -40,10 +41,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
+	if flags.Arg(0) == "exec" && flags.NArg() > 1 {
+		return execTest(flags.Args()[1:], stderr)
+	}
 	plans := map[string]func(p plan) ([]*step, error){"all": plan.all, "change": plan.change}
 	steps := plans[flags.Arg(0)]
 	if steps == nil || flags.NArg() != 1 {
-		fmt.Fprintln(stderr, "usage: checks [flags] all | change")
+		fmt.Fprintln(stderr, "usage: checks [flags] all | change | exec PROGRAM")
 		return 2
 	}
 	if err := check(ctx, steps, *bin, *base, stdout); err != nil {
@@ -71,13 +75,19 @@ func check(ctx context.Context, steps func(plan) ([]*step, error), bin, base str
 	if err != nil {
 		return err
 	}
-	p := plan{bin: bin, logs: logs, base: base, env: append(os.Environ(), "TMPDIR="+scratch.dir, "GOTMPDIR="+os.TempDir(), "DEVCLUSTER="+filepath.Join(bin, "devcluster"), "TOFU="+filepath.Join(bin, "tofu"), "PIPED_BINARY="+filepath.Join(bin, "piped"))}
+	self, err := os.Executable()
+	if err != nil {
+		return errors.Join(err, scratch.remove())
+	}
+	usage := filepath.Join(logs, "usage.txt")
+	p := plan{bin: bin, logs: logs, base: base, self: self, env: append(os.Environ(), usageFile+"="+usage, "TMPDIR="+scratch.dir, "GOTMPDIR="+os.TempDir(), "DEVCLUSTER="+filepath.Join(bin, "devcluster"), "TOFU="+filepath.Join(bin, "tofu"), "PIPED_BINARY="+filepath.Join(bin, "piped"))}
 	all, err := steps(p)
 	if err != nil {
 		return errors.Join(err, scratch.remove())
 	}
 	began := time.Now()
 	runAll(ctx, all, stdout)
+	sortUsage(usage)
 	leftovers := scratch.end(ctx)
 	report(stdout, all, leftovers, time.Since(began), logs)
 	if ctx.Err() != nil {

@@ -44,14 +44,11 @@ const lessCollection = "GOGC=400"
 // time to link them. Vet, which go test would run too, is a part of lint.
 const noDebugInfo = "-ldflags=-s -w"
 
-// testExec starts a test program. GOTMPDIR is for what the go command builds: a test that
-// sees it makes its own directories there.
-const testExec = "env -u GOTMPDIR"
-
 // plan makes the steps of a check.
 type plan struct {
 	bin, logs string
 	base      string // commit that a change is compared with
+	self      string // the program of the checks
 	env       []string
 }
 
@@ -113,7 +110,7 @@ func (p plan) make(target string) *step {
 // goTest returns a step that tests packages, a number of them at a time: more than there
 // are cores, for tests wait more than they compute.
 func (p plan) goTest(name string, atOnce int, packages []string) *step {
-	args := append([]string{"go", "test", "-json", "-timeout=80m", "-vet=off", noDebugInfo, fmt.Sprintf("-p=%d", atOnce), "-exec=" + testExec}, raceFlags()...)
+	args := append([]string{"go", "test", "-json", "-timeout=80m", "-vet=off", noDebugInfo, fmt.Sprintf("-p=%d", atOnce), "-exec=" + p.self + " exec"}, raceFlags()...)
 	return &step{
 		name: name, args: append(args, packages...), env: append(p.env, "CGO_ENABLED=1", noRaceSleep, lessCollection), log: logFile(p.logs, name),
 		tests: &tests{dir: filepath.Join(p.logs, "failed")},

@@ -32,6 +32,7 @@ type step struct {
 	done chan struct{} // closed when it has ended or was left out
 	err  error
 	took time.Duration
+	used time.Duration // processor time, with that of the processes that it started
 }
 
 // errLeftOut is the error of a step whose needs failed.
@@ -52,7 +53,7 @@ func runAll(ctx context.Context, steps []*step, stdout io.Writer) {
 			s.err = s.runAfterNeeds(ctx, out)
 			s.took = time.Since(began)
 			if !errors.Is(s.err, errLeftOut) && ctx.Err() == nil {
-				out.printf("%s %s (%s)\n", outcome(s.err), s.name, s.took.Round(time.Second))
+				out.printf("%s %s (%s, %.0f s of processor time)\n", outcome(s.err), s.name, s.took.Round(time.Second), s.used.Seconds())
 			}
 		})
 	}
@@ -97,7 +98,9 @@ func (s *step) run(ctx context.Context, out *lines) (err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = stopTimeout
-	if err := cmd.Run(); err != nil {
+	err = cmd.Run()
+	s.used = processorTime(cmd.ProcessState)
+	if err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(s.args, " "), err)
 	}
 	return nil

@@ -62,7 +62,7 @@ func TestLeftoversAreFoundAndRemoved(t *testing.T) {
 	stays := shell(t, other, "stays", "setsid sleep 600 >/dev/null 2>&1 &")
 	runAll(t.Context(), []*step{one, stays}, &bytes.Buffer{})
 	left := s.endAfter(t.Context(), 300*time.Millisecond)
-	if len(left) != 2 || !strings.HasSuffix(left[0], ": sleep 600") || left[1] != "file "+filepath.Join(s.dir, "file") {
+	if len(left) != 2 || !strings.HasSuffix(left[0], "sleep 600") || left[1] != "file "+filepath.Join(s.dir, "file") {
 		t.Errorf("left: %q", left)
 	}
 	if running := leftovers.EndThose(s.owns, 0); len(running) > 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/githost/githosttest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -33,10 +34,11 @@ const keysText = `  secretManagement:
 
 // startAgent writes the agent's configuration below dir, starts it and returns
 // when its control API answers. Keys is the folder with the keys to decrypt
-// secrets with. With tofu, applications of OpenTofu are deployed, too.
-func startAgent(ctx context.Context, bin, dir, provider, kubeconfig, namespace, remote, keys string, tofu bool) (*agent, error) {
+// secrets with, hostURL the API of the Git host. With tofu, applications of OpenTofu are deployed, too.
+func startAgent(ctx context.Context, bin, dir, provider, kubeconfig, namespace, remote, hostURL, keys string, tofu bool) (*agent, error) {
 	a := &agent{bin: bin, started: time.Now()}
 	more := fmt.Sprintf(keysText, filepath.Join(keys, "example-only.private.pem"), filepath.Join(keys, "example-only.public.pem"), filepath.Join(keys, "example-only.age.txt"))
+	more += fmt.Sprintf(hostText, hostURL, githosttest.Token, namespace+previewsBelow)
 	if tofu {
 		more += fmt.Sprintf(tofuProvider, filepath.Join(bin, "tofu"))
 	}

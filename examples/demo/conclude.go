@@ -57,7 +57,9 @@ func (d *demo) measure(ctx context.Context, all []*modelv1.Deployment) error {
 	}
 	ended := map[modelv1.DeploymentStatus]int32{}
 	for _, it := range all {
-		ended[it.Status]++
+		if it.ApplicationName != previewName { // previews are left out of the figures
+			ended[it.Status]++
+		}
 	}
 	resp, err := d.agent.Control.GetDeliveryFigures(ctx, &controlv1.GetDeliveryFiguresRequest{FromMs: d.agent.started.UnixMilli()})
 	if err != nil {

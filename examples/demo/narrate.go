@@ -77,9 +77,10 @@ func (n *narrator) output(line string) {
 // log is cut short: what matters of it is in the reason of the status.
 func (n *narrator) event(e event) {
 	since := time.UnixMilli(e.atMs).Sub(e.view.zero)
-	head := n.paint(dim, fmt.Sprintf("%8s", "+"+seconds(since))) + fmt.Sprintf("  %-11s", e.view.deployment.ApplicationName)
+	const names = 13 // an application
+	head := n.paint(dim, fmt.Sprintf("%8s", "+"+seconds(since))) + fmt.Sprintf("  %-*s", names, e.view.deployment.ApplicationName)
 	const words = 23 // a status, or a stage of at most 20 letters
-	const indent = 8 + 2 + 11 + words
+	const indent = 8 + 2 + names + words
 	if !e.log {
 		n.wrapped(head+n.paint(statusColour(e.word), fmt.Sprintf("%-*s", words, e.word)), indent, e.text, plain)
 		return

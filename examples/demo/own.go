@@ -39,7 +39,8 @@ func (d *demo) useCluster(ctx context.Context) error {
 	}
 	d.made = true
 	d.out.fact("namespace", d.stage.namespace)
-	d.out.note("Everything is in this namespace, and goes with it at the end. After a crash: kubectl delete namespace %s", d.stage.namespace)
+	d.out.note("Everything is in this namespace, and for a while in one for a preview, and goes with them. After a crash: kubectl delete namespace %s %s",
+		d.stage.namespace, d.stage.previewNamespace())
 	return nil
 }
 
@@ -69,14 +70,17 @@ func (d *demo) leaveCluster() error {
 	if err != nil {
 		return err
 	}
-	err = client.CoreV1().Namespaces().Delete(ctx, d.stage.namespace, metav1.DeleteOptions{})
-	if err == nil {
-		err = d.awaitGone(ctx, client)
+	errs := []error{d.removeLease(ctx, client)}
+	for _, name := range []string{d.stage.previewNamespace(), d.stage.namespace} {
+		err := client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+		if err == nil || apierrors.IsNotFound(err) {
+			err = awaitGone(ctx, client, name)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("remove the namespace %s: %w; do it by hand: kubectl delete namespace %[1]s", name, err))
+		}
 	}
-	if err != nil {
-		err = fmt.Errorf("remove the namespace %s: %w; do it by hand: kubectl delete namespace %[1]s", d.stage.namespace, err)
-	}
-	return errors.Join(err, d.removeLease(ctx, client))
+	return errors.Join(errs...)
 }
 
 // removeLease removes the Lease that names the agent, which has released it.
@@ -92,10 +96,10 @@ func (d *demo) removeLease(ctx context.Context, client kubernetes.Interface) err
 	return fmt.Errorf("remove the agent's Lease %s/%s: %w", metav1.NamespaceDefault, name, err)
 }
 
-// awaitGone waits until the namespace is gone.
-func (d *demo) awaitGone(ctx context.Context, client kubernetes.Interface) error {
+// awaitGone waits until a namespace is gone.
+func awaitGone(ctx context.Context, client kubernetes.Interface, name string) error {
 	for {
-		_, err := client.CoreV1().Namespaces().Get(ctx, d.stage.namespace, metav1.GetOptions{})
+		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

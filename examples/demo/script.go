@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/githost/githosttest"
 )
 
 // How long is waited before the demo gives up.
@@ -30,6 +32,8 @@ type demo struct {
 	cluster *clustertest.Cluster // nil on somebody's own
 	made    bool                 // the namespace in somebody's own cluster
 	repo    *repository
+	host    *githosttest.GitHub // of the repository
+	served  *gittest.HTTPServer
 	agent   *agent
 	watch   *watch
 
@@ -116,6 +120,7 @@ func (d *demo) steps() []step {
 		{"A commit that fixes it", d.fixImage},
 		{"A pipeline that waits for a person", d.approve},
 	}, routing, []step{
+		{"A pull request gets a preview, whose comment says when it works", d.previewPullRequest},
 		{"Someone changes a live object by hand", d.drift},
 		{"Someone deploys what is no application", d.foreign},
 		{"A person asks for a deployment", d.syncByHand},
@@ -160,14 +165,17 @@ func (d *demo) makeRepository(context.Context) error {
 	if d.repo, err = newRepository(filepath.Join(d.dir, "apps.git"), d.apps, d.stage); err != nil {
 		return err
 	}
-	d.out.fact("remote", d.repo.Dir)
+	if err := d.hostRepository(); err != nil {
+		return err
+	}
+	d.out.fact("remote", d.served.URL)
 	d.out.fact("commit", shortHash(d.repo.Head())+"  "+firstMessage)
 	return nil
 }
 
 func (d *demo) startAgent(ctx context.Context) error {
 	var err error
-	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.provider(), d.kubeconfig(), d.stage.namespace, d.repo.Dir, d.keys, !d.stage.own()); err != nil {
+	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.provider(), d.kubeconfig(), d.stage.namespace, d.served.URL, d.host.URL, d.keys, !d.stage.own()); err != nil {
 		return err
 	}
 	d.agent.timeout = d.stage.timeout
@@ -313,6 +321,12 @@ func (d *demo) close(keep bool) error {
 	var errs []error
 	if d.agent != nil {
 		errs = append(errs, d.agent.Close())
+	}
+	if d.served != nil {
+		errs = append(errs, d.served.Close())
+	}
+	if d.host != nil {
+		d.host.Close()
 	}
 	if d.cluster != nil {
 		errs = append(errs, d.cluster.Stop())

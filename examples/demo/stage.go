@@ -69,7 +69,7 @@ func (s stage) own() bool { return s.kubeconfig != "" }
 // plays reports whether an application is deployed here: on somebody's cluster only those
 // of the script that need nothing but built-in kinds and one image.
 func (s stage) plays(app string) bool {
-	return !s.own() || slices.Contains([]string{subject, worked, gated, kustomized, healing}, app)
+	return !s.own() || slices.Contains([]string{subject, worked, gated, kustomized, healing, previewed}, app)
 }
 
 // adapt returns a file of the applications as it has to be here. An image of a real

@@ -111,6 +111,8 @@ func checkCommand(words []string) error {
 		return checkAgent(args)
 	case name == "devcluster":
 		return inFile("examples/devcluster/*.go", `"`+args[0])
+	case name == "replicachaos":
+		return checkFlags("examples/replicachaos/*.go", args)
 	case name == "make":
 		for _, target := range args {
 			if !strings.Contains(target, "=") {
@@ -257,6 +259,18 @@ func checkKubectl(args []string) error {
 		// "kubectl exec ... -- piped ..." runs a program of ours.
 		if arg == "--" && args[i+1] == "piped" {
 			return checkAgent(args[i+2:])
+		}
+	}
+	return nil
+}
+
+// checkFlags checks that a program of this repository has the flags of a command.
+func checkFlags(source string, args []string) error {
+	for _, arg := range args {
+		if name, ok := strings.CutPrefix(arg, "-"); ok {
+			if err := inFile(source, `"`+name+`",`); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
