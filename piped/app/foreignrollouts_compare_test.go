@@ -98,6 +98,7 @@ func TestForeignRolloutsFindsFaults(t *testing.T) {
 			}
 			e := foreignEvidence{
 				records: c.records, events: events, seen: seen, launched: at(5), ups: []uptime{{at(5), at(10), at(100)}, {at(118), at(120), time.Time{}}},
+				proofs: []proof{{at(30), at(31)}, {at(57), at(58)}, {at(125), at(126)}},
 			}
 			e.compare()
 			if got := (found{len(e.lost), len(e.duplicate), len(e.wrong)}); got != c.want {

@@ -66,8 +66,14 @@ type foreignChaos struct {
 
 	launched time.Time // what began before is no rollout for the agent
 	ups      []uptime
+	proofs   []proof
+	probes   int // workloads that only prove
 	cuts     int // watches that were cut
 }
+
+// proof proves that the agent had handled by seen what happened before began: a rollout of each kind
+// that began since then was recorded.
+type proof struct{ began, seen time.Time }
 
 // uptime is a time in which the agent ran.
 type uptime struct {
@@ -138,15 +144,12 @@ func startForeign(t *testing.T, size foreignSize, seed uint64) *foreignChaos {
 
 // awaitWatch creates workloads until the agent records one: it watches since before that.
 func (c *foreignChaos) awaitWatch(t *testing.T) {
-	probes := 0
 	err := c.agent.Await(t.Context(), "a rollout to be recorded", time.Minute, func(ctx context.Context) (bool, error) {
 		found, err := c.recorded(ctx)
 		if err != nil || len(found) > 0 {
 			return err == nil, err
 		}
-		probes++
-		probe := &foreignTarget{name: fmt.Sprintf("probe-%d", probes), kind: "DaemonSet"}
-		if err := c.create(ctx, probe, 1); err != nil {
+		if err := c.probe(ctx, "DaemonSet"); err != nil {
 			return false, err
 		}
 		time.Sleep(200 * time.Millisecond) // for the agent to see it
@@ -156,6 +159,34 @@ func (c *foreignChaos) awaitWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.ups[0].from = time.Now()
+}
+
+// probe creates a workload that nothing changes.
+func (c *foreignChaos) probe(ctx context.Context, kind string) error {
+	c.probes++
+	return c.create(ctx, &foreignTarget{name: fmt.Sprintf("probe-%d", c.probes), kind: kind}, 1)
+}
+
+// prove waits until the agent, which runs, has handled all that has happened.
+func (c *foreignChaos) prove(t *testing.T) {
+	began, missing := time.Now(), map[string]bool{}
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		if err := c.probe(t.Context(), kind); err != nil {
+			t.Fatal(err)
+		}
+		missing[fmt.Sprintf("probe-%d", c.probes)] = true
+	}
+	err := c.agent.Await(t.Context(), "probes to be recorded", patience, func(ctx context.Context) (bool, error) {
+		found, err := c.recorded(ctx)
+		for _, r := range found {
+			delete(missing, r.GetWorkload().GetName())
+		}
+		return len(missing) == 0, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.proofs = append(c.proofs, proof{began, time.Now()})
 }
 
 // recorded returns the recorded rollouts, by ID.
@@ -180,7 +211,7 @@ func (c *foreignChaos) recorded(ctx context.Context) (map[string]*modelv1.Rollou
 // begun. It kills the agent, and restarts it at once or after it was away for a while.
 func (c *foreignChaos) torment(t *testing.T) {
 	said := time.Now()
-	for round := 0; c.oracle.began() < c.rollouts && !t.Failed(); round++ {
+	for round := 0; c.oracle.began()-c.probes < c.rollouts && !t.Failed(); round++ {
 		c.change(t, time.Second+time.Duration(c.chance.Int64N(int64(2*time.Second))))
 		switch c.chance.IntN(4) {
 		case 0:
@@ -189,8 +220,10 @@ func (c *foreignChaos) torment(t *testing.T) {
 			c.cuts += c.proxy.ExpireWatches()
 		}
 		c.change(t, time.Second)
-		if round%3 == 0 { // long enough to be certain that the agent watches
-			c.change(t, 2*oracleLag)
+		if round%3 == 0 {
+			c.change(t, oracleLag)
+			c.prove(t)
+			c.change(t, oracleLag)
 		}
 		if round%10 == 9 { // deadlines do not count for half a minute after the start
 			c.change(t, time.Minute)
@@ -246,6 +279,7 @@ func (c *foreignChaos) awaitQuiet(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	c.prove(t)
 }
 
 // open returns a rollout that ought to have a record or an end soon, "" if there is none.

@@ -17,6 +17,7 @@ type foreignEvidence struct {
 	seen     map[string]*foreignWorkload
 	launched time.Time
 	ups      []uptime
+	proofs   []proof
 
 	byID map[string]*deploy.Rollout
 	rolloutFaults
@@ -28,7 +29,7 @@ type foreignEvidence struct {
 func (c *foreignChaos) verify(t *testing.T) {
 	c.noteWatch(t)
 	e := foreignEvidence{
-		records: readRollouts(t, filepath.Join(c.dir, "piped")).rollouts, events: c.hook.got, seen: c.oracle.byName, launched: c.launched, ups: c.ups,
+		records: readRollouts(t, filepath.Join(c.dir, "piped")).rollouts, events: c.hook.got, seen: c.oracle.byName, launched: c.launched, ups: c.ups, proofs: c.proofs,
 	}
 	e.compare()
 	for what, lines := range map[string][]string{"lost": e.lost, "duplicate": e.duplicate, "false": e.wrong} {
@@ -119,8 +120,8 @@ func (e *foreignEvidence) compareLife(name string, w *foreignWorkload, l *foreig
 	}
 }
 
-// due reports whether a rollout must have a record: the agent ran for a while when the number
-// of its revision could be seen.
+// due reports whether a rollout must have a record: the agent handled all that had happened while
+// the number of its revision could be seen.
 func (e *foreignEvidence) due(l *foreignLife, r *foreignRollout) bool {
 	if r.begun.Before(e.ups[0].from) {
 		return false // before the agent is known to watch
@@ -129,27 +130,15 @@ func (e *foreignEvidence) due(l *foreignLife, r *foreignRollout) bool {
 	if until.IsZero() || !l.deleted.IsZero() && l.deleted.Before(until) {
 		until = l.deleted
 	}
-	return slices.ContainsFunc(e.ups, func(up uptime) bool { return overlap(up, r.begun, until) > oracleLag })
+	return e.handled(r.begun, until)
 }
 
-// overlap returns how long the agent ran in a time that lasts until now if until is zero.
-func overlap(up uptime, from, until time.Time) time.Duration {
-	if up.from.IsZero() {
-		return 0
-	}
-	now := time.Now()
-	for _, end := range []*time.Time{&up.to, &until} {
-		if end.IsZero() {
-			*end = now
-		}
-	}
-	if from.Before(up.from) {
-		from = up.from
-	}
-	if up.to.Before(until) {
-		until = up.to
-	}
-	return until.Sub(from)
+// handled reports whether the agent certainly handled what happened at a time before another one, at
+// which the oracle saw something else; zero: it did not.
+func (e *foreignEvidence) handled(at, until time.Time) bool {
+	return slices.ContainsFunc(e.proofs, func(p proof) bool {
+		return p.began.After(at) && (until.IsZero() || until.Add(-oracleLag).After(p.seen))
+	})
 }
 
 // continues reports whether revision r belongs to rec: the same image was restarted before
@@ -182,11 +171,13 @@ func (e *foreignEvidence) checkStart(f foreignCase, i int, last *deploy.Rollout)
 		e.falsely(f.Rollout, "the images before it are %q, want %s", f.ImagesBefore, imageOf(before.image))
 	}
 	if f.Phase != deploy.RolloutSuperseded { // the cluster does not show when a revision was reused
-		if f.StartedAt.After(r.begun.Add(oracleLag)) || f.life.paused.IsZero() && f.StartedAt.Before(r.begun.Add(-2*time.Second)) {
+		// Nor when a workload was resumed; the start is then when the agent saw that.
+		late := f.StartedAt.After(r.begun.Add(oracleLag)) && (f.life.paused.IsZero() || f.life.first(r) || e.handled(r.begun, f.StartedAt))
+		if late || f.life.paused.IsZero() && f.StartedAt.Before(r.begun.Add(-2*time.Second)) {
 			e.falsely(f.Rollout, "it started at %s, want %s", f.StartedAt.Format(time.StampMilli), r.begun.Format(time.StampMilli))
 		}
 	}
-	awake, away := e.was(r.begun)
+	awake, away := e.was(r.begun, f.CreatedAt)
 	if awake && f.FoundLate || away && !f.FoundLate {
 		e.falsely(f.Rollout, "found late: %t; it began at %s", f.FoundLate, r.begun.Format(time.StampMilli))
 	}
@@ -195,15 +186,19 @@ func (e *foreignEvidence) checkStart(f foreignCase, i int, last *deploy.Rollout)
 	}
 }
 
-// was reports whether the agent certainly watched at a time, or certainly did not. The oracle may see
-// a beginning late.
-func (e *foreignEvidence) was(at time.Time) (awake, away bool) {
-	const margin = 2 * time.Second
+// was reports whether the agent certainly watched at a time until it recorded what happened, or
+// certainly did not watch. The oracle may see a beginning late.
+func (e *foreignEvidence) was(at, recorded time.Time) (awake, away bool) {
 	for i, up := range e.ups {
-		awake = awake || !up.from.IsZero() && at.After(up.from.Add(oracleLag)) && (up.to.IsZero() || at.Before(up.to.Add(-margin)))
+		awake = awake || !up.from.IsZero() && at.After(up.from.Add(oracleLag)) && (up.to.IsZero() || recorded.Before(up.to))
 		away = away || !up.to.IsZero() && at.After(up.to) && i+1 < len(e.ups) && at.Before(e.ups[i+1].launched)
 	}
 	return awake, away
+}
+
+// first reports whether r was the first rollout of its template.
+func (l *foreignLife) first(r *foreignRollout) bool {
+	return slices.IndexFunc(l.rollouts, func(o *foreignRollout) bool { return o.image == r.image }) == slices.Index(l.rollouts, r)
 }
 
 // checkEnd checks the end of a record.
@@ -220,7 +215,7 @@ func (e *foreignEvidence) checkEnd(f foreignCase) {
 	case deploy.RolloutSuperseded:
 		if f.next == nil && alive || !f.life.changed(r, f.CompletedAt.Add(oracleLag)) && !f.followed(f.CompletedAt.Add(oracleLag)) {
 			e.falsely(f.Rollout, "no other revision followed")
-		} else if f.next != nil && !r.shown.IsZero() && f.next.begun.After(r.shown.Add(oracleLag)) && e.ran(r.shown) {
+		} else if f.next != nil && !r.shown.IsZero() && e.handled(r.shown, f.next.begun) {
 			e.falsely(f.Rollout, "the API showed it complete since %s", r.shown.Format(time.StampMilli))
 		}
 	case deploy.RolloutGone:
@@ -238,11 +233,6 @@ func (e *foreignEvidence) checkEnd(f foreignCase) {
 
 // followed reports whether the next revision began before a time.
 func (f foreignCase) followed(by time.Time) bool { return f.next != nil && f.next.begun.Before(by) }
-
-// ran reports whether the agent ran when the API showed an end, long enough to see it.
-func (e *foreignEvidence) ran(shown time.Time) bool {
-	return slices.ContainsFunc(e.ups, func(up uptime) bool { return overlap(up, shown, shown.Add(oracleLag)) >= oracleLag })
-}
 
 // checkComplete checks by the pods that a complete rollout had ended, of one of the revisions
 // of the record.

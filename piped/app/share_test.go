@@ -72,10 +72,11 @@ func startSharing(t *testing.T, applications int, kubeconfig func() string, chan
 		})
 		f.standsBy(replica)
 	}
-	for i := range applications {
-		f.apps = append(f.apps, fmt.Sprint("app-", i))
-	}
 	f.awaitShares(3)
+	all := []*agenttest.Agent{f.first, f.second, f.third}
+	for i := range applications { // each replica works on some of them
+		f.apps = append(f.apps, f.applicationOf(all[i%len(all)], fmt.Sprint("app-", i)))
+	}
 	return f
 }
 

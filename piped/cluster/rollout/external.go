@@ -174,6 +174,10 @@ func (x external) begun(r Revision) deploy.Rollout {
 	rec.AppliedAt = x.now
 	if at := x.w.TemplateManagedAt; !at.IsZero() && at.Add(-x.skew).Before(x.now) {
 		rec.AppliedAt = latest(at.Add(-x.skew), x.base.Resumed)
+		// The resume may have been seen late. A revision that was made for the template was made since.
+		if made := r.Created.Add(-x.skew); !r.Created.Before(at) && made.Before(rec.AppliedAt) {
+			rec.AppliedAt = made
+		}
 	}
 	rec.ServerAppliedAt = latest(x.w.TemplateManagedAt, rec.AppliedAt.Add(x.skew))
 	rec.LastProgress, rec.SeenOld = x.now, unseen

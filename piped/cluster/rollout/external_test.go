@@ -139,3 +139,25 @@ func TestExternalByOneClock(t *testing.T) {
 		}
 	}
 }
+
+// TestExternalAfterAPause: a template that was written while the workload was paused rolls out since the
+// resume, which the agent may have seen late, after the revision was made.
+func TestExternalAfterAPause(t *testing.T) {
+	at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
+	for name, c := range map[string]struct{ written, made, resumed, want time.Time }{
+		"never paused":                 {at(-60), at(-58), time.Time{}, at(-60)},
+		"seen at once":                 {at(-60), at(-29), at(-30), at(-30)},
+		"seen late":                    {at(-60), at(-30), at(-20), at(-30)},
+		"an older revision used again": {at(-60), at(-90), at(-20), at(-20)},
+		"written after the resume":     {at(-10), at(-9), at(-20), at(-10)},
+	} {
+		s := Snapshot{
+			Workload:  &Workload{Kind: KindDeployment, Name: "web", UID: "d1", Template: Template{"B", "b"}, TemplateManager: "kubectl", TemplateManagedAt: c.written},
+			Revisions: []Revision{{UID: "2", OwnerUID: "d1", Number: 2, Created: c.made, Template: Template{"B", "b"}}},
+		}
+		found, _ := External(deploy.Rollout{Cluster: "one"}, s, nil, Baseline{Known: true, Revision: 1, Resumed: c.resumed}, "piped", epoch)
+		if len(found) != 1 || !found[0].AppliedAt.Equal(c.want) {
+			t.Errorf("%s: %+v, want one that began at %s", name, found, c.want)
+		}
+	}
+}
