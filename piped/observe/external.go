@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/cluster/watch"
@@ -22,9 +22,14 @@ import (
 // Intervals of ExternalRollouts.
 const (
 	scanInterval  = 30 * time.Second // between evaluations of open records without an event
-	retryInterval = 2 * time.Second  // after an error of the cluster or the store
-	minRead       = time.Second      // between two reads of the controllers' Lease
+	minRetry      = 5 * time.Millisecond
+	retryInterval = 2 * time.Second // at most, after an error of the cluster or the store
+	minRead       = time.Second     // between two reads of the controllers' Lease
 )
+
+// atOnce is how many workloads are reconciled at the same time, each of them waiting for the cluster
+// and the store.
+const atOnce = 8
 
 // recordsRead is the number of a workload's newest records that are read.
 const recordsRead = 40
@@ -59,38 +64,15 @@ type ExternalRollouts struct {
 	since   time.Time        // of the cluster's clock: when all workloads were first watched
 	present map[string]int64 // where all workloads are watched, by UID: the newest revision when watching began
 
+	queue  workqueue.TypedRateLimitingInterface[workloadKey]
 	opened chan struct{} // receives when a record opens while none was open
 
-	mu       sync.Mutex
-	known    map[workloadKey]*knownWorkload
+	mu    sync.Mutex
+	known map[workloadKey]*knownWorkload // see take
+	away  time.Duration                  // of all outages: deadlines are postponed by them
+
+	lease    sync.Mutex       // is held while the Lease is read
 	presence rollout.Presence // availability of the cluster, checked while a record is open
-}
-
-// knownWorkload is the state of one workload.
-type knownWorkload struct {
-	uid       string
-	revision  int64           // this revision and all earlier ones are recorded
-	images    string          // of that revision, where all workloads are watched
-	open      *deploy.Rollout // the record that has not ended, as stored; nil if all have
-	failed    *deploy.Rollout // the newest record if it has failed, and may complete after all
-	paused    bool            // when it was last seen
-	resumed   time.Time       // when it was first seen not to be paused any more
-	undecided bool            // it is not known yet whether a new revision is external
-}
-
-// workloadKey identifies a workload in the cluster.
-type workloadKey struct {
-	kind string
-	types.NamespacedName
-}
-
-// ref returns the workload as an object.
-func (k workloadKey) ref() deploy.ObjectRef {
-	return deploy.ObjectRef{Group: "apps", Version: "v1", Kind: k.kind, Namespace: k.Namespace, Name: k.Name}
-}
-
-func keyOf(ref deploy.ObjectRef) workloadKey {
-	return workloadKey{ref.Kind, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}}
 }
 
 // NewExternalRollouts returns the component of one cluster.
@@ -104,7 +86,8 @@ func NewExternalRollouts(c ExternalConfig) *ExternalRollouts {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &ExternalRollouts{cfg: c, opened: make(chan struct{}, 1), present: map[string]int64{}, known: map[workloadKey]*knownWorkload{}}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[workloadKey](minRetry, retryInterval))
+	return &ExternalRollouts{cfg: c, queue: queue, opened: make(chan struct{}, 1), present: map[string]int64{}, known: map[workloadKey]*knownWorkload{}}
 }
 
 // Run records external rollouts until ctx ends, and returns nil. Unless all workloads are
@@ -120,8 +103,14 @@ func (x *ExternalRollouts) Run(ctx context.Context) error {
 	return nil
 }
 
-// repeat reconciles what is open until ctx ends.
+// repeat reconciles what changes, and what is open, until ctx ends.
 func (x *ExternalRollouts) repeat(ctx context.Context) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer x.queue.ShutDown()
+	for range atOnce {
+		workers.Go(func() { x.work(ctx) })
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -131,7 +120,25 @@ func (x *ExternalRollouts) repeat(ctx context.Context) {
 		case <-timer.C:
 		case <-x.opened:
 		}
-		timer.Reset(x.reconcileOpen(ctx))
+		timer.Reset(x.enqueueOpen(ctx))
+	}
+}
+
+// work reconciles the workloads of the queue until that is shut down. None of them is reconciled twice
+// at the same time.
+func (x *ExternalRollouts) work(ctx context.Context) {
+	for {
+		key, closed := x.queue.Get()
+		if closed || ctx.Err() != nil { // a queue that was shut down still returns its keys
+			return
+		}
+		if err := x.reconcile(ctx, key); err != nil && !ownership.Over(ctx, err) {
+			x.cfg.Logger.WarnContext(ctx, "cannot record an external rollout; retrying", "workload", key.ref().String(), "error", err)
+			x.queue.AddRateLimited(key)
+		} else {
+			x.queue.Forget(key)
+		}
+		x.queue.Done(key)
 	}
 }
 
@@ -200,16 +207,17 @@ func (x *ExternalRollouts) resume(ctx context.Context) error {
 	return x.resumeFailed(ctx)
 }
 
-// handle has reconcile called for the workloads of a kind until ctx ends.
+// handle queues the workloads of a kind that change until ctx ends.
 func (x *ExternalRollouts) handle(ctx context.Context, kind string, w *watch.Scope) error {
-	return w.HandleDuring(ctx, "external", func(ctx context.Context, key types.NamespacedName) error {
-		return x.reconcile(ctx, workloadKey{kind, key})
+	return w.HandleDuring(ctx, "external", func(_ context.Context, key types.NamespacedName) error {
+		x.queue.Add(workloadKey{kind, key})
+		return nil
 	})
 }
 
-// handleRevisions has reconcile called for the workloads of revisions until ctx ends.
+// handleRevisions queues the workloads of revisions that change until ctx ends.
 func (x *ExternalRollouts) handleRevisions(ctx context.Context, w *watch.Scope) error {
-	return w.HandleDuring(ctx, "external", func(ctx context.Context, key types.NamespacedName) error {
+	return w.HandleDuring(ctx, "external", func(_ context.Context, key types.NamespacedName) error {
 		// The deletion of a revision changes nothing, or the status of its workload.
 		r, ok := w.Get(key).(*workloads.Revision)
 		if !ok {
@@ -217,20 +225,11 @@ func (x *ExternalRollouts) handleRevisions(ctx context.Context, w *watch.Scope) 
 		}
 		kind, name := r.Owner()
 		of := workloadKey{kind, types.NamespacedName{Namespace: key.Namespace, Name: name}}
-		if workloads.Resource(kind).Resource == "" || x.settled(r, of) {
-			return nil
+		if workloads.Resource(kind).Resource != "" && !x.settled(r, of) {
+			x.queue.Add(of)
 		}
-		return x.reconcile(ctx, of)
+		return nil
 	})
-}
-
-// settled reports whether a revision is recorded, and its workload has no open record: most of
-// the cluster's revisions, of which every one is handled at the start.
-func (x *ExternalRollouts) settled(r *workloads.Revision, of workloadKey) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	known := x.known[of]
-	return known != nil && known.uid == r.OwnerUID() && r.Number() <= known.revision && known.open == nil && known.failed == nil && !known.undecided
 }
 
 // awaitFirst returns once the store has a rollout on the cluster.
@@ -258,77 +257,60 @@ func (x *ExternalRollouts) awaitFirst(ctx context.Context) error {
 
 func (x *ExternalRollouts) cluster() string { return x.cfg.Observer.Cluster().Name() }
 
-// reconcileOpen reconciles every workload with an open record or an undecided change, and
-// returns the delay until the next call. It is needed without an event because a deadline
-// can end a rollout, and the event of a workload's deletion may be missed.
-func (x *ExternalRollouts) reconcileOpen(ctx context.Context) (next time.Duration) {
+// enqueueOpen queues every workload with an open record or an undecided change, and returns the delay
+// until the next call. It is needed without an event because a deadline can end a rollout, and
+// the event of a workload's deletion may be missed.
+func (x *ExternalRollouts) enqueueOpen(ctx context.Context) (next time.Duration) {
 	x.mu.Lock()
-	keys := slices.Collect(maps.Keys(x.known))
-	keys = slices.DeleteFunc(keys, func(key workloadKey) bool {
-		return x.known[key].open == nil && !x.known[key].undecided
-	})
-	x.mu.Unlock()
-	next = scanInterval
-	for _, key := range keys {
-		if err := x.reconcile(ctx, key); err != nil && !ownership.Over(ctx, err) {
-			x.cfg.Logger.WarnContext(ctx, "cannot record an external rollout; retrying", "workload", key.ref().String(), "error", err)
-			next = retryInterval
+	for key, known := range x.known {
+		if known.open != nil || known.undecided {
+			x.queue.Add(key)
 		}
 	}
-	return min(next, x.nextRead())
-}
-
-// nextRead returns the delay until the Lease of the controllers has to be read: while a record is
-// open, a longer pause counts as an outage, for which its deadlines are postponed.
-func (x *ExternalRollouts) nextRead() time.Duration {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.anyOpen() {
+	open := x.anyOpen()
+	x.mu.Unlock()
+	if !open {
 		return scanInterval
 	}
-	return max(x.presence.Next().Sub(x.cfg.Now()), minRead)
-}
-
-// anyOpen reports whether a record is open. The caller holds x.mu.
-func (x *ExternalRollouts) anyOpen() bool {
-	for _, known := range x.known {
-		if known.open != nil {
-			return true
-		}
-	}
-	return false
+	// The Lease has to be read while a record is open: a longer pause counts as an outage.
+	presence := x.readLease(ctx)
+	return min(scanInterval, max(presence.Next().Sub(x.cfg.Now()), minRead))
 }
 
 // reconcile records new revisions of one workload and updates its open record. It is
 // idempotent.
 func (x *ExternalRollouts) reconcile(ctx context.Context, key workloadKey) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	known, err := x.update(ctx, key, x.take(key))
+	x.put(key, known)
+	return err
+}
+
+// update returns what is known of a workload then, nil if it is gone, also with an error.
+func (x *ExternalRollouts) update(ctx context.Context, key workloadKey, known *knownWorkload) (*knownWorkload, error) {
 	app := deploy.Rollout{Cluster: x.cluster(), Workload: key.ref()}
 	s, err := x.cfg.Observer.Cached(ctx, app)
 	if err == nil {
 		s, err = x.cfg.Observer.WithRevisions(ctx, app, s)
 	}
 	if err != nil {
-		return err
+		return known, err
 	}
-	known := x.known[key]
 	if known != nil && known.open != nil {
 		if err := x.follow(ctx, known, s); err != nil {
-			return err
+			return known, err
 		}
 	}
 	if s.Workload == nil {
-		return x.gone(ctx, key)
+		return x.gone(ctx, key, known)
 	}
 	if known != nil && known.failed != nil {
 		if err := x.recover(ctx, known, s); err != nil {
-			return err
+			return known, err
 		}
 	}
 	if known == nil || known.uid != s.Workload.UID && known.open == nil {
 		if known, err = x.met(ctx, key, s); err != nil {
-			return err
+			return known, err
 		}
 	}
 	if known.paused && !s.Workload.Paused {
@@ -336,27 +318,25 @@ func (x *ExternalRollouts) reconcile(ctx context.Context, key workloadKey) error
 	}
 	known.paused = s.Workload.Paused
 	if known.uid != s.Workload.UID || newestRevision(s) <= known.revision {
-		return nil
+		return known, nil
 	}
-	return x.record(ctx, known, app, s)
+	return known, x.record(ctx, known, app, s)
 }
 
 // gone forgets a workload that was deleted, unless its record is open.
-func (x *ExternalRollouts) gone(ctx context.Context, key workloadKey) error {
-	known := x.known[key]
+func (x *ExternalRollouts) gone(ctx context.Context, key workloadKey, known *knownWorkload) (*knownWorkload, error) {
 	if known == nil || known.open != nil {
-		return nil
+		return known, nil
 	}
 	if x.all() {
 		if err := x.cfg.Store.ForgetWorkload(ctx, x.cluster(), key.ref().Key()); err != nil {
-			return err
+			return known, err
 		}
 	}
-	delete(x.known, key)
-	return nil
+	return nil, nil
 }
 
-// met begins to know a workload, or one that was created again.
+// met begins to know a workload, or one that was created again; nil with an error.
 func (x *ExternalRollouts) met(ctx context.Context, key workloadKey, s rollout.Snapshot) (*knownWorkload, error) {
 	known := &knownWorkload{uid: s.Workload.UID}
 	if x.all() && s.Workload.Created.Before(x.since.Truncate(time.Second)) {
@@ -366,7 +346,6 @@ func (x *ExternalRollouts) met(ctx context.Context, key workloadKey, s rollout.S
 			return nil, err
 		}
 	}
-	x.known[key] = known
 	return known, nil
 }
 
@@ -447,14 +426,8 @@ func (x *ExternalRollouts) store(ctx context.Context, known *knownWorkload, rec 
 	known.failed = nil
 	x.cfg.Logger.InfoContext(ctx, "external rollout", "workload", rec.Workload.String(), "revision", rec.Revision, "phase", rec.Phase, "reason", rec.Reason)
 	if !saved.Phase.Terminal() {
-		if !x.anyOpen() { // nothing was read meanwhile, which is no outage
-			x.presence = rollout.Presence{}
-			select {
-			case x.opened <- struct{}{}:
-			default:
-			}
-		}
 		known.open = &saved
+		x.opens(*known)
 	}
 	return nil
 }
@@ -494,7 +467,7 @@ func ownerOf(label string, recorded []deploy.Rollout) string {
 
 // follow evaluates the open record by s and stores a change of its phase.
 func (x *ExternalRollouts) follow(ctx context.Context, known *knownWorkload, s rollout.Snapshot) error {
-	policy := x.policy(ctx)
+	policy := x.policy(ctx, known)
 	v, s, err := x.cfg.Observer.Evaluate(ctx, *known.open, s, policy, x.cfg.Now)
 	if err != nil {
 		return err
@@ -524,28 +497,6 @@ func (x *ExternalRollouts) follow(ctx context.Context, known *knownWorkload, s r
 		x.cfg.Logger.InfoContext(ctx, "external rollout has ended", "workload", rec.Workload.String(), "revision", rec.Revision, "phase", rec.Phase, "reason", rec.Reason)
 	}
 	return nil
-}
-
-// policy returns the policy for evaluating open records. It also polls the Lease of the
-// cluster's controllers, and postpones the deadlines of open records by the time for which
-// the cluster or its controllers were unavailable.
-func (x *ExternalRollouts) policy(ctx context.Context) rollout.Policy {
-	if now := x.cfg.Now(); x.presence.Due(now) {
-		ctx, cancel := context.WithTimeout(ctx, workloads.FillTimeout)
-		defer cancel()
-		lease, err := x.cfg.Observer.Controllers(ctx)
-		if err != nil {
-			x.presence.Lost(now, err)
-		} else if was := x.presence.Seen(now, lease); was > 0 {
-			for _, known := range x.known {
-				if known.open != nil {
-					later := rollout.Postponed(*known.open, was, now)
-					known.open = &later
-				}
-			}
-		}
-	}
-	return x.presence.Policy(rollout.Policy{NoFailFast: true, FieldManager: x.cfg.FieldManager}, x.started)
 }
 
 // ended completes an ended record. If the rollout ended before the agent started to watch,
