@@ -263,6 +263,13 @@ func (c *foreignChaos) awaitQuiet(t *testing.T) {
 	if err := c.foreignEnv.rest(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	c.awaitEnds(t)
+	c.prove(t)
+	c.awaitEnds(t)
+}
+
+// awaitEnds waits until everything that has begun has ended, and that is announced.
+func (c *foreignChaos) awaitEnds(t *testing.T) {
 	err := c.agent.Await(t.Context(), "everything to end", 3*time.Minute, func(ctx context.Context) (bool, error) {
 		found, err := c.recorded(ctx)
 		if err != nil {
@@ -279,7 +286,6 @@ func (c *foreignChaos) awaitQuiet(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	c.prove(t)
 }
 
 // open returns a rollout that ought to have a record or an end soon, "" if there is none.

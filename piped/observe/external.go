@@ -93,6 +93,7 @@ func NewExternalRollouts(c ExternalConfig) *ExternalRollouts {
 // Run records external rollouts until ctx ends, and returns nil. Unless all workloads are
 // watched, it sends no request to the cluster before the store has a rollout on it.
 func (x *ExternalRollouts) Run(ctx context.Context) error {
+	defer x.queue.ShutDown()
 	if err := x.begin(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
