@@ -57,6 +57,7 @@ type seenTemplate struct {
 type foreignRollout struct {
 	epoch
 	revision int64
+	changed  time.Time // when the API did not show it complete any more
 	hidden   time.Time // when no object had the number any more: it was given to a later revision, or removed
 }
 
@@ -105,7 +106,8 @@ func (o *foreignOracle) see(t *testing.T, event watch.Event) {
 	switch object := event.Object.(type) {
 	case *appsv1.Deployment:
 		s := object.Status
-		shown := s.ObservedGeneration >= object.Generation && s.UpdatedReplicas >= *object.Spec.Replicas &&
+		// What is paused does not end.
+		shown := !object.Spec.Paused && s.ObservedGeneration >= object.Generation && s.UpdatedReplicas >= *object.Spec.Replicas &&
 			s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= s.UpdatedReplicas
 		life := o.life("Deployment", object.Name, string(object.UID))
 		if object.Spec.Paused {
@@ -183,8 +185,11 @@ func (l *foreignLife) workload(meta *metav1.ObjectMeta, template *corev1.PodTemp
 	if len(r.wanted) == 0 || r.wanted[len(r.wanted)-1].replicas != replicas {
 		r.wanted = append(r.wanted, wantedReplicas{now, replicas})
 	}
-	if shown && r.shown.IsZero() && r.image == live {
+	switch shown = shown && r.image == live; {
+	case shown && r.shown.IsZero():
 		r.shown = now
+	case !shown && !r.shown.IsZero() && r.changed.IsZero():
+		r.changed = now
 	}
 }
 

@@ -126,9 +126,9 @@ func (e *foreignEvidence) due(l *foreignLife, r *foreignRollout) bool {
 	if r.begun.Before(e.ups[0].from) {
 		return false // before the agent is known to watch
 	}
-	until := r.hidden
-	if until.IsZero() || !l.deleted.IsZero() && l.deleted.Before(until) {
-		until = l.deleted
+	until := l.deleted
+	if !r.hidden.IsZero() {
+		until = earliest(until, r.hidden)
 	}
 	return e.handled(r.begun, until)
 }
@@ -139,6 +139,14 @@ func (e *foreignEvidence) handled(at, until time.Time) bool {
 	return slices.ContainsFunc(e.proofs, func(p proof) bool {
 		return p.began.After(at) && (until.IsZero() || until.Add(-oracleLag).After(p.seen))
 	})
+}
+
+// earliest returns the earlier of two times, of which the first may be zero.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // continues reports whether revision r belongs to rec: the same image was restarted before
@@ -215,7 +223,7 @@ func (e *foreignEvidence) checkEnd(f foreignCase) {
 	case deploy.RolloutSuperseded:
 		if f.next == nil && alive || !f.life.changed(r, f.CompletedAt.Add(oracleLag)) && !f.followed(f.CompletedAt.Add(oracleLag)) {
 			e.falsely(f.Rollout, "no other revision followed")
-		} else if f.next != nil && !r.shown.IsZero() && e.handled(r.shown, f.next.begun) {
+		} else if f.next != nil && !r.shown.IsZero() && e.handled(r.shown, earliest(r.changed, f.next.begun)) {
 			e.falsely(f.Rollout, "the API showed it complete since %s", r.shown.Format(time.StampMilli))
 		}
 	case deploy.RolloutGone:

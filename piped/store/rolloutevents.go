@@ -39,7 +39,7 @@ func (t *tx) announceStart(ctx context.Context, r deploy.Rollout) error {
 const interruptedWithin = time.Minute
 
 // interrupted returns the ID of the workload's rollout that had not ended when r began, "" if
-// there was none.
+// there was none. A workload that was created again has no rollout before.
 func (t *tx) interrupted(ctx context.Context, r deploy.Rollout) (string, error) {
 	last, ok, err := one(ctx, t, scanRollout, selectRollout+` WHERE cluster = ? AND workload = ? AND kind = ? AND id <> ? AND phase NOT IN (?, ?, ?)
 		ORDER BY created_at DESC, started_at DESC, id LIMIT 1`, r.Cluster, r.Workload.Key(), string(r.Kind), r.ID,
@@ -47,6 +47,8 @@ func (t *tx) interrupted(ctx context.Context, r deploy.Rollout) (string, error) 
 	switch {
 	case err != nil || !ok:
 		return "", err
+	case last.UID != "" && r.UID != "" && last.UID != r.UID: // the workload was created again
+		return "", nil
 	case !last.Phase.Terminal(),
 		last.Phase == deploy.RolloutSuperseded && r.StartedAt.Sub(last.CompletedAt) < interruptedWithin:
 		return last.ID, nil

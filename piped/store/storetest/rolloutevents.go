@@ -56,6 +56,10 @@ func testRolloutEvents(t *testing.T, e *env) {
 	through(own("over foreign", "e"), intent, applied, progressing, superseded)
 	through(foreign("given up", "g"), progressing, superseded)
 	through(foreign("in progress", "h"), progressing)
+	before, again := foreign("of the one before", "i"), foreign("created again", "i")
+	before.UID, again.UID = "one", "another"
+	through(before, progressing, superseded)
+	through(again, progressing)
 	e.clock.ms.Add((2 * time.Minute).Milliseconds())
 	through(foreign("long after", "g"), progressing)
 	through(foreign("still interrupts", "h"), progressing)
@@ -91,6 +95,7 @@ func testRolloutEvents(t *testing.T, e *env) {
 		"f2" + bySet + interrupts + " [f1]",
 		"over foreign" + byDeployment + interrupts + " [f2]", "over foreign ends: Superseded",
 		"given up" + bySet + " []", "given up ends: Superseded", "in progress" + bySet + " []",
+		"of the one before" + bySet + " []", "of the one before ends: Superseded", "created again" + bySet + " []",
 		"long after" + bySet + " []", "still interrupts" + bySet + interrupts + " [in progress]",
 		"late" + bySet + "; it began while the agent was not watching []", "late ends: Complete",
 		"not interrupted" + bySet + " []", "not interrupted ends: Gone",
