@@ -67,6 +67,41 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestTheStoreIsAway: a stage that could not use the store has not ended. It is resumed, and the deployment
+// is not rolled back.
+func TestTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	for _, stage := range []string{"TWO", deploy.StageRollback} {
+		t.Run(stage, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, e *env) {
+				ran, status := []string{"d/one", "d/two", "d/two*", "d/two*"}, deploy.Success
+				if stage == deploy.StageRollback {
+					e.executors["TWO"] = fail("no")
+					ran, status = []string{"d/one", "d/two", "d/back", "d/back*", "d/back*"}, deploy.Failure
+				}
+				failures := 0
+				e.executors[stage] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+					if failures++; failures < 3 {
+						return deploy.StageResult{Status: deploy.StageFailure, Reason: "store: write: connection refused", Interrupted: true}
+					}
+					return succeed(ctx, run)
+				})
+				e.start()
+				e.planned("d")
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if d := e.get("d"); d.Status != status {
+					t.Errorf("the deployment is %s because %q, want %s", d.Status, d.StatusReason, status)
+				}
+				if diff := cmp.Diff(ran, e.ran()); diff != "" {
+					t.Errorf("executed (-want +got):\n%s", diff)
+				}
+				e.wantLegal("d")
+			})
+		})
+	}
+}
+
 // TestCrashAtEveryWrite kills the agent at each write of a deployment's life in turn.
 // After the restart every deployment ends as it would have without the crash, and no
 // stage ends twice.

@@ -40,6 +40,9 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 			return r.swapMetadata(ctx, stage.ID, key, was, value)
 		},
 	})
+	if result.Interrupted && deploy.Stopped(sctx) == "" {
+		return result, r.awaitStore(ctx, log, result.Reason)
+	}
 	result = explainStop(result, deploy.Stopped(sctx), r.limit(pctx, stage), r.skipReason(stage.ID))
 	switch {
 	case result.Reason == "" || result.Status == deploy.StageSuccess || deploy.Stopped(sctx) == deploy.StopShutdown:
@@ -53,6 +56,16 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 		return result, r.retry(ctx, "cannot store a stage's log; trying again", r.s.logs.flush)
 	}
 	return result, r.s.logs.flush(context.WithoutCancel(ctx))
+}
+
+// awaitStore waits until the store can be used again, and returns why it could not: the stage is then
+// resumed.
+func (r *run) awaitStore(ctx context.Context, log deploy.StageLog, reason string) error {
+	log.Infof("%s", reason)
+	if err := r.retry(ctx, "cannot store a stage's log; trying again", r.s.logs.flush); err != nil {
+		return err
+	}
+	return deploy.Errorf(deploy.Unavailable, "a stage was interrupted: %s", reason)
 }
 
 // openLog returns the log of a stage before its run. Only interrupted stages and those

@@ -216,7 +216,7 @@ func ending(rec deploy.Rollout) string {
 
 // failure returns the result of a stage that ended with an error.
 func failure(err error) deploy.StageResult {
-	result := deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error()}
+	result := deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error(), Interrupted: deploy.StoreUnavailable(err)}
 	var r *stageError
 	if errors.As(err, &r) {
 		result.NoRollback = r.noRollback

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
 	"errors"
 	"maps"
 	"net/http"
@@ -75,7 +76,8 @@ func TestRolloutsOfAStageThatFailsToApply(t *testing.T) {
 }
 
 // TestRecordsAreReadWhenTheStoreIsBack: the database is away when a stage has failed. The read of its
-// records ends when the database is back, or with the context of the stage.
+// records ends when the database is back, or with the context of the stage. A stage that cannot read what
+// it needs is interrupted, and its records stay open.
 func TestRecordsAreReadWhenTheStoreIsBack(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -104,6 +106,13 @@ func TestRecordsAreReadWhenTheStoreIsBack(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	for err := error(nil); !deploy.IsKind(err, deploy.Unavailable); {
 		_, err = st.Rollouts(ctx, store.RolloutQuery{DeploymentID: "d"})
+	}
+	read := w.stage(func(ctx context.Context, w *work) error {
+		_, err := w.Store.Inventory(ctx, "a")
+		return fmt.Errorf("read the inventory: %w", err)
+	})
+	if result := read(ctx, w.run); !result.Interrupted {
+		t.Errorf("a stage that reads while the database is away: %+v", result)
 	}
 	stopping := time.AfterFunc(100*time.Millisecond, stop)
 	defer stopping.Stop()

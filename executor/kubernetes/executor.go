@@ -83,7 +83,7 @@ func (s Stage) Execute(ctx context.Context, run deploy.StageRun) deploy.StageRes
 type step func(ctx context.Context, w *work) error
 
 // stage returns a Stage that runs steps on one work until one fails. A failed or stopped
-// stage ends its open rollout records; see conclude.
+// stage ends its open rollout records; see conclude. Those of an interrupted one stay open.
 func (e *Executor) stage(steps ...step) Stage {
 	return func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 		w := &work{Executor: e, run: run, log: run.Log, rollouts: map[string]deploy.Rollout{}, wrote: map[string]bool{}, restored: map[string]bool{}, release: func() {}}
@@ -92,6 +92,9 @@ func (e *Executor) stage(steps ...step) Stage {
 			if err := step(ctx, w); err != nil {
 				result := failure(err)
 				result.Reason = w.hide.Text(result.Reason)
+				if result.Interrupted {
+					return result
+				}
 				if err := w.conclude(ctx, result.Reason); err != nil {
 					w.log.Errorf("Cannot record how the rollouts of the stage ended: %v", err)
 				}

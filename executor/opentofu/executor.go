@@ -100,7 +100,7 @@ func (e *Executor) stage(do func(ctx context.Context, run deploy.StageRun, s *se
 		}
 		var f failure
 		_ = errors.As(err, &f)
-		return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error(), NoRollback: f.noRollback}
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error(), NoRollback: f.noRollback, Interrupted: deploy.StoreUnavailable(err)}
 	}
 }
 

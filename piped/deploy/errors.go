@@ -48,9 +48,10 @@ func (k Kind) String() string { return kindNames[k] }
 // Error is an error with its kind. Op names the operation and its object, Err the
 // cause. Neither contains a secret.
 type Error struct {
-	Kind Kind
-	Op   string
-	Err  error
+	Kind  Kind
+	Op    string
+	Err   error
+	Store bool // what is unavailable is the agent's own store
 }
 
 var errNotInTable = errors.New("not a legal transition")
@@ -88,4 +89,16 @@ func KindOf(err error) Kind {
 func IsKind(err error, k Kind) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == k
+}
+
+// StoreUnavailable reports whether err says that the agent's own store cannot be used now.
+func StoreUnavailable(err error) bool {
+	var e *Error
+	for errors.As(err, &e) {
+		if e.Store {
+			return true
+		}
+		err = e.Err
+	}
+	return false
 }

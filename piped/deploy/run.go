@@ -36,6 +36,9 @@ type StageResult struct {
 	// NoRollback forbids the automatic rollback: another writer changed the workload,
 	// and the agent must not undo that change.
 	NoRollback bool
+	// Interrupted means that the agent's own store could not be used. The stage has not
+	// ended: it is resumed when the store is back, as after a restart.
+	Interrupted bool
 }
 
 // StageLog is the log of one stage. Its methods never block on I/O and are safe for concurrent

@@ -168,14 +168,17 @@ func (s *Store) Run(ctx context.Context) error {
 // now returns the current time as the database returns it.
 func (s *Store) now() time.Time { return milli(s.clock()) }
 
-// fail gives err a kind and prefixes the operation. Errors that have a kind are returned
-// unchanged.
+// fail gives err a kind and prefixes the operation. Errors that have a kind keep it, and their
+// text.
 func (s *Store) fail(err error, op string) error {
 	if err == nil {
 		return nil
 	}
 	var de *deploy.Error
 	if errors.As(err, &de) {
+		if de.Kind == deploy.Unavailable {
+			return &deploy.Error{Kind: de.Kind, Err: err, Store: true}
+		}
 		return err
 	}
 	kind := deploy.Internal
@@ -185,5 +188,5 @@ func (s *Store) fail(err error, op string) error {
 	case errors.Is(err, context.DeadlineExceeded), s.dialect.unavailable(err):
 		kind = deploy.Unavailable
 	}
-	return &deploy.Error{Kind: kind, Op: "store: " + op, Err: err}
+	return &deploy.Error{Kind: kind, Op: "store: " + op, Err: err, Store: kind == deploy.Unavailable}
 }
