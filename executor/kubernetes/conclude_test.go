@@ -2,8 +2,8 @@ package kubernetes
 
 import (
 	"context"
-	"fmt"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"strings"
