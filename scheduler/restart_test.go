@@ -102,6 +102,31 @@ func TestTheStoreIsAway(t *testing.T) {
 	}
 }
 
+// TestTheStoreIsAwayAtTheEnd: a stage that is cancelled while the store is away is resumed, and ends then.
+func TestTheStoreIsAwayAtTheEnd(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors["TWO"] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+			result := hang(ctx, run)
+			result.Interrupted = !run.Resumed
+			return result
+		})
+		e.start()
+		e.planned("d")
+		synctest.Wait()
+		e.askCancel("c", "d")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if d := e.get("d"); d.Status != deploy.Cancelled {
+			t.Errorf("the deployment is %s because %q", d.Status, d.StatusReason)
+		}
+		if diff := cmp.Diff([]string{"d/one", "d/two", "d/two*", "d/back"}, e.ran()); diff != "" {
+			t.Errorf("executed (-want +got):\n%s", diff)
+		}
+		e.wantLegal("d")
+	})
+}
+
 // TestCrashAtEveryWrite kills the agent at each write of a deployment's life in turn.
 // After the restart every deployment ends as it would have without the crash, and no
 // stage ends twice.

@@ -40,7 +40,7 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 			return r.swapMetadata(ctx, stage.ID, key, was, value)
 		},
 	})
-	if result.Interrupted && deploy.Stopped(sctx) == "" {
+	if result.Interrupted && deploy.Stopped(ctx) == "" { // if it was stopped meanwhile, it ends when it is resumed
 		return result, r.awaitStore(ctx, log, result.Reason)
 	}
 	result = explainStop(result, deploy.Stopped(sctx), r.limit(pctx, stage), r.skipReason(stage.ID))

@@ -71,7 +71,7 @@ func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.Stag
 }
 
 func failure(err error) deploy.StageResult {
-	return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error()}
+	return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error(), Interrupted: deploy.StoreUnavailable(err)}
 }
 
 // Analyze runs an analysis for a stage. It returns nil when o.Duration is over and no

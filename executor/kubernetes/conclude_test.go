@@ -108,11 +108,16 @@ func TestRecordsAreReadWhenTheStoreIsBack(t *testing.T) {
 		_, err = st.Rollouts(ctx, store.RolloutQuery{DeploymentID: "d"})
 	}
 	read := w.stage(func(ctx context.Context, w *work) error {
-		_, err := w.Store.Inventory(ctx, "a")
+		_, err := w.Store.Inventory(context.WithoutCancel(ctx), "a")
 		return fmt.Errorf("read the inventory: %w", err)
 	})
 	if result := read(ctx, w.run); !result.Interrupted {
 		t.Errorf("a stage that reads while the database is away: %+v", result)
+	}
+	over, end := context.WithCancelCause(t.Context())
+	end(deploy.StopTimedOut)
+	if result := read(over, deploy.StageRun{Deployment: d, Stage: deploy.Stage{ID: "another"}}); result.Interrupted {
+		t.Errorf("a stage whose time has run out while the database is away: %+v", result)
 	}
 	stopping := time.AfterFunc(100*time.Millisecond, stop)
 	defer stopping.Stop()

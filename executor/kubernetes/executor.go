@@ -92,7 +92,7 @@ func (e *Executor) stage(steps ...step) Stage {
 			if err := step(ctx, w); err != nil {
 				result := failure(err)
 				result.Reason = w.hide.Text(result.Reason)
-				if result.Interrupted {
+				if result.Interrupted = result.Interrupted && ctx.Err() == nil; result.Interrupted {
 					return result
 				}
 				if err := w.conclude(ctx, result.Reason); err != nil {

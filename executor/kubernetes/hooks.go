@@ -107,7 +107,7 @@ func (w *work) runHooks(ctx context.Context, hooks []manifest.Object) error {
 		return err
 	}
 	begun, err := w.runByWeight(ctx, hooks)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || deploy.StoreUnavailable(err) {
 		return err // a resumed stage waits for the hooks that run
 	}
 	var over []deploy.ObjectRef

@@ -300,7 +300,7 @@ func (s *shift) analyze(ctx context.Context) error {
 	run := s.run
 	run.Log = s.log
 	err := s.Analyzer.Analyze(ctx, run, fmt.Sprintf("step-%d", s.state.Step+1), *s.options.Analysis, s.state.Since)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !deploy.StoreUnavailable(err) {
 		return &stageError{reason: fmt.Sprintf("%s: the analysis failed: %v", s.describe(), err)}
 	}
 	return err

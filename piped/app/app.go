@@ -123,10 +123,13 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := a.build(ctx, cfg, o, st); err != nil {
-		return nil, err
+	if err = a.build(ctx, cfg, o, st); err == nil {
+		err = st.Advertise(ctx, a.api.Addr(), a.web.Addr())
 	}
-	if err := st.Advertise(ctx, a.api.Addr(), a.web.Addr()); err != nil {
+	switch {
+	case deploy.StoreUnavailable(err): // it was open
+		return nil, st.Lost(err)
+	case err != nil:
 		return nil, err
 	}
 	return a, nil

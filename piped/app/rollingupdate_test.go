@@ -110,6 +110,29 @@ func TestRollingUpdate(t *testing.T) {
 	r.client = &client{t: t, ctx: t.Context(), api: all[2].API, control: all[2].Control}
 	r.client.await(web, "runs", func(d *modelv1.Deployment) bool { return d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_RUNNING })
 
+	r.update(all, func() {
+		mustHaveEndedOnce(t, r.client.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS))
+	})
+}
+
+// TestRollingUpdateOfSharedWork is TestRollingUpdate with replicas that share the work: each of them has
+// deployments that run when it is replaced.
+func TestRollingUpdateOfSharedWork(t *testing.T) {
+	t.Parallel()
+	f := startSharing(t, 6, clustertest.Shared(t).Kubeconfig)
+	commit := f.push("v1", 15*time.Second)
+	f.awaitWaits(commit)
+	f.client = &client{t: t, ctx: t.Context(), api: f.third.API, control: f.third.Control}
+	f.update([]*agenttest.Agent{f.first, f.second, f.third}, func() { f.mustEndOnce("v1", commit) })
+	f.awaitShares(3)
+	f.mustListReplicas(3)
+}
+
+// update replaces replicas one after the other while clients ask all of them, and checks that these are
+// answered but for the takeovers. Then it calls updated, while they go on asking.
+func (r *replicas) update(all []*agenttest.Agent, updated func()) {
+	t := r.t
+	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true} // each request finds a replica anew
 	api, page := &front{replicas: all}, &front{replicas: all}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -127,7 +150,7 @@ func TestRollingUpdate(t *testing.T) {
 		}
 		r.answers(a)
 	}
-	mustHaveEndedOnce(t, r.client.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS))
+	updated()
 	fronts := map[string]*front{"API": api, "page": page}
 	for name, f := range fronts {
 		before := f.answered.Load()

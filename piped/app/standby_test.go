@@ -13,6 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/store/pgtest"
+	"github.com/c785c783/piped/piped/store/storetest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -153,5 +154,33 @@ func (r *replicas) signal(a *agenttest.Agent, s syscall.Signal) {
 	r.t.Helper()
 	if err := syscall.Kill(a.PID(), s); err != nil {
 		r.t.Fatal(err)
+	}
+}
+
+// TestDatabaseLostAtStart: an agent whose connection is cut when it has opened the store, before it works,
+// ends and says why.
+func TestDatabaseLostAtStart(t *testing.T) {
+	t.Parallel()
+	s := settings{dataDir: t.TempDir(), remote: newRepo(t).Dir, kubeconfig: writeUnreached(t), dsn: pgtest.Start(t).NewDSN(t)}
+	cfg, _, err := Kinds().LoadPiped(s.configFile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Version: "test", Logger: testLogger(t), LeaseEvery: -1}
+	agent, err := New(t.Context(), cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = storetest.Raw(t, s.dsn).ExecContext(t.Context(), `
+		CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;
+		CREATE TRIGGER cut BEFORE UPDATE ON store_owner FOR EACH ROW WHEN (NEW.api_address <> '') EXECUTE FUNCTION cut()`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(t.Context(), cfg, o); err == nil || !strings.Contains(err.Error(), "this agent lost its connection to the database and stops") {
+		t.Errorf("an agent that loses its database at its start ends with %v", err)
 	}
 }

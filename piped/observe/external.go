@@ -21,9 +21,10 @@ import (
 
 // Intervals of ExternalRollouts.
 const (
-	scanInterval  = 30 * time.Second // between evaluations of open records without an event
-	minRetry      = 5 * time.Millisecond
-	retryInterval = 2 * time.Second // at most, after an error of the cluster or the store
+	scanInterval  = 30 * time.Second     // between evaluations of open records without an event
+	minRetry      = 5 * time.Millisecond // after an error of a workload, twice as long after each further one
+	maxRetry      = scanInterval
+	retryInterval = 2 * time.Second // of the start
 	minRead       = time.Second     // between two reads of the controllers' Lease
 )
 
@@ -86,7 +87,7 @@ func NewExternalRollouts(c ExternalConfig) *ExternalRollouts {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[workloadKey](minRetry, retryInterval))
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[workloadKey](minRetry, maxRetry))
 	return &ExternalRollouts{cfg: c, queue: queue, opened: make(chan struct{}, 1), present: map[string]int64{}, known: map[workloadKey]*knownWorkload{}}
 }
 
@@ -310,9 +311,11 @@ func (x *ExternalRollouts) update(ctx context.Context, key workloadKey, known *k
 		}
 	}
 	if known == nil || known.uid != s.Workload.UID && known.open == nil {
-		if known, err = x.met(ctx, key, s); err != nil {
+		met, err := x.met(ctx, key, s)
+		if err != nil {
 			return known, err
 		}
+		known = met
 	}
 	if known.paused && !s.Workload.Paused {
 		known.resumed = x.cfg.Now()

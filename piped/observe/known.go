@@ -47,7 +47,7 @@ func (x *ExternalRollouts) take(key workloadKey) *knownWorkload {
 	defer x.mu.Unlock()
 	known := x.known[key]
 	if known == nil {
-		return &knownWorkload{}
+		return nil
 	}
 	known.taken = true
 	copied := *known

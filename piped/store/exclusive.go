@@ -272,7 +272,7 @@ func (h *sessionHold) token() string {
 func (s *Store) Owned(ctx context.Context) error {
 	if s.hold != nil {
 		if err := s.hold.check(); err != nil {
-			return err
+			return s.fail(err, "check that this agent has the database")
 		}
 	}
 	fences := s.fences(ctx)
@@ -314,6 +314,19 @@ func (h *sessionHold) check() error {
 		return deploy.Errorf(deploy.Unavailable, "write to %s: the connection that keeps other agents out is lost, and is being made again", h.dialect.name())
 	}
 	return nil
+}
+
+// Lost returns the error with which an agent ends that cannot use its database any more. One on its own
+// file has no connection to lose: err says what is wrong with that.
+func (s *Store) Lost(err error) error {
+	if _, file := s.hold.(fileHold); file {
+		return err
+	}
+	return lost(err)
+}
+
+func lost(err error) error {
+	return fmt.Errorf("this agent lost its connection to the database and stops: %w", err)
 }
 
 // watch checks the connection periodically. While the connection is lost, writes fail. watch
@@ -372,7 +385,7 @@ func (h *sessionHold) regain(ctx context.Context) error {
 			h.store.log.Info("has the database for itself again")
 			return nil
 		case deploy.IsKind(err, deploy.Conflict):
-			return fmt.Errorf("this agent lost its connection to the database and stops: %w", err)
+			return lost(err)
 		case err.Error() != said && ctx.Err() == nil:
 			said = err.Error()
 			h.store.log.Warn("cannot connect to the database; trying again", "error", err)

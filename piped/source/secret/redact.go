@@ -85,7 +85,7 @@ func (r *Redactor) Error(err error) error {
 	if text == err.Error() {
 		return err
 	}
-	return &deploy.Error{Kind: deploy.KindOf(err), Err: errors.New(text)}
+	return &deploy.Error{Kind: deploy.KindOf(err), Err: errors.New(text), Store: deploy.StoreUnavailable(err)}
 }
 
 // Log returns a log that redacts the secrets in messages to log.
