@@ -114,15 +114,15 @@ func TestRecordsAreReadWhenTheStoreIsBack(t *testing.T) {
 	if result := read(ctx, w.run); !result.Interrupted {
 		t.Errorf("a stage that reads while the database is away: %+v", result)
 	}
-	over, end := context.WithCancelCause(t.Context())
-	end(deploy.StopTimedOut)
-	if result := read(over, deploy.StageRun{Deployment: d, Stage: deploy.Stage{ID: "another"}}); result.Interrupted {
-		t.Errorf("a stage whose time has run out while the database is away: %+v", result)
-	}
 	stopping := time.AfterFunc(100*time.Millisecond, stop)
 	defer stopping.Stop()
 	if open, err := w.openRecords(ctx); err == nil {
 		t.Errorf("stopped while the database is away: %v", open)
+	}
+	over, end := context.WithCancelCause(t.Context())
+	end(deploy.StopTimedOut)
+	if result := read(over, deploy.StageRun{Deployment: d, Stage: deploy.Stage{ID: "another"}}); result.Interrupted {
+		t.Errorf("a stage whose time has run out while the database is away: %+v", result)
 	}
 	if open, err := w.openRecords(ctx); len(open) != 1 || err != nil {
 		t.Errorf("when the database is back: %v, %v", open, err)

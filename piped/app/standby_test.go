@@ -176,7 +176,7 @@ func TestDatabaseLostAtStart(t *testing.T) {
 	}
 	_, err = storetest.Raw(t, s.dsn).ExecContext(t.Context(), `
 		CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;
-		CREATE TRIGGER cut BEFORE UPDATE ON store_owner FOR EACH ROW WHEN (NEW.api_address <> '') EXECUTE FUNCTION cut()`)
+		CREATE TRIGGER cut BEFORE UPDATE ON store_owner FOR EACH ROW WHEN (NEW.api_address <> OLD.api_address AND NEW.api_address <> '') EXECUTE FUNCTION cut()`)
 	if err != nil {
 		t.Fatal(err)
 	}
