@@ -394,6 +394,7 @@ func TestReplicasDoNothingTwice(t *testing.T) {
 	for _, a := range held {
 		close(a.opened)
 	}
+	f.awaitTakeover(f.first) // the one that takes the database over ends its connections
 	f.answers(f.second)
 	f.client = &client{t: t, ctx: t.Context(), api: f.second.API, control: f.second.Control}
 	e.mustEnd(commit)
