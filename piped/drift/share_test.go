@@ -37,6 +37,7 @@ func TestOneReplicaReports(t *testing.T) {
 	e.app("web")
 	e.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
 	e.await("web", "SYNCED")
+	rights.HandOver("web") // evaluations that the deployment has requested may still be queued
 	e.cluster().write("a", taken)
 	e.cluster().differ("a", greeting)
 	if r := e.compareNow(b, "web"); r.Status != deploy.OutOfSync || len(r.Objects) != 1 || r.ID != "" {
@@ -44,6 +45,7 @@ func TestOneReplicaReports(t *testing.T) {
 	}
 	e.wantState("web", "SYNCED")
 	e.wantPeriods()
+	rights.Grant("web")
 	a.Wake("web")
 	const drifted = "OUT_OF_SYNC 1 difference: 1 changed"
 	e.await("web", drifted)
