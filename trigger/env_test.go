@@ -65,13 +65,16 @@ func (l *env) restart(edit ...func(*env, *Config)) {
 		f(l, &c)
 	}
 	l.mirrors = l.t.TempDir()
-	c.Repositories = append(c.Repositories, Repository{Config: l.config, Git: openRepo(l.t, l.config, l.mirrors)})
+	c.Repositories = append(c.Repositories, Repository{Config: l.config, Git: openRepo(l.t, l.config, l.mirrors, remoteTimeout)})
 	l.trigger = New(c)
 }
 
-func openRepo(t *testing.T, c config.Repository, mirrors string) *git.Repo {
+// remoteTimeout is long: a busy machine may stop a test for seconds, and no server answers late.
+const remoteTimeout = time.Minute
+
+func openRepo(t *testing.T, c config.Repository, mirrors string, timeout time.Duration) *git.Repo {
 	t.Helper()
-	repo, err := git.Open(git.Config{ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: mirrors, Timeout: time.Second})
+	repo, err := git.Open(git.Config{ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: mirrors, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
