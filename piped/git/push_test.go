@@ -219,8 +219,9 @@ func TestPushUnavailable(t *testing.T) {
 	up := gittest.New(t)
 	head := up.Push(t, "first", map[string]string{"a": "1"})
 	s := up.HTTP(t, gittest.HTTPOptions{Push: true})
-	r := open(t, s.URL, func(c *Config) { c.Timeout = time.Second })
-	mustSync(t, r, head, true)
+	dir := t.TempDir()
+	mustSync(t, open(t, s.URL, func(c *Config) { c.Dir = dir }), head, true) // with time for a busy machine
+	r := open(t, s.URL, func(c *Config) { c.Dir, c.Timeout = dir, time.Second })
 	for name, fault := range map[string]gittest.Fault{"down": gittest.Fail(http.StatusBadGateway), "silent": gittest.Hang()} {
 		s.SetFault(fault)
 		if _, err := r.Push(t.Context(), gittest.Branch, change(head, map[string][]byte{"a": []byte("2")})); !deploy.IsKind(err, deploy.Unavailable) || errors.Is(err, http.ErrServerClosed) {
