@@ -65,7 +65,7 @@ func TestGitHubStatus(t *testing.T) {
 // TestRefusals: permanent errors are Invalid, those a user can fix Denied, and temporary
 // ones Unavailable; a rate limit has a time.
 func TestRefusals(t *testing.T) {
-	reset := time.Now().Add(10 * time.Minute).Truncate(time.Second)
+	const inTenMinutes, dayInTenMinutes = "in 10 minutes", "the day in 10 minutes" // the host replaces them when it answers
 	for name, c := range map[string]struct {
 		status  int
 		header  map[string]string
@@ -78,26 +78,33 @@ func TestRefusals(t *testing.T) {
 		"token may not":               {403, nil, "Resource not accessible by integration", deploy.Denied, 0},
 		"no repository":               {404, nil, "Not Found", deploy.Denied, 0},
 		"down":                        {502, nil, "", deploy.Unavailable, 0},
-		"primary limit":               {403, map[string]string{"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(reset.Unix(), 10)}, "API rate limit exceeded", deploy.Unavailable, 10 * time.Minute},
-		"primary limit as 429":        {429, map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(reset.Unix(), 10)}, "API rate limit exceeded", deploy.Unavailable, 10 * time.Minute},
+		"primary limit":               {403, map[string]string{"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": inTenMinutes}, "API rate limit exceeded", deploy.Unavailable, 10 * time.Minute},
+		"primary limit as 429":        {429, map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": inTenMinutes}, "API rate limit exceeded", deploy.Unavailable, 10 * time.Minute},
 		"secondary limit":             {403, map[string]string{"Retry-After": "120"}, "You have exceeded a secondary rate limit", deploy.Unavailable, 2 * time.Minute},
 		"secondary limit as 429":      {429, map[string]string{"Retry-After": "120"}, "slow down", deploy.Unavailable, 2 * time.Minute},
 		"secondary limit, no time":    {403, nil, "You have exceeded a secondary rate limit", deploy.Unavailable, time.Minute},
 		"a limit without any bounds":  {429, map[string]string{"Retry-After": "99999999"}, "slow down", deploy.Unavailable, 2 * time.Hour},
-		"a limit until a certain day": {429, map[string]string{"Retry-After": reset.UTC().Format(http.TimeFormat)}, "slow down", deploy.Unavailable, 10 * time.Minute},
+		"a limit until a certain day": {429, map[string]string{"Retry-After": dayInTenMinutes}, "slow down", deploy.Unavailable, 10 * time.Minute},
 	} {
 		for _, kind := range config.GitHostType("").Values() {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				g := githosttest.NewGitHub(t)
 				g.SetFault(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+					reset := time.Now().Add(10 * time.Minute)
+					times := map[string]string{inTenMinutes: strconv.FormatInt(reset.Unix(), 10), dayInTenMinutes: reset.UTC().Format(http.TimeFormat)}
 					for k, v := range c.header {
+						if at := times[v]; at != "" {
+							v = at
+						}
 						w.Header().Set(k, v)
 					}
 					w.WriteHeader(c.status)
 					fmt.Fprintf(w, `{"message": %q}`, c.message)
 				})
 				api := hostOf(t, config.GitHost{Host: "git.example.com", Type: config.GitHostType(kind), APIURL: g.URL}, githosttest.Token)
+				asked := time.Now()
 				err := api.SetStatus(t.Context(), remote, commit, Status{Context: "piped/web", State: StateSuccess})
+				answered := time.Now()
 				if deploy.KindOf(err) != c.kind || err == nil || strings.Contains(err.Error(), githosttest.Token) {
 					t.Errorf("error %v has kind %s, want %s", err, deploy.KindOf(err), c.kind)
 				}
@@ -105,8 +112,8 @@ func TestRefusals(t *testing.T) {
 				switch found := errors.As(err, &limit); {
 				case found != (c.until != 0):
 					t.Errorf("%v has a time: %t", err, found)
-				case found && (time.Until(limit.RetryAt()) > c.until || time.Until(limit.RetryAt()) < c.until-10*time.Second):
-					t.Errorf("retry in %s, want %s", time.Until(limit.RetryAt()), c.until)
+				case found && (limit.RetryAt().Sub(answered) > c.until || limit.RetryAt().Sub(asked) < c.until-10*time.Second):
+					t.Errorf("retry in %s, want %s", limit.RetryAt().Sub(asked), c.until)
 				}
 			})
 		}
