@@ -18,6 +18,12 @@ func shell(t *testing.T, s scratch, name, script string, needs ...*step) *step {
 	return &step{name: name, args: []string{"sh", "-c", script}, env: append(os.Environ(), "TMPDIR="+s.dir), log: filepath.Join(t.TempDir(), name), needs: needs}
 }
 
+// began continues a script: it waits until the process in the background is the program, which the
+// shell and setsid become before it.
+func began(program string) string {
+	return " until grep -q '^" + program + "' /proc/$!/cmdline; do sleep 0.01; done"
+}
+
 func testScratch(t *testing.T) scratch {
 	t.Helper()
 	s, err := newScratch()
@@ -58,8 +64,8 @@ func TestStepsWaitForTheirNeeds(t *testing.T) {
 // and removed; what belongs to others is not touched.
 func TestLeftoversAreFoundAndRemoved(t *testing.T) {
 	s, other := testScratch(t), testScratch(t)
-	one := shell(t, s, "leaves", "touch $TMPDIR/file; setsid sleep 600 >/dev/null 2>&1 &")
-	stays := shell(t, other, "stays", "setsid sleep 600 >/dev/null 2>&1 &")
+	one := shell(t, s, "leaves", "touch $TMPDIR/file; setsid sleep 600 >/dev/null 2>&1 &"+began("sleep"))
+	stays := shell(t, other, "stays", "setsid sleep 600 >/dev/null 2>&1 &"+began("sleep"))
 	runAll(t.Context(), []*step{one, stays}, &bytes.Buffer{})
 	left := s.endAfter(t.Context(), 300*time.Millisecond)
 	if len(left) != 2 || !strings.HasSuffix(left[0], "sleep 600") || left[1] != "file "+filepath.Join(s.dir, "file") {
@@ -81,7 +87,7 @@ func TestLeftoversAreFoundAndRemoved(t *testing.T) {
 // command line.
 func TestLeftoversWithoutAnEnvironment(t *testing.T) {
 	s := testScratch(t)
-	runAll(t.Context(), []*step{shell(t, s, "leaves", "touch $TMPDIR/file; env -i setsid tail -f $TMPDIR/file >/dev/null 2>&1 &")}, &bytes.Buffer{})
+	runAll(t.Context(), []*step{shell(t, s, "leaves", "touch $TMPDIR/file; env -i setsid tail -f $TMPDIR/file >/dev/null 2>&1 &"+began("tail"))}, &bytes.Buffer{})
 	if left := s.endAfter(t.Context(), 300*time.Millisecond); len(left) != 2 || !strings.HasSuffix(left[0], ": tail -f "+filepath.Join(s.dir, "file")) {
 		t.Errorf("left: %q", left)
 	}
