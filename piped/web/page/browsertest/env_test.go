@@ -93,6 +93,10 @@ func fixtures(healthURL string) []fixture {
 
 // files returns the files of the application.
 func (f fixture) files(namespace string) map[string]string {
+	deadline := 600 // seconds; a busy machine starts pods late
+	if f.settled == controlv1.ApplicationState_APPLICATION_STATE_FAILED {
+		deadline = 5
+	}
 	return map[string]string{
 		f.name + "/app.pipecd.yaml": fmt.Sprintf("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: %s\n  labels: %s\n  input: {namespace: %s}\n%s", f.name, f.labels, namespace, f.spec),
 		f.name + "/app.yaml": fmt.Sprintf(`apiVersion: v1
@@ -105,13 +109,13 @@ kind: Deployment
 metadata: {name: %[1]s}
 spec:
   replicas: 1
-  progressDeadlineSeconds: 5
+  progressDeadlineSeconds: %[3]d
   selector: {matchLabels: {app: %[1]s}}
   template:
     metadata: {labels: {app: %[1]s}}
     spec:
       containers: [{name: main, image: "registry.example/%[1]s:%[2]s"}]
-`, f.name, f.version),
+`, f.name, f.version, deadline),
 	}
 }
 
