@@ -1,7 +1,11 @@
 package leftovers
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -46,7 +50,23 @@ func TestEndEndsAProcessAndItsChildren(t *testing.T) {
 
 func TestEndWaitsForAProcessThatEndsByItself(t *testing.T) {
 	entry := "LEFTOVERS=" + t.TempDir()
-	start(t, entry, 2, "sleep 1; :")
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, entry, 2, `cat "$1"; :`, fifo) // cat runs until the other end of the pipe is closed
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	ending.Go(func() {
+		time.Sleep(time.Second)
+		f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	if left := End(entry, 30*time.Second); len(left) > 0 {
 		t.Errorf("left %v, want none", left)
 	}
