@@ -73,11 +73,30 @@ func objects(t *testing.T, cluster *clustertest.Cluster) (names []string) {
 	return names
 }
 
+// begun returns the objects of a cluster once each namespace has the certificate that the controller
+// manager writes into it, which may happen after the cluster is ready.
+func begun(t *testing.T, cluster *clustertest.Cluster) []string {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		names := objects(t, cluster)
+		lacks := func(name string) bool {
+			namespace, ok := strings.CutPrefix(name, "namespaces /")
+			return ok && !slices.Contains(names, "configmaps "+namespace+"/kube-root-ca.crt")
+		}
+		if !slices.ContainsFunc(names, lacks) {
+			return names
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a namespace has no certificate: %q", names)
+		}
+	}
+}
+
 // The demo plays in somebody's cluster without a control plane of its own, in one
 // namespace, and leaves nothing.
 func TestOwnCluster(t *testing.T) {
 	cluster := clustertest.Shared(t)
-	before := objects(t, cluster)
+	before := begun(t, cluster)
 	code, printed := play(t, t.Context(), cluster)
 	if code != 0 || !strings.Contains(printed, "every deployment ended as it should") {
 		t.Errorf("exit code %d:\n%s", code, printed)
@@ -93,7 +112,7 @@ func TestOwnCluster(t *testing.T) {
 // A demo that is ended in the middle leaves nothing, either.
 func TestOwnClusterInterrupted(t *testing.T) {
 	cluster := clustertest.Shared(t)
-	before := objects(t, cluster)
+	before := begun(t, cluster)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	client := cluster.Client(t)
