@@ -14,11 +14,11 @@ import (
 	"github.com/c785c783/piped/piped/githost/githosttest"
 )
 
-// How long is waited before the demo gives up.
+// How long is waited before the demo gives up: long enough for a busy machine.
 const (
-	agentTimeout = 30 * time.Second
-	imageTimeout = 20 * time.Second
-	syncTimeout  = 20 * time.Second
+	agentTimeout = 2 * time.Minute
+	imageTimeout = 2 * time.Minute
+	syncTimeout  = 2 * time.Minute
 )
 
 // demo is one run of the script.
