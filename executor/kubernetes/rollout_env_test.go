@@ -229,6 +229,17 @@ func (l *rolloutEnv) sets(t *testing.T) []appsv1.ReplicaSet {
 	return list.Items
 }
 
+// awaitSets waits until there are so many ReplicaSets.
+func (l *rolloutEnv) awaitSets(t *testing.T, sets int) {
+	t.Helper()
+	eventually(t, func() string {
+		if n := len(l.sets(t)); n != sets {
+			return fmt.Sprintf("%d ReplicaSets, want %d", n, sets)
+		}
+		return ""
+	})
+}
+
 // awaitAvailable waits until the Deployment "web" has so many available pods.
 func (l *rolloutEnv) awaitAvailable(t *testing.T, pods int) {
 	t.Helper()

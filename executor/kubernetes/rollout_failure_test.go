@@ -92,7 +92,7 @@ func TestRollbacksOfDeployments(t *testing.T) {
 		sets                 int
 	}{
 		{"bad image", web("1", "replicas: 3"), web("bad-image", "replicas: 3"), "re:FAILURE(?s:.*)\nFailed: web: new pods do not start: (?s:.*)", available("3 of 3", "web#3"), 2},
-		{"a deadline that is exceeded", web("1", "replicas: 1, progressDeadlineSeconds: 3"), web("never-ready", "replicas: 1, progressDeadlineSeconds: 3"),
+		{"a deadline that is exceeded", web("1", "replicas: 1, progressDeadlineSeconds: 15"), web("never-ready", "replicas: 1, progressDeadlineSeconds: 15"),
 			"re:FAILURE(?s:.*)\nFailed: web: (the progress deadline|no progress)(?s:.*)", available("1 of 1", "web#3"), 2},
 		{"Recreate", web("1", "replicas: 2, strategy: {type: Recreate}"), web("bad-image", "replicas: 2, strategy: {type: Recreate}"),
 			"re:FAILURE(?s:.*)\nFailed: web: new pods do not start: (?s:.*)", available("2 of 2", "web#3"), 2},
@@ -118,6 +118,9 @@ func TestRollbacksOfDeployments(t *testing.T) {
 	}
 }
 
+// failLater gives the good workloads of a stage time to roll out before a bad one fails.
+func failLater(_ *testing.T, l *rolloutEnv) { l.Policy.FailFastAfter = 20 * time.Second }
+
 // TestStagesOfSeveralWorkloads: the stage ends after the last rollout, and at once
 // with the first that fails.
 func TestStagesOfSeveralWorkloads(t *testing.T) {
@@ -127,12 +130,12 @@ func TestStagesOfSeveralWorkloads(t *testing.T) {
 			change: slowly(web("2", "replicas: 2")) + other("1", "replicas: 1") + workload(rollout.KindStatefulSet, "state", "1", "replicas: 2"),
 			want: "SUCCESS\nNoRollout: other: pod template unchanged\nComplete: state: 2 pods updated, 2 of 2 available\n" +
 				strings.TrimPrefix(available("2 of 2", "web#2"), "SUCCESS\n")},
-		{name: "one fails", change: web("1", "replicas: 2") + other("bad-image", "replicas: 1") + workload(rollout.KindDeployment, "slow", "never-ready", ""),
+		{name: "one fails", begin: failLater, change: web("1", "replicas: 2") + other("bad-image", "replicas: 1") + workload(rollout.KindDeployment, "slow", "never-ready", ""),
 			want: `re:FAILURE: Deployment NS/other: new pods do not start: 0 of 1 new pod available(?s:.*)` +
 				`\nFailed: other: new pods do not start: (?s:.*)` +
 				`\nSuperseded: given up because Deployment NS/other failed; it stood at: slow: 0 of 1 new pod available.*` +
 				`\nComplete: web: 2 of 2 pods available in ReplicaSet web#1, no old pod left`},
-		{name: "one is deleted by a user", before: web("1", "replicas: 1"), change: slowly(web("2", "replicas: 1")) + other("1", ""), at: "web: 0 of 1 new pod available", taken: true,
+		{name: "one is deleted by a user", before: web("1", "replicas: 1"), change: web("never-ready", "replicas: 1") + other("1", ""), at: "web: 0 of 1 new pod available", taken: true,
 			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 				if err := l.client.AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 					t.Error(err)

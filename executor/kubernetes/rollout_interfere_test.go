@@ -32,7 +32,7 @@ func autoscaler(annotation string) string {
 
 // TestRolloutsAndAutoscalers: scaling neither makes, delays nor fails a rollout.
 func TestRolloutsAndAutoscalers(t *testing.T) {
-	first := web("1", "replicas: 3")
+	first, second := web("1", "replicas: 3"), readyAfter("3s", web("2", "replicas: 3"))
 	flapping := autoscaler(`scale-flap: "2,6,400ms"`)
 	scale := func(replicas int) func(*testing.T, *rolloutEnv, deploy.StageRun) {
 		return func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { l.scaleTo(t, replicas) }
@@ -44,9 +44,9 @@ func TestRolloutsAndAutoscalers(t *testing.T) {
 		return "re:" + available("[2-6] of [2-6]", set) + `( \([2-6] wanted when it was applied; .*\))?`
 	}
 	runRollouts(t, []rolloutCase{
-		{name: "scaled up during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(6), want: scaledUp, sets: 2},
-		{name: "scaled down during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(1), want: "re:" + available("1 of 1", "web#2"), sets: 2},
-		{name: "scaled to zero during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(0), want: available("0 of 0", "web#2"), sets: 2},
+		{name: "scaled up during the rollout", before: first, change: second, at: rolling, during: scale(6), want: scaledUp, sets: 2},
+		{name: "scaled down during the rollout", before: first, change: second, at: rolling, during: scale(1), want: "re:" + available("1 of 1", "web#2"), sets: 2},
+		{name: "scaled to zero during the rollout", before: first, change: second, at: rolling, during: scale(0), want: available("0 of 0", "web#2"), sets: 2},
 		{name: "scaled up afterwards", before: first, change: web("2", "replicas: 3"), after: scaledTo(6), want: available("3 of 3", "web#2"), sets: 2},
 		{name: "scaled down afterwards", before: first, change: web("2", "replicas: 3"), after: scaledTo(1), want: available("3 of 3", "web#2"), sets: 2},
 		{name: "an autoscaler flaps during the rollout and afterwards", before: web("1", "") + flapping, change: slowly(web("2", "")) + flapping,
@@ -77,7 +77,8 @@ func awaitScaled(t *testing.T, l *rolloutEnv) {
 // TestRolloutsThatOthersInterfereWith: a stage follows restarts, and reports every
 // other change to the workload by another client.
 func TestRolloutsThatOthersInterfereWith(t *testing.T) {
-	first, second := web("1", "replicas: 3"), slowly(web("2", "replicas: 3"))
+	// What is done in the middle comes before the end: second takes several seconds for each pod, and stuck does not end.
+	first, second, stuck := web("1", "replicas: 3"), readyAfter("3s", web("2", "replicas: 3")), web("never-ready", "replicas: 3")
 	pause := func(paused bool) func(*testing.T, *rolloutEnv) {
 		return func(t *testing.T, l *rolloutEnv) {
 			l.patch(t, "kubectl", fmt.Sprintf(`{"spec":{"paused":%t}}`, paused))
@@ -105,12 +106,12 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 			}, want: "SUCCESS\nNoRollout: web: paused by Git: nothing rolls until it is resumed", sets: 2},
 		{name: "Recreate waits for a pod that stops slowly", before: recreate("1"), prepare: holdPods(true), change: recreate("2"), at: "web: waiting for 1 old pod to stop",
 			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { holdPods(false)(t, l) }, want: available("1 of 1", "web#2"), sets: 2},
-		{name: "deleted in the middle", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+		{name: "deleted in the middle", before: first, change: stuck, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			if err := l.client.AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was deleted while it rolled out\nGone: Deployment NS/web was deleted while it rolled out"},
-		{name: "its namespace deleted in the middle", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+		{name: "its namespace deleted in the middle", before: first, change: stuck, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			if err := l.client.CoreV1().Namespaces().Delete(t.Context(), l.ns, metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
@@ -123,17 +124,18 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 			})
 		}, want: "re:FAILURE, no rollback: Deployment NS/web: Deployment NS/web (was deleted while it rolled out|is being deleted): its namespace was deleted" +
 			"\nGone: Deployment NS/web (was deleted while it rolled out|is being deleted): its namespace was deleted"},
-		{name: "another image by hand", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+		{name: "another image by hand", before: first, change: stuck, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.patch(t, "kubectl-set", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"web:9"}]}}}}`)
+			l.awaitSets(t, 3)
 		}, want: `FAILURE, no rollback: Deployment NS/web: field manager "kubectl-set" changed the pod template of Deployment NS/web before the rollout ended` +
 			"\n" + `Superseded: field manager "kubectl-set" changed the pod template of Deployment NS/web before the rollout ended`, sets: 3},
-		{name: "superseded by the next commit", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+		{name: "superseded by the next commit", before: first, change: stuck, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.manifests = web("3", "replicas: 3")
 			later := l.deployment("later")
 			l.check(t, available("3 of 3", "web#3"), l.outcome(t, later, l.run(t, l.Sync(), later, "", nil)))
 		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was given a newer template by this agent before the rollout ended\n" +
 			"Superseded: Deployment NS/web was given a newer template by this agent before the rollout ended", sets: 3},
-		{name: "back to the old template by the next commit", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+		{name: "back to the old template by the next commit", before: first, change: stuck, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.manifests = first
 			later := l.deployment("later")
 			l.check(t, available("3 of 3", "web#3"), l.outcome(t, later, l.run(t, l.Sync(), later, "", nil)))
@@ -148,12 +150,7 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 			}, want: "FAILURE, no rollback: Deployment NS/web: " + undone + "\nSuperseded: " + undone},
 		{name: "restarted by hand afterwards", before: first, change: web("2", "replicas: 3"), after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
 			l.restart(t)
-			eventually(t, func() string {
-				if n := len(l.sets(t)); n != 3 {
-					return fmt.Sprintf("%d ReplicaSets, want one of the restart", n)
-				}
-				return ""
-			})
+			l.awaitSets(t, 3)
 		}, want: available("3 of 3", "web#2"), sets: 3},
 		{name: "the agent's label removed in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.patch(t, "kubectl-label", `{"metadata":{"labels":{"pipecd.dev/application":null}}}`)
@@ -169,7 +166,7 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 }
 
 func recreate(image string) string {
-	return web(image, "replicas: 1, progressDeadlineSeconds: 4, strategy: {type: Recreate}")
+	return web(image, "replicas: 1, strategy: {type: Recreate}")
 }
 
 // holdPods gives the pods of "web" a finalizer, or takes it from them.
