@@ -32,11 +32,11 @@ func TestHTTPRouteInSteps(t *testing.T) {
 	l.pass(t, "canary")
 	same(t, "weights before", "web 1; static 1", l.weights(t, httpRoutes))
 
-	var at, read []time.Time // when a step was logged, and when this test had read the route
+	var at, read []time.Time // since when a step is in force, and when this test had read the route
 	var seen []string
 	l.ends(t, "traffic", deploy.StageSuccess, "", func(line string) {
 		if strings.HasPrefix(line, "Step ") {
-			at, seen = append(at, time.Now()), append(seen, line+" | "+l.weights(t, httpRoutes))
+			at, seen = append(at, l.traffic(t, "traffic").Since), append(seen, line+" | "+l.weights(t, httpRoutes))
 			l.checkAccepted(t, httpRoutes)
 			read = append(read, time.Now())
 		}
@@ -58,7 +58,7 @@ Step 3/3: canary 50%, primary 50% | web 50, web-canary 50; static 1`, strings.Jo
 	same(t, "weights after the primary's rollout", "web 50, web-canary 50; static 1", l.weights(t, httpRoutes))
 	l.ends(t, "clean", deploy.StageFailure, "50% of the traffic still goes to the canary", nil)
 	l.pass(t, "back")
-	returned := time.Now()
+	returned := l.traffic(t, "back").Since // from which the next stage counts
 	if after := l.get(t, httpRoutes, "web").Object["spec"]; fmt.Sprint(after) != fmt.Sprint(git) {
 		t.Errorf("the route is not as in Git:\n%v\nwant\n%v", after, git)
 	}
@@ -237,13 +237,13 @@ func TestTrafficAfterARestart(t *testing.T) {
 			t.Fatalf("the stopped stage ended %s", result.Status)
 		}
 	}
-	since := l.traffic(t).Since
+	since := l.traffic(t, "traffic").Since
 	l.writes()
 	l.log.lines = nil
 	if result := l.execute(t.Context(), "traffic", true, nil); result.Status != deploy.StageSuccess {
 		t.Fatalf("%s: %s\n%s", result.Status, result.Reason, l.said())
 	}
-	if took := l.traffic(t).Since.Sub(since); took < time.Second {
+	if took := l.traffic(t, "traffic").Since.Sub(since); took < time.Second {
 		t.Errorf("step 3 is in force %s after step 2", took)
 	}
 	said := l.said()
@@ -262,10 +262,10 @@ func TestTrafficAfterARestart(t *testing.T) {
 	same(t, "weights", "web 50, web-canary 50; static 1", l.weights(t, httpRoutes))
 }
 
-// traffic is what the stage has stored.
-func (l *trafficEnv) traffic(t *testing.T) trafficState {
+// traffic is what a stage has stored.
+func (l *trafficEnv) traffic(t *testing.T, id string) trafficState {
 	t.Helper()
-	o, found, err := trafficStateOf(l.stageRun("traffic", false).Stage)
+	o, found, err := trafficStateOf(l.stageRun(id, false).Stage)
 	if err != nil || !found {
 		t.Fatalf("%v %v", found, err)
 	}
@@ -358,9 +358,10 @@ func TestTrafficReturns(t *testing.T) {
 	if !strings.Contains(l.said(), "Service NS/web selects pods of every variant, so that the canary gets some of the primary's share as well: add pipecd.dev/variant: primary") {
 		t.Errorf("the log:\n%s", l.said())
 	}
-	same(t, "pods of the primary", "4", fmt.Sprint(l.traffic(t).Ready))
+	same(t, "pods of the primary", "4", fmt.Sprint(l.traffic(t, "traffic").Ready))
 	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
 	l.awaitAvailable(t, 0)
+	l.awaitEndpoints(t, "web", 2) // another controller writes them
 	l.ends(t, "back", deploy.StageSuccess, "", nil)
 	if !strings.Contains(l.said(), "Continuing after 15s: 2 of the 4 pods of the primary are ready that were when it had all the traffic") {
 		t.Errorf("the log:\n%s", l.said())
@@ -376,6 +377,7 @@ func TestNoPodOfThePrimary(t *testing.T) {
 	l.pass(t, "canary", "traffic")
 	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
 	l.awaitAvailable(t, 0)
+	l.awaitEndpoints(t, "web", 0) // another controller writes them
 	l.ends(t, "back", deploy.StageFailure, "the primary gets no more traffic, because it was not ready for it within 15s: Service "+l.ns+"/web has no ready endpoint", nil)
 	same(t, "weights", "web 50, web-canary 50; static 1", l.weights(t, httpRoutes))
 }
