@@ -582,8 +582,7 @@ func TestKilledBeforePodsAreNudged(t *testing.T) {
 func TestPodsOfLaterAreNotNudged(t *testing.T) {
 	t.Parallel()
 	l := newRolloutEnv(t)
-	l.spec += "  configPropagation: {nudge: {delay: 6s, repeatAfter: 0s}}\n"
-	l.nudging(t)
+	l.spec += "  configPropagation: {nudge: {delay: 0s, repeatAfter: 0s}}\n"
 	l.succeed(t, configMap("files", "a")+mounting(1))
 	l.awaitAvailable(t, 1)
 	old := l.nudgedPods(t)
@@ -599,6 +598,7 @@ func TestPodsOfLaterAreNotNudged(t *testing.T) {
 		})
 		l.scaleTo(t, 3)
 		l.awaitAvailable(t, 3)
+		l.nudging(t) // not before the pods are there
 	}
 	if result := l.run(t, l.Sync(), run, "1 configured", later); result.Status != deploy.StageSuccess {
 		t.Fatalf("%s: %s", result.Status, result.Reason)
@@ -682,6 +682,7 @@ func TestNamedObjects(t *testing.T) {
 		}
 		return ""
 	})
+	l.awaitDone(t) // the cluster shows a write before its answer is counted
 	if patches := l.podPatches(); patches != 2 || len(l.sets(t)) != 1 {
 		t.Errorf("%d writes to pods, %d ReplicaSets", patches, len(l.sets(t)))
 	}
