@@ -98,20 +98,19 @@ func TestRecordsAreReadWhenTheStoreIsBack(t *testing.T) {
 	if _, err := st.SaveRollout(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
-	away := make(chan struct{})
-	go func() {
-		defer close(away)
-		server.Restart(t, 2*time.Second)
-	}()
+	start := server.Interrupt(t)
 	ctx, stop := context.WithCancel(t.Context())
 	for err := error(nil); !deploy.IsKind(err, deploy.Unavailable); {
 		_, err = st.Rollouts(ctx, store.RolloutQuery{DeploymentID: "d"})
 	}
-	read := w.stage(func(ctx context.Context, w *work) error {
-		_, err := w.Store.Inventory(context.WithoutCancel(ctx), "a")
-		return fmt.Errorf("read the inventory: %w", err)
-	})
-	if result := read(ctx, w.run); !result.Interrupted {
+	read := func(then func()) Stage {
+		return w.stage(func(ctx context.Context, w *work) error {
+			_, err := w.Store.Inventory(context.WithoutCancel(ctx), "a")
+			then()
+			return fmt.Errorf("read the inventory: %w", err)
+		})
+	}
+	if result := read(func() {})(ctx, w.run); !result.Interrupted {
 		t.Errorf("a stage that reads while the database is away: %+v", result)
 	}
 	stopping := time.AfterFunc(100*time.Millisecond, stop)
@@ -121,11 +120,15 @@ func TestRecordsAreReadWhenTheStoreIsBack(t *testing.T) {
 	}
 	over, end := context.WithCancelCause(t.Context())
 	end(deploy.StopTimedOut)
-	if result := read(over, deploy.StageRun{Deployment: d, Stage: deploy.Stage{ID: "another"}}); result.Interrupted {
+	back := make(chan struct{})
+	restart := func() { // the end of the stage waits for it
+		go func() { defer close(back); start() }()
+	}
+	if result := read(restart)(over, deploy.StageRun{Deployment: d, Stage: deploy.Stage{ID: "another"}}); result.Interrupted {
 		t.Errorf("a stage whose time has run out while the database is away: %+v", result)
 	}
 	if open, err := w.openRecords(ctx); len(open) != 1 || err != nil {
 		t.Errorf("when the database is back: %v, %v", open, err)
 	}
-	<-away
+	<-back
 }

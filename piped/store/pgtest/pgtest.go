@@ -85,10 +85,21 @@ func Start(t testing.TB) *Server {
 // with the same data and address.
 func (s *Server) Restart(t testing.TB, away time.Duration) {
 	t.Helper()
-	s.process.stop()
+	start := s.Interrupt(t)
 	time.Sleep(away)
-	if err := s.serve(); err != nil {
-		t.Fatalf("start PostgreSQL again: %v", err)
+	start()
+}
+
+// Interrupt stops the server, which closes every connection. The function that it returns starts the
+// server again with the same data and address.
+func (s *Server) Interrupt(t testing.TB) (start func()) {
+	t.Helper()
+	s.process.stop()
+	return func() {
+		t.Helper()
+		if err := s.serve(); err != nil {
+			t.Fatalf("start PostgreSQL again: %v", err)
+		}
 	}
 }
 
