@@ -10,6 +10,7 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/ownership/ownershiptest"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -75,14 +76,18 @@ func TestWhatWakes(t *testing.T) {
 // TestNothingIsReportedDuringADeployment: changes by a deployment are no drift.
 func TestNothingIsReportedDuringADeployment(t *testing.T) {
 	e := newEnv(t)
+	rights := ownershiptest.New("web")
+	e.replica(rights)
 	e.app("web")
-	e.run()
 	e.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
 	e.await("web", "SYNCED")
+	rights.HandOver("web") // evaluations that the first deployment has requested may still be queued
 	e.begin("web", "d2", "c2")
+	e.report("web") // reads that the second one runs
 	e.cluster().takeCompared()
 	e.cluster().write("a", taken)
 	e.cluster().differ("a", greeting)
+	rights.Grant("web")
 	for range 20 {
 		e.detector.Wake("web")
 		if r := e.report("web"); r.Status != deploy.SyncDeploying || r.Incomplete == "" || len(r.Objects) > 0 {
@@ -184,6 +189,7 @@ func TestUnchangedWritesNothing(t *testing.T) {
 	e.cluster().differ("a", greeting)
 	e.run()
 	e.await("web", "OUT_OF_SYNC 1 difference: 1 changed")
+	e.report("web") // comes after the evaluation that stored it, and what that says to watches
 	feed := e.store.Watch()
 	defer feed.Close()
 	e.cluster().takeCompared()
