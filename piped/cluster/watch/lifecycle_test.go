@@ -142,7 +142,9 @@ func TestLifecyclesHoldAnObjectTogether(t *testing.T) {
 	one.await(t, "update a=1")
 	two.await(t, "update a=1")
 	same(t, "held by", []string{"lifecycle.pipecd.dev/one", "lifecycle.pipecd.dev/two"}, l.finalizers(t, "a"))
+	two.mu.Lock() // the last change of an annotation may still update it
 	two.fail["remove"] = 1 << 30
+	two.mu.Unlock()
 	l.remove(t, "a")
 	one.await(t, "remove a=1")
 	two.await(t, "remove a=1 fails")
