@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,7 +90,9 @@ func TestScalingsAreRecordedApart(t *testing.T) {
 			t.Parallel()
 			l := newEnv(t)
 			policy := rollout.ScalePolicy{Quiet: 300 * time.Millisecond}
-			if rec := l.Wait(t, l.Apply(t, "a", workloadstest.SlowText(kind, "web:1", "replicas: 1, minReadySeconds: 0")), nil); rec.Phase != deploy.RolloutComplete {
+			// What is in progress must last until this test has seen it and has stopped the agent.
+			slow := strings.Replace(workloadstest.SlowText(kind, "web:1", "replicas: 1, minReadySeconds: 0"), "ready-delay: 2s", "ready-delay: 8s", 1)
+			if rec := l.Wait(t, l.Apply(t, "a", slow), nil); rec.Phase != deploy.RolloutComplete {
 				t.Fatalf("%s: %s", rec.Phase, rec.Reason)
 			}
 			stop := l.watchScalings(t, policy)
