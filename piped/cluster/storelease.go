@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -340,13 +341,18 @@ func (l *StoreLease) release(ctx context.Context) {
 	ctx, done := context.WithTimeout(withoutFence(ctx), 2*time.Second)
 	defer done()
 	leases := l.Cluster.Typed().CoordinationV1().Leases(LeaseNamespace)
-	lease, err := leases.Get(ctx, LeaseName(l.PipedID), metav1.GetOptions{})
-	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != l.StoreID || lease.Annotations[annotationLeaseHost] != l.Host {
-		return // another agent of the store holds it
-	}
-	none := ""
-	lease.Spec.HolderIdentity = &none
-	if _, err := leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
+	// A renewal that was cancelled may still reach the cluster: then the Lease is read again.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		lease, err := leases.Get(ctx, LeaseName(l.PipedID), metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != l.StoreID || lease.Annotations[annotationLeaseHost] != l.Host {
+			return nil // another agent of the store holds it
+		}
+		none := ""
+		lease.Spec.HolderIdentity = &none
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		l.Logger.Debug("the Lease was not given up; it expires by itself", "error", err)
 	}
 }
