@@ -7,18 +7,19 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// migrateJob is deleted by Kubernetes soon after it has finished.
+// migrateJob is deleted by Kubernetes some time after it has finished; see expire.
 func migrateJob(image string, order int) string {
 	return fmt.Sprintf(`---
 apiVersion: batch/v1
 kind: Job
 metadata: {name: migrate, annotations: {pipecd.dev/order: "%d"}}
 spec:
-  ttlSecondsAfterFinished: 3
+  ttlSecondsAfterFinished: 600
   template:
     spec: {restartPolicy: Never, containers: [{name: c, image: "registry.example/migrate:%s"}]}
 `, order, image)
@@ -33,11 +34,16 @@ func (l *stageEnv) refresh(t *testing.T) {
 	}
 }
 
-// awaitExpiry waits until Kubernetes has deleted the Job.
-func (l *stageEnv) awaitExpiry(t *testing.T) {
+// expire ends the time of the Job, which has finished, and waits until Kubernetes has deleted it.
+func (l *stageEnv) expire(t *testing.T) {
 	t.Helper()
+	jobs := l.shared.Client(t).BatchV1().Jobs(l.ns)
+	now := []byte(`{"spec":{"ttlSecondsAfterFinished":0}}`)
+	if _, err := jobs.Patch(t.Context(), "migrate", types.MergePatchType, now, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, func() string {
-		_, err := l.shared.Client(t).BatchV1().Jobs(l.ns).Get(t.Context(), "migrate", metav1.GetOptions{})
+		_, err := jobs.Get(t.Context(), "migrate", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return ""
 		}
@@ -60,7 +66,7 @@ func (l *stageEnv) wantJobWrites(t *testing.T, when string, want int) {
 	}
 }
 
-const notAgain = "/migrate finished earlier and was removed by its TTL (ttlSecondsAfterFinished: 3); it is not run again"
+const notAgain = "/migrate finished earlier and was removed by its TTL (ttlSecondsAfterFinished: 600); it is not run again"
 
 // TestExpiredJobIsNotRunAgain: a Job that has done its work and was deleted by its
 // TTL is created again only when it has changed in Git.
@@ -71,7 +77,7 @@ func TestExpiredJobIsNotRunAgain(t *testing.T) {
 			l.succeed(t, keptManifest+migrateJob("v1", order))
 			l.wantJobWrites(t, "at first", 1)
 			l.refresh(t)
-			l.awaitExpiry(t)
+			l.expire(t)
 
 			result, _ := l.syncAs(t, keptManifest+newManifest+migrateJob("v1", order))
 			if result.Status != deploy.StageSuccess {
@@ -96,7 +102,7 @@ func TestJobThatIsGoneWithoutASuccess(t *testing.T) {
 	if result, _ := l.syncAs(t, migrateJob("v1", 0)); result.Status != deploy.StageSuccess {
 		t.Fatalf("the stage ended %s: %s", result.Status, result.Reason)
 	}
-	l.awaitExpiry(t)
+	l.expire(t)
 	if result, _ := l.syncAs(t, migrateJob("v1", 0)); result.Status != deploy.StageSuccess {
 		t.Fatalf("the repeated stage ended %s: %s", result.Status, result.Reason)
 	}
