@@ -18,8 +18,8 @@ import (
 func TestUnstick(t *testing.T) {
 	l := workloadstest.New(t)
 	good, bad := workloadstest.Text(rollout.KindStatefulSet, "web:1", "replicas: 2"), workloadstest.Text(rollout.KindStatefulSet, "web:never-ready", "replicas: 2")
-	l.Policy.DefaultDeadline = 1
 	l.Wait(t, l.Apply(t, "before", good), nil)
+	l.Policy.DefaultDeadline = 1
 	failed := l.Wait(t, l.Apply(t, "change", bad), nil)
 	if failed.Phase != deploy.RolloutFailed || failed.TargetName == "" {
 		t.Fatalf("%s of revision %q: %s", failed.Phase, failed.TargetName, failed.Reason)
