@@ -76,13 +76,14 @@ func TestRollbackOfAStuckStatefulSet(t *testing.T) {
 		t.Run(image, func(t *testing.T) {
 			t.Parallel()
 			l := newRolloutEnv(t)
-			l.Policy.DefaultDeadline = 4 * time.Second // a StatefulSet has none of its own
 			l.succeed(t, statefulSet("1", "replicas: 3"))
+			l.Policy.DefaultDeadline = 4 * time.Second // a StatefulSet has none of its own
 			l.manifests = statefulSet(image, "replicas: 3")
 			run := l.deployment("now")
 			if result := l.run(t, l.Sync(), run, "", nil); result.Status != deploy.StageFailure || result.NoRollback {
 				t.Fatalf("the stage ended %s: %s", result.Status, result.Reason)
 			}
+			l.Policy.DefaultDeadline = 0
 			kept := l.pods(t, "web-0", "web-1")
 			run.Stage = run.Deployment.Stages[1]
 			result := l.run(t, l.Rollback(), run, "", nil)
