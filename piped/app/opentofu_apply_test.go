@@ -39,6 +39,15 @@ func (i *infra) chain(content string, names ...string) (code string) {
 	return code
 }
 
+// slowB returns a, b and c, which are made one after the other, with a journal. An interruption ends the
+// delay of b, which is longer than a busy machine needs to interrupt it.
+func (i *infra) slowB() string {
+	more := fmt.Sprintf("  journal = %q\n", i.file("journal"))
+	return i.resource("a", "one", more) +
+		i.resource("b", "one", more+"  delay = \"30s\"\n  depends_on = [sample_file.a]\n") +
+		i.resource("c", "one", more+"  depends_on = [sample_file.b]\n")
+}
+
 // journal returns how many times each file was written.
 func (i *infra) journal() map[string]int {
 	data, _ := os.ReadFile(i.file("journal"))
@@ -234,12 +243,10 @@ func TestOpenTofuConfirmDestroy(t *testing.T) {
 func TestOpenTofuCancel(t *testing.T) {
 	t.Parallel()
 	i := newInfra(t)
-	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.chain("one", "a", "b", "c"))})
+	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.slowB())})
 	i.start()
 	app := appID("net")
-	d := i.c.await(app, "makes a", func(d *modelv1.Deployment) bool {
-		return strings.Contains(i.c.logs(d.GetId()), "sample_file.a: Creating")
-	})
+	d := i.awaitMakingB(app)
 	i.c.cancel(&controlv1.CancelDeploymentRequest{DeploymentId: d.GetId()})
 	began := time.Now()
 	i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED)

@@ -215,7 +215,7 @@ func TestOpenTofuRetries(t *testing.T) {
 func TestOpenTofuStoppedAgent(t *testing.T) {
 	t.Parallel()
 	i := newInfra(t)
-	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.chain("one", "a", "b", "c"))})
+	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.slowB())})
 	p, app := i.process(), appID("net")
 	i.awaitMakingB(app)
 	if err := p.Stop(); err != nil {

@@ -305,10 +305,10 @@ func TestOpenTofuKilledBeforeTheEndIsStored(t *testing.T) {
 	}
 }
 
-// awaitMakingB waits until b is being made.
-func (i *infra) awaitMakingB(app string) {
+// awaitMakingB waits until b is being made, and returns the deployment.
+func (i *infra) awaitMakingB(app string) *modelv1.Deployment {
 	i.t.Helper()
-	i.c.await(app, "makes b", func(d *modelv1.Deployment) bool {
+	return i.c.await(app, "makes b", func(d *modelv1.Deployment) bool {
 		return strings.Contains(i.c.logs(d.GetId()), "sample_file.b: Creating")
 	})
 }
