@@ -25,7 +25,7 @@ type programCall struct {
 func (i *infra) records() func() []programCall {
 	i.t.Helper()
 	dir := i.t.TempDir()
-	text := fmt.Sprintf("#!/bin/sh\nprintf '%%s' \"$*\" >%[1]s/$$.args\nenv -0 >%[1]s/$$.env\nexec %[2]s \"$@\"\n", dir, i.program)
+	text := fmt.Sprintf("#!/bin/sh\nprintf '%%s' \"$*\" >%[1]s/$$.args\nenv -0 >%[1]s/$$.part\nmv %[1]s/$$.part %[1]s/$$.env\nexec %[2]s \"$@\"\n", dir, i.program)
 	i.program = i.file("program")
 	if err := os.WriteFile(i.program, []byte(text), 0o700); err != nil {
 		i.t.Fatal(err)
@@ -106,6 +106,7 @@ func TestOpenTofuCommands(t *testing.T) {
 	})
 	i.start()
 	i.c.mustEnd(appID("net"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	i.stop() // a comparison may run, whose home is still there
 
 	var state struct {
 		Outputs map[string]struct{ Value string }

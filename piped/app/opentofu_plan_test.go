@@ -199,6 +199,7 @@ func TestOpenTofuPlanPreview(t *testing.T) {
 	}
 	i.holds("a", "three")
 	i.holds("b", "one")
+	i.stop() // a comparison may run, which has files
 	mustBeNowhere(t, i.s.dataDir, "top-secret-value")
 }
 

@@ -26,6 +26,7 @@ type infra struct {
 	program    string // OpenTofu, or what runs it
 	provider   string // the type of the platform provider; default OPENTOFU
 	c          *client
+	stop       func() // stops the agent that start has started, and with it comparisons that run
 	s          settings
 	moreConfig string // of the platform provider
 }
@@ -40,7 +41,7 @@ func (i *infra) start() {
 	i.t.Helper()
 	i.s = settings{dataDir: i.t.TempDir(), remote: i.repo.Dir, more: i.s.more, providers: fmt.Sprintf(
 		"[{name: tofu, type: %s, config: {program: %q, cliConfigFile: %q, driftDetectionEnabled: true%s}}]", cmp.Or(i.provider, "OPENTOFU"), i.program, i.rc, i.moreConfig)}
-	i.c = runFilesAgent(i.t, i.s)
+	i.c, i.stop = runFilesAgentUntil(i.t, i.s)
 }
 
 // app returns the configuration of the application with more lines of its spec.
@@ -152,6 +153,7 @@ func TestOpenTofu(t *testing.T) {
 	c.approve(d)
 	c.awaitSyncState(app, modelv1.ApplicationSyncStatus_SYNCED)
 	i.holds("b", "new")
+	i.stop() // a comparison may run, which has files
 	mustBeNowhere(t, i.s.dataDir, "top-secret-value")
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -15,6 +16,13 @@ import (
 
 // runFilesAgent runs an agent that also deploys applications of kind FILES.
 func runFilesAgent(t *testing.T, s settings) *client {
+	t.Helper()
+	c, _ := runFilesAgentUntil(t, s)
+	return c
+}
+
+// runFilesAgentUntil is runFilesAgent for an agent that stop may stop earlier.
+func runFilesAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 	t.Helper()
 	o := Options{Version: "test", Logger: testLogger(t), LeaseEvery: -1, platforms: []entry{filesEntry()}}
 	cfg, _, err := o.kinds().LoadPiped(s.configFile(t))
@@ -30,15 +38,16 @@ func runFilesAgent(t *testing.T, s settings) *client {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Run(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the agent did not stop cleanly: %v", err)
 		}
 	})
-	c := dial(t, agent.APIAddr(), s.dataDir)
+	t.Cleanup(stop)
+	c = dial(t, agent.APIAddr(), s.dataDir)
 	c.web = "http://" + agent.WebAddr()
-	return c
+	return c, stop
 }
 
 // TestAnotherPlatform deploys to a directory through a platform that is only an entry in
