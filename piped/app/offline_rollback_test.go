@@ -22,13 +22,23 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// offlineWeb is a Deployment whose rollout fails after some seconds if its image never
-// becomes ready.
-const offlineWeb = `apiVersion: apps/v1
+// offlineWeb returns a Deployment. With an image that never becomes ready its rollout fails
+// after a time in which also a busy machine has applied both of them.
+func offlineWeb(name, image string) string {
+	deadline := int(patience.Seconds())
+	if image == neverReady {
+		deadline = 30
+	}
+	return fmt.Sprintf(offlineManifest, name, image, deadline)
+}
+
+const neverReady = "never-ready"
+
+const offlineManifest = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: %[1]s}
 spec:
-  progressDeadlineSeconds: 8
+  progressDeadlineSeconds: %[3]d
   selector: {matchLabels: {app: %[1]s}}
   template:
     metadata: {labels: {app: %[1]s}}
@@ -41,11 +51,11 @@ func chartRepository(t *testing.T) *httptest.Server {
 	t.Helper()
 	site := fstest.MapFS{}
 	index := "apiVersion: v1\nentries:\n  web:\n"
-	for version, image := range map[string]string{"1.0.0": "v1", "2.0.0": "never-ready"} {
+	for version, image := range map[string]string{"1.0.0": "v1", "2.0.0": neverReady} {
 		file := "web-" + version + ".tgz"
 		site[file] = &fstest.MapFile{Data: archive(t, map[string]string{
 			"web/Chart.yaml":         "apiVersion: v2\nname: web\nversion: " + version + "\n",
-			"web/templates/web.yaml": fmt.Sprintf(offlineWeb, "{{ .Values.name }}", image),
+			"web/templates/web.yaml": offlineWeb("{{ .Values.name }}", image),
 		})}
 		index += fmt.Sprintf("  - {name: web, version: %s, urls: [%s]}\n", version, file)
 	}
@@ -89,7 +99,7 @@ func TestRollbackWithoutGitAndCharts(t *testing.T) {
 	remote, baseRemote, charts := repo.HTTP(t, gittest.HTTPOptions{}), bases.HTTP(t, gittest.HTTPOptions{}), chartRepository(t)
 	base := func(image string) string {
 		return bases.Push(t, image, map[string]string{
-			"web/kustomization.yaml": "resources: [web.yaml]\n", "web/web.yaml": fmt.Sprintf(offlineWeb, "base", image),
+			"web/kustomization.yaml": "resources: [web.yaml]\n", "web/web.yaml": offlineWeb("base", image),
 		})
 	}
 	files := func(chart, ref string) map[string]string {
@@ -123,7 +133,7 @@ func TestRollbackWithoutGitAndCharts(t *testing.T) {
 		return d.Spec.Template.Spec.Containers[0].Image
 	}
 
-	second := repo.Push(t, "second", files("2.0.0", base("never-ready")))
+	second := repo.Push(t, "second", files("2.0.0", base(neverReady)))
 	for end := time.Now().Add(patience); image("chart") == "registry.example/web:v1" || image("base") == "registry.example/web:v1"; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the second commit is not applied: %s, %s", image("chart"), image("base"))
