@@ -39,11 +39,13 @@ func TestPrometheusDecides(t *testing.T) {
 	for _, series := range []string{`errors{app="web",variant="canary"}`, `latency{variant="canary"}`, `latency{variant="baseline"}`} {
 		exporter.Set(series, 0.001)
 	}
-	server := prometheustest.Start(t, exporter)
+	// A scrape that takes longer than the interval ends the series until the next one, and no data is a failure.
+	server := prometheustest.StartFor(t, prometheustest.Job{Name: "test", Target: exporter.Addr, Every: 5 * time.Second})
 	p := newProgressive(t, fmt.Sprintf(analysedPipeline, "2s"), httpRouteOfWeb, fmt.Sprintf(
 		"  analysisProviders: [{name: prometheus, type: PROMETHEUS, config: {address: %q, usernameFile: %q, passwordFile: %q}}]\n",
 		server.URL, server.UsernameFile, server.PasswordFile))
 	p.acceptRoute()
+	eventually(t, "the series are stored", func() bool { return exporter.Asked() >= 2 }) // the second scrape follows the first
 	const stable, shared = "web 1; static 1", "web 40, web-canary 30, web-baseline 30; static 1"
 	r := recordTraffic(t, p, httpRouteResource, backends)
 	r.await(t, stable)
