@@ -174,10 +174,11 @@ func (a progressiveApp) files(version string) map[string]string {
 }
 
 // patchedCanary returns a pipeline whose canary runs an image that starts, regardless of
-// the primary's image.
+// the primary's image, and has more time for it.
 func patchedCanary(pipeline string) string {
 	return strings.Replace(pipeline, "name: K8S_CANARY_ROLLOUT}", `name: K8S_CANARY_ROLLOUT, with: {patches: [
-        {target: {kind: Deployment, name: web}, ops: [{op: yaml-replace, path: "$.spec.template.spec.containers[0].image", value: "registry.example/web:tried"}]}]}}`, 1)
+        {target: {kind: Deployment, name: web}, ops: [{op: yaml-replace, path: "$.spec.template.spec.containers[0].image", value: "registry.example/web:tried"},
+          {op: yaml-replace, path: "$.spec.progressDeadlineSeconds", value: "600"}]}]}}`, 1)
 }
 
 // filesOf returns the files of several applications at a version.
