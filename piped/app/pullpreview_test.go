@@ -304,10 +304,10 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 	e.set("open", "preview")
 	waited := false
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		body := e.comment()
+		body, state := e.comment(), e.lastState() // read before what they have to be true of
 		web, api := e.ready("web:v2"), e.ready("api:v2")
 		linked := strings.Contains(body, "https://") && strings.Contains(body, "preview.example.com")
-		if (linked || strings.Contains(body, "### Preview: ready") || e.lastState() == "success") && (web < 2 || api < 2) {
+		if (linked || strings.Contains(body, "### Preview: ready") || state == "success") && (web < 2 || api < 2) {
 			t.Fatalf("ready with %d and %d pods of 2: %s", web, api, body)
 		}
 		waited = waited || web == 2 && api == 0 && strings.Contains(body, "### Preview: building")
