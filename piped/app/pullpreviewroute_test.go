@@ -280,12 +280,14 @@ func TestPullRequestIsRouted(t *testing.T) {
 		t.Errorf("ConfigMaps %v are left, which the commit does not change", left)
 	}
 
+	stop() // or the route is back before it is missed
 	if err := e.dynamic.Resource(httpRouteResource).Namespace(e.namespace).Delete(t.Context(), "web-pr-7", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := e.ask(gateway.URL, "shop.example.com", "/", "pr-7-apps"); got != "web:v1" {
 		t.Errorf("without its route the preview is answered by %s", got)
 	}
+	_, stop = runAgentUntil(t, e.settings)
 	eventually(t, "the drift is healed", func() bool { return e.ask(gateway.URL, "shop.example.com", "/", "pr-7-apps") == "web:v3" })
 	e.says("ready")
 	e.mustBeShared(before)
