@@ -42,6 +42,13 @@ func TestEveryReplicaServes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for caughtUp := false; !caughtUp; { // or the deployment may end before the replica looks
+			first, err := stream.Recv()
+			if err != nil {
+				t.Fatalf("the stream of another replica: %v", err)
+			}
+			caughtUp = first.GetCaughtUp()
+		}
 		through(writer).sync(app)
 		for {
 			change, err := stream.Recv()
