@@ -105,7 +105,7 @@ func TestRollingUpdate(t *testing.T) {
 		all = append(all, a)
 	}
 	files := webApp(ns, "v1", "")
-	files["web/app.pipecd.yaml"] += "  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{name: WAIT, with: {duration: 3s}}, {name: K8S_SYNC}]}\n"
+	files["web/app.pipecd.yaml"] += "  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{name: WAIT, with: {duration: 15s}}, {name: K8S_SYNC}]}\n"
 	commit, web := repo.Push(t, "first", files), appID("web")
 	r.client = &client{t: t, ctx: t.Context(), api: all[2].API, control: all[2].Control}
 	r.client.await(web, "runs", func(d *modelv1.Deployment) bool { return d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_RUNNING })

@@ -97,7 +97,7 @@ func TestStandby(t *testing.T) {
 	ns, repo := clustertest.Shared(t).Namespace(t), newRepo(t)
 	files := func(image string) map[string]string {
 		files := webApp(ns, image, "")
-		files["web/app.pipecd.yaml"] += "  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{name: WAIT, with: {duration: 2s}}, {name: K8S_SYNC}]}\n"
+		files["web/app.pipecd.yaml"] += "  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{name: WAIT, with: {duration: 8s}}, {name: K8S_SYNC}]}\n"
 		return files
 	}
 	r, web := startReplicas(t, repo.Dir), appID("web")
