@@ -294,7 +294,7 @@ func TestKilledBeforePodsAreNotified(t *testing.T) {
 		kill  func(*configEnv, *client, *agenttest.Agent) (commit string)
 	}{
 		{"the write is not answered", 2 * time.Second, (*configEnv).killUnanswered},
-		{"the nudge waits", 7 * time.Second, (*configEnv).killWaiting}, // the agent has restarted before the delay ends
+		{"the nudge waits", 30 * time.Second, (*configEnv).killWaiting}, // the agent has restarted before the delay ends
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
