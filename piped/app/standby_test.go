@@ -55,10 +55,10 @@ func (r *replicas) standsBy(a *agenttest.Agent) {
 	r.answers(a)
 }
 
-// says waits until the end of the log of a process contains a text.
+// says waits until the log of a process, since its start, contains a text.
 func (r *replicas) says(a *agenttest.Agent, text string) {
 	r.t.Helper()
-	if err := a.Await(r.t.Context(), text, patience, func(context.Context) (bool, error) { return strings.Contains(a.Tail(), text), nil }); err != nil {
+	if err := a.Await(r.t.Context(), text, patience, func(context.Context) (bool, error) { return strings.Contains(a.Log(), text), nil }); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -17,6 +17,7 @@ const stopTimeout = 15 * time.Second
 // Process is a child process that ends with this one.
 type Process struct {
 	name, log string
+	from      int64 // size of the log when the program was started
 	cmd       *exec.Cmd
 	ended     chan struct{} // closed when the program has ended
 }
@@ -28,7 +29,11 @@ func StartProcess(program, log string, args ...string) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	defer file.Close()
-	p := &Process{name: filepath.Base(program), log: log, ended: make(chan struct{}), cmd: exec.Command(program, args...)}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	p := &Process{name: filepath.Base(program), log: log, from: info.Size(), ended: make(chan struct{}), cmd: exec.Command(program, args...)}
 	p.cmd.Stdout, p.cmd.Stderr = file, file
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
@@ -61,6 +66,15 @@ func (p *Process) Ended() <-chan struct{} { return p.ended }
 // Failure describes an unexpected end of the program, with the end of its log.
 func (p *Process) Failure() error {
 	return fmt.Errorf("%s ended unexpectedly (%s); the end of %s:\n%s", p.name, p.cmd.ProcessState, p.log, p.Tail())
+}
+
+// Log returns what the program has written to its log since it was started.
+func (p *Process) Log() string {
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[min(p.from, int64(len(data))):])
 }
 
 // Tail returns the end of the program's log.
