@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// stopTimeout is the time that a program gets to end before it is killed.
-const stopTimeout = 15 * time.Second
+// stopTimeout is the time that a program gets to end before it is killed. The agent itself gives its
+// components 30 s, and then says which have not ended.
+const stopTimeout = 2 * time.Minute
 
 // Process is a child process that ends with this one.
 type Process struct {
