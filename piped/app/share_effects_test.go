@@ -461,6 +461,9 @@ func (e *effects) mustHaveEndedWithItsAgent(killed time.Time) {
 // deleted when it has succeeded at most as often as given.
 func (e *effects) mustHaveCreated(objects *uids, atMost int) {
 	e.t.Helper()
+	clustertest.Eventually(e.t, "the watches to show what exists", func() bool {
+		return objects.count(e.hook+"-job") >= 1 && objects.count(e.once+"-job") >= 1 && objects.count(e.again+"-again") >= 2
+	})
 	if n := objects.count(e.hook + "-job"); n != 1 {
 		e.t.Errorf("the hook was created %d times", n)
 	}

@@ -28,6 +28,7 @@ func TestStatus(t *testing.T) {
 	files["web/app.pipecd.yaml"] = strings.Replace(files["web/app.pipecd.yaml"], "spec:\n", "spec:\n  platformProvider: live\n", 1)
 	head := repo.Push(t, "add web", files)
 	agent.mustEnd(appID("web"), head, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	agent.awaitSyncState(appID("web"), modelv1.ApplicationSyncStatus_SYNCED) // its objects are watched
 
 	s := agent.awaitStatus("both clusters were asked and nothing is to be done", func(s *controlv1.GetStatusResponse) bool {
 		busy := slices.ContainsFunc(s.Queues, func(q *controlv1.QueueStatus) bool { return q.Waiting+q.Active > 0 })
