@@ -57,7 +57,11 @@ func TestHoldIsShownEverywhere(t *testing.T) {
 	agent.mustEnd(web, repo.Push(t, "change web", webApp(ns, "v2", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	shown := func() map[string]*modelv1.ApplicationHold {
 		t.Helper()
-		drift, err := agent.control.GetDriftReport(agent.ctx, &controlv1.GetDriftReportRequest{ApplicationId: web, Refresh: true})
+		var drift *controlv1.GetDriftReportResponse
+		err := whenNotBusy(func() (err error) {
+			drift, err = agent.control.GetDriftReport(agent.ctx, &controlv1.GetDriftReportRequest{ApplicationId: web, Refresh: true})
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
