@@ -195,15 +195,26 @@ func (s *States) TakeSignInState(_ context.Context, hash []byte) ([]byte, error)
 
 // Clock is a clock that tests move.
 type Clock struct {
-	mu  sync.Mutex
-	add time.Duration
+	mu      sync.Mutex
+	add     time.Duration
+	stopped time.Time // zero while the clock runs
 }
 
 // Now returns the time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.stopped.IsZero() {
+		return c.stopped.Add(c.add)
+	}
 	return time.Now().Add(c.add)
+}
+
+// Stop stops the clock: only Advance moves it.
+func (c *Clock) Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = time.Now()
 }
 
 // Advance moves the clock.
