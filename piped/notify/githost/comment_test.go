@@ -178,7 +178,7 @@ func TestACommentWhoseAnswerWasLost(t *testing.T) {
 // TestEnvironments: each deployment goes through GitHub's states.
 func TestEnvironments(t *testing.T) {
 	l := newEnv(t)
-	l.run()
+	stop := l.run()
 	web := l.app("web", "web", map[string]string{"env": "production"})
 	l.create("d1", web, commitA)
 	l.create("d2", web, commitB) // d1 never starts
@@ -194,8 +194,11 @@ func TestEnvironments(t *testing.T) {
 	})
 	l.waitDelivered()
 	l.move("d3", end(deploy.Failure, "stage sync has failed"))
+	l.waitDelivered()
+	stop() // so that d4 has ended when its start is delivered
 	l.create("d4", web, commitA)
 	l.move("d4", plan(""), start, end(deploy.Cancelled, "cancelled by ann"))
+	l.run()
 	l.waitDelivered()
 	var got []string
 	for _, d := range l.github.Deployments() {
