@@ -70,7 +70,7 @@ func (l *env) repository(id, remote string, files map[string]string) (*gittest.R
 // watch adds a remote to the configured repositories.
 func (l *env) watch(id, remote string) *git.Repo {
 	l.t.Helper()
-	mirror, err := git.Open(git.Config{ID: id, Remote: remote, Branch: gittest.Branch, Dir: l.t.TempDir(), Timeout: 10 * time.Second})
+	mirror, err := git.Open(git.Config{ID: id, Remote: remote, Branch: gittest.Branch, Dir: l.t.TempDir(), Timeout: 5 * time.Minute})
 	if err != nil {
 		l.t.Fatal(err)
 	}
