@@ -272,11 +272,11 @@ func (a *Agent) Log(deploymentID, stageID string, lines ...string) {
 	a.check(a.Store.AppendStageLogs(context.Background(), blocks))
 }
 
-// OpenCommand waits a few seconds until there is exactly one open command and returns it.
+// OpenCommand waits until there is exactly one open command and returns it.
 func (a *Agent) OpenCommand() deploy.Command {
 	watch := a.Store.Watch(deploy.TopicCommand)
 	defer watch.Close()
-	timeout := time.NewTimer(10 * time.Second)
+	timeout := time.NewTimer(10 * time.Minute) // what sends the command may be a program that has yet to start
 	defer timeout.Stop()
 	for {
 		open, err := a.Store.OpenCommands(context.Background())
