@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
@@ -81,10 +82,36 @@ func fromCommit(name, image, repository, commit string) *appsv1.Deployment {
 	d := deployment(name, image)
 	d.Annotations = map[string]string{"pipecd.dev/repository": repository, "pipecd.dev/commit": commit}
 	if d.Spec.ProgressDeadlineSeconds = new(int32(1)); !strings.HasSuffix(image, ":never-ready") {
-		d.Spec.Template.Annotations = map[string]string{"devcluster.piped.dev/ready-delay": "2s"}
-		d.Spec.ProgressDeadlineSeconds = new(int32(60))
+		d.Spec.ProgressDeadlineSeconds = new(int32(600))
 	}
 	return d
+}
+
+// behaviorLabel is the label of a pod that says how it behaves.
+const behaviorLabel = "devcluster.piped.dev/behavior"
+
+// held returns a Deployment whose pods do not become ready before they are released.
+func held(d *appsv1.Deployment) *appsv1.Deployment {
+	d.Spec.Template.Labels = map[string]string{"app": d.Name, behaviorLabel: "never-ready"}
+	return d
+}
+
+// release lets the pods of a Deployment become ready.
+func release(t *testing.T, client kubernetes.Interface, namespace, name string) {
+	t.Helper()
+	clustertest.Eventually(t, "a pod of "+name+" to be released", func() bool {
+		pods, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
+		if err != nil || len(pods.Items) == 0 {
+			return false
+		}
+		for _, pod := range pods.Items {
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"ready"}}}`, behaviorLabel)
+			if _, err := client.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // check deploys workloads that name commits while piped observe runs: by annotations or by their
@@ -93,15 +120,18 @@ func (h statusHost) check(t *testing.T, client kubernetes.Interface, namespace s
 	t.Helper()
 	const repository = "https://git.example.com/shop/web"
 	for _, d := range []*appsv1.Deployment{
-		fromCommit("forbidden", "web:1", "https://git.example.com/secret/web", commitForbidden), fromCommit("annotated", "web:1", repository, commitAnnotated),
+		fromCommit("forbidden", "web:1", "https://git.example.com/secret/web", commitForbidden), held(fromCommit("annotated", "web:1", repository, commitAnnotated)),
 		fromCommit("stuck", "web:never-ready", repository, commitStuck), deployment("mapped", "registry.example/shop/api:main-"+commitOfImage[:8]),
 	} {
 		if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), d, metav1.CreateOptions{FieldManager: "another-tool"}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	pending := namespace + "/annotated pending"
+	clustertest.Eventually(t, "the rollout that is held to be pending", func() bool { return slices.Contains(h.of(commitAnnotated), pending) })
+	release(t, client, namespace, "annotated")
 	if !h.await(t, commitAnnotated, namespace+"/annotated", "success") {
-		t.Error("the rollout that took two seconds was never pending")
+		t.Error("the rollout that was held was never pending")
 	}
 	h.await(t, commitOfImage, namespace+"/mapped", "success")
 	h.await(t, commitStuck, namespace+"/stuck", "failure")
@@ -123,6 +153,7 @@ func (h statusHost) advance(t *testing.T, client kubernetes.Interface, namespace
 		t.Fatal(err)
 	}
 	d.Annotations["pipecd.dev/commit"], d.Spec.Template.Spec.Containers[0].Image = commitAway, "web:2"
+	delete(d.Spec.Template.Labels, behaviorLabel) // its pods are not held
 	if _, err := client.AppsV1().Deployments(namespace).Update(t.Context(), d, metav1.UpdateOptions{FieldManager: "another-tool"}); err != nil {
 		t.Fatal(err)
 	}
