@@ -131,6 +131,20 @@ func (i *installing) everything() map[string]bool {
 	return found
 }
 
+// makeDemo makes the namespace of the applications, with what Kubernetes adds to it later.
+func (i *installing) makeDemo() {
+	i.Helper()
+	core := i.client.CoreV1()
+	if _, err := core.Namespaces().Create(i.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}, metav1.CreateOptions{}); err != nil {
+		i.Fatal(err)
+	}
+	clustertest.Eventually(i, "the namespace to be complete", func() bool {
+		_, account := core.ServiceAccounts("demo").Get(i.Context(), "default", metav1.GetOptions{})
+		_, roots := core.ConfigMaps("demo").Get(i.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+		return account == nil && roots == nil
+	})
+}
+
 // volume makes a volume for a claim of the agent: the cluster provisions none.
 func (i *installing) volume(name string) {
 	i.Helper()
@@ -152,9 +166,7 @@ func TestInstallation(t *testing.T) {
 	inDemo := []string{"--namespaces", "demo"}
 	before := slices.Concat([]string{"install", "check", "--repo", i.repo}, inDemo)
 	i.contains(i.piped(1, before...), "there is no namespace demo", "kubectl create namespace demo", "no default storage class", "1 problem")
-	if _, err := i.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	i.makeDemo()
 	_, err := i.client.CoreV1().ConfigMaps("demo").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "piped", Labels: map[string]string{"app": "web"}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -266,11 +278,11 @@ func (i *installing) rightsAreMissed() {
 	check := func() int {
 		return run(context.WithoutCancel(i.Context()), []string{"install", "check"}, &bytes.Buffer{}, &bytes.Buffer{})
 	}
-	for end := time.Now().Add(20 * time.Second); check() == 0 && time.Now().Before(end); { // until the roles are aggregated again
+	for end := time.Now().Add(10 * time.Minute); check() == 0 && time.Now().Before(end); { // until the roles are aggregated again
 	}
 	i.contains(i.piped(1, "install", "check"), "may not get httproutes.gateway.networking.k8s.io", "--only permissions --apply")
 	i.contains(i.install(0, "--only", "permissions"), "created ClusterRole piped-routes")
-	for end := time.Now().Add(20 * time.Second); check() != 0 && time.Now().Before(end); {
+	for end := time.Now().Add(10 * time.Minute); check() != 0 && time.Now().Before(end); {
 	}
 	i.piped(0, "install", "check")
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
@@ -87,9 +86,7 @@ func variants(i *installing, server *pgtest.Server) []variantCase {
 // Then it installs the same by the chart.
 func TestEachVariant(t *testing.T) {
 	i := newInstalling(t)
-	if _, err := i.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	i.makeDemo()
 	i.git.Push(t, "deploy web", map[string]string{
 		"web/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web, input: {namespace: demo}}\n",
 		"web/web.yaml": `apiVersion: apps/v1
