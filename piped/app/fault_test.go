@@ -157,8 +157,6 @@ func TestFaultGitRemoteGone(t *testing.T) {
 				fault = holdUntil(back)
 			}
 			remote.SetFault(fault)
-			end := time.AfterFunc(outage(t), func() { remote.SetFault(nil); close(back) })
-			defer end.Stop()
 			calm := s.push(t)
 			if name == "refuses" {
 				c := s.agent.sync(appID("calm"))
@@ -167,6 +165,9 @@ func TestFaultGitRemoteGone(t *testing.T) {
 				}
 				mustContain(t, c.GetMetadata()["Reason"], "cannot be read", remote.URL, "503")
 			}
+			// Not earlier: the push and the answer may take longer than the outage.
+			end := time.AfterFunc(outage(t), func() { remote.SetFault(nil); close(back) })
+			defer end.Stop()
 			s.agent.mustEnd(appID("busy"), s.busyCommit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 			s.mustHaveLostNothing(t, calm)
 		})
