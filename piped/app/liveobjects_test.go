@@ -69,7 +69,11 @@ func TestLiveObjects(t *testing.T) {
 		for _, f := range more {
 			f(req)
 		}
-		resp, err := agent.control.GetLiveObject(agent.ctx, req)
+		var resp *controlv1.GetLiveObjectResponse
+		err := whenNotBusy(func() (err error) {
+			resp, err = agent.control.GetLiveObject(agent.ctx, req)
+			return err
+		})
 		if err != nil {
 			t.Fatalf("%s %s: %v", kind, name, err)
 		}
@@ -135,17 +139,21 @@ func (c *client) wantLog(app string, pod *modelv1.ObjectRef, shown *string) {
 	c.t.Helper()
 	follow := func(req *controlv1.FollowPodLogsRequest) (lines []string, end string, err error) {
 		req.ApplicationId = app
-		stream, err := c.control.FollowPodLogs(c.ctx, req)
-		for err == nil {
-			var m *controlv1.FollowPodLogsResponse
-			if m, err = stream.Recv(); err == nil {
-				*shown += m.String()
-				for _, l := range m.GetLines() {
-					lines = append(lines, l.GetText())
+		err = whenNotBusy(func() error {
+			lines, end = nil, ""
+			stream, err := c.control.FollowPodLogs(c.ctx, req)
+			for err == nil {
+				var m *controlv1.FollowPodLogsResponse
+				if m, err = stream.Recv(); err == nil {
+					*shown += m.String()
+					for _, l := range m.GetLines() {
+						lines = append(lines, l.GetText())
+					}
+					end += m.GetEndReason()
 				}
-				end += m.GetEndReason()
 			}
-		}
+			return err
+		})
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
@@ -169,9 +177,13 @@ func (c *client) wantEvents(app, ns string, shown *string) {
 	for _, object := range []*controlv1.ObjectSelector{nil, {Kind: "Deployment", Name: "web", Namespace: &ns}} {
 		found := ""
 		for end := time.Now().Add(patience); time.Now().Before(end) && !strings.Contains(found, "Deployment ScalingReplicaSet"); time.Sleep(pollInterval) {
-			resp, err := c.control.ListObjectEvents(c.ctx, &controlv1.ListObjectEventsRequest{ApplicationId: app, Object: object})
-			if err != nil || resp.GetIncompleteReason() != "" {
-				c.t.Fatalf("events: %v, %v", resp.GetIncompleteReason(), err)
+			var resp *controlv1.ListObjectEventsResponse
+			err := whenNotBusy(func() (err error) {
+				resp, err = c.control.ListObjectEvents(c.ctx, &controlv1.ListObjectEventsRequest{ApplicationId: app, Object: object})
+				return complete(err, resp.GetIncompleteReason())
+			})
+			if err != nil {
+				c.t.Fatalf("events: %v", err)
 			}
 			*shown += resp.String()
 			for _, e := range resp.GetEvents() {
@@ -189,10 +201,18 @@ func (c *client) wantNoObject(app, elsewhere string) {
 	for _, s := range []*controlv1.ObjectSelector{
 		{Kind: "ConfigMap", Name: "kube-root-ca.crt"}, {Kind: "Namespace", Name: elsewhere}, {Kind: "ConfigMap", Name: "kube-root-ca.crt", Namespace: &elsewhere},
 	} {
-		if _, err := c.control.GetLiveObject(c.ctx, &controlv1.GetLiveObjectRequest{ApplicationId: app, Object: s}); status.Code(err) != codes.NotFound {
+		err := whenNotBusy(func() error {
+			_, err := c.control.GetLiveObject(c.ctx, &controlv1.GetLiveObjectRequest{ApplicationId: app, Object: s})
+			return err
+		})
+		if status.Code(err) != codes.NotFound {
 			c.t.Errorf("%v: %v", s, err)
 		}
-		if _, err := c.control.ListObjectEvents(c.ctx, &controlv1.ListObjectEventsRequest{ApplicationId: app, Object: s}); status.Code(err) != codes.NotFound {
+		err = whenNotBusy(func() error {
+			_, err := c.control.ListObjectEvents(c.ctx, &controlv1.ListObjectEventsRequest{ApplicationId: app, Object: s})
+			return err
+		})
+		if status.Code(err) != codes.NotFound {
 			c.t.Errorf("events of %v: %v", s, err)
 		}
 	}
@@ -210,27 +230,42 @@ func watchLive(c *client, app string) *liveWatcher {
 	c.t.Helper()
 	ctx, end := context.WithTimeout(c.ctx, patience)
 	c.t.Cleanup(end)
-	stream, err := c.control.WatchLiveState(ctx, &controlv1.WatchLiveStateRequest{ApplicationId: app, Children: true})
+	var w *liveWatcher
+	err := whenNotBusy(func() error {
+		stream, err := c.control.WatchLiveState(ctx, &controlv1.WatchLiveStateRequest{ApplicationId: app, Children: true})
+		if err != nil {
+			return err
+		}
+		w = &liveWatcher{c.t, stream.Recv, map[string]*modelv1.LiveObject{}}
+		for caughtUp := false; !caughtUp && err == nil; {
+			caughtUp, err = w.receive()
+		}
+		return err
+	})
 	if err != nil {
-		c.t.Fatal(err)
-	}
-	w := &liveWatcher{c.t, stream.Recv, map[string]*modelv1.LiveObject{}}
-	for !w.next() {
+		c.t.Fatalf("watch the live state: %v", err)
 	}
 	return w
 }
 
-// next receives a message, and reports whether the call has caught up with it.
-func (w *liveWatcher) next() bool {
+// next receives a message.
+func (w *liveWatcher) next() {
 	w.t.Helper()
+	if _, err := w.receive(); err != nil {
+		w.t.Fatalf("watch the live state: %v; objects: %v", err, w.objects)
+	}
+}
+
+// receive receives a message, and reports whether the call has caught up with it.
+func (w *liveWatcher) receive() (caughtUp bool, err error) {
 	m, err := w.recv()
 	if err != nil {
-		w.t.Fatalf("watch the live state: %v; objects: %v", err, w.objects)
+		return false, err
 	}
 	for _, o := range m.GetState().GetObjects() {
 		w.objects[o.GetObject().GetKind()+" "+o.GetObject().GetName()] = o
 	}
-	return m.GetCaughtUp()
+	return m.GetCaughtUp(), nil
 }
 
 // await waits until an object has a health.

@@ -71,7 +71,11 @@ func (c *client) wantLive(app string, health modelv1.Health, want ...string) {
 	c.t.Helper()
 	var diff string
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		resp, err := c.control.GetLiveState(c.ctx, &controlv1.GetLiveStateRequest{ApplicationId: app, Children: true})
+		var resp *controlv1.GetLiveStateResponse
+		err := whenNotBusy(func() (err error) {
+			resp, err = c.control.GetLiveState(c.ctx, &controlv1.GetLiveStateRequest{ApplicationId: app, Children: true})
+			return err
+		})
 		if err != nil {
 			c.t.Fatal(err)
 		}
