@@ -6,11 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
@@ -77,22 +81,23 @@ func TestKilledInTheMiddleOfARollout(t *testing.T) {
 	web := appID("web")
 	agent.mustEnd(web, repo.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 
-	slow := `devcluster.piped.dev/ready-delay: "2s"`
-	good := repo.Push(t, "slow to become ready", webApp(ns, "v2", slow))
+	good := repo.Push(t, "slow to become ready", withHeldPods(webApp(ns, "v2", "")))
 	agent.await(web, "rolls out", func(d *modelv1.Deployment) bool {
 		return d.GetTrigger().GetCommit().GetHash() == good && strings.Contains(agent.logs(d.GetId()), "applied Deployment")
 	})
 	restart(t, p)
+	agent.letPodsBeReady(kube, ns, web, good)
 	d := agent.mustEnd(web, good, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	mustHaveEndedOnce(t, d)
 
-	broken := webApp(ns, "does-not-exist", slow) // replaces all old pods, so that the rollback takes as long as they do
+	broken := webApp(ns, "does-not-exist", "") // replaces all old pods, so that the rollback needs new ones
 	broken["web/app.yaml"] = strings.Replace(broken["web/app.yaml"], "  replicas: 2\n", "  replicas: 2\n  strategy: {rollingUpdate: {maxUnavailable: 100%}}\n", 1)
 	bad := repo.Push(t, "never starts", broken)
 	agent.await(web, "rolls back", func(d *modelv1.Deployment) bool {
 		return d.GetTrigger().GetCommit().GetHash() == bad && d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK
 	})
 	restart(t, p)
+	agent.letPodsBeReady(kube, ns, web, bad)
 	d = agent.mustEnd(web, bad, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	mustHaveEndedOnce(t, d)
 	mustContain(t, d.GetStatusReason(), "rolled back to commit "+good[:7])
@@ -107,6 +112,35 @@ func TestKilledInTheMiddleOfARollout(t *testing.T) {
 	if n := len(agent.deployments(web)); n != 3 {
 		t.Errorf("%d deployments, want 3: none may be made twice", n)
 	}
+}
+
+// withHeldPods returns the files of webApp with pods that do not become ready before
+// letPodsBeReady.
+func withHeldPods(files map[string]string) map[string]string {
+	const labels = "metadata: {labels: {app: web"
+	files["web/app.yaml"] = strings.Replace(files["web/app.yaml"], labels, labels+", "+behaviorLabel+": never-ready", 1)
+	return files
+}
+
+// letPodsBeReady lets held pods become ready until the deployment of a commit has ended.
+func (c *client) letPodsBeReady(kube kubernetes.Interface, ns, app, commit string) {
+	c.t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"ready"}}}`, behaviorLabel)
+	eventually(c.t, "the deployment of commit "+commit+" ends", func() bool {
+		pods, err := kube.CoreV1().Pods(ns).List(c.t.Context(), metav1.ListOptions{LabelSelector: behaviorLabel + "=never-ready"})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, pod := range pods.Items {
+			_, err := kube.CoreV1().Pods(ns).Patch(c.t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				c.t.Fatal(err)
+			}
+		}
+		return slices.ContainsFunc(c.deployments(app), func(d *modelv1.Deployment) bool {
+			return d.GetTrigger().GetCommit().GetHash() == commit && d.GetStatus() >= modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS
+		})
+	})
 }
 
 // mustHaveEndedOnce checks that no state was entered twice.
