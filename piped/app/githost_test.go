@@ -51,17 +51,27 @@ func stateOf(g *githosttest.GitHub, commit, name string) (states []string, says 
 func TestGitHubIsNotified(t *testing.T) {
 	t.Parallel()
 	cluster := clustertest.Shared(t)
-	ns, repo := cluster.Namespace(t), newRepo(t)
+	ns, kube, repo := cluster.Namespace(t), cluster.Client(t), newRepo(t)
 	remote := repo.HTTP(t, gittest.HTTPOptions{Folder: "shop"}).URL
 	g, key := githosttest.NewGitHubApp(t, pathOf(remote))
 	agent := runReloading(t, spec{
 		dataDir: t.TempDir(), repositories: map[string]string{"apps": remote}, providers: map[string]string{"local": cluster.Kubeconfig()},
 		more: gitHubLines(g.URL, fmt.Sprintf("app: {appID: %d, privateKey: %q}", githosttest.AppID, key)) + "  access: {externalURL: https://piped.example.com}\n",
 	}, time.Second)
-	files := merged(webApp(ns, "v1", slowPods), simple("settings", ns, "hello"))
+	files := merged(withHeldPods(webApp(ns, "v1", "")), simple("settings", ns, "hello"))
 	files["web/app.pipecd.yaml"] = strings.Replace(files["web/app.pipecd.yaml"], "spec:\n", "spec:\n  environmentURL: https://shop.example.com\n  labels: {env: production}\n", 1)
+	// The start of web is reported while it rolls out: what has ended is reported as such.
+	endReported := func(commit string) *modelv1.Deployment {
+		t.Helper()
+		eventually(t, "the start of web is reported", func() bool {
+			states, _ := stateOf(g, commit, "piped/web")
+			return len(states) > 0
+		})
+		agent.letPodsBeReady(kube, ns, appID("web"), commit)
+		return agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	}
 	first := repo.Push(t, "begin", files)
-	agent.mustEnd(appID("web"), first, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	endReported(first)
 	eventually(t, "the first commit is reported", func() bool {
 		_, says := stateOf(g, first, "piped/web")
 		return strings.HasPrefix(says, "live: rollout took ")
@@ -71,7 +81,7 @@ func TestGitHubIsNotified(t *testing.T) {
 		t.Errorf("states of the first commit: %q", states)
 	}
 
-	change := merged(map[string]string{"web/app.yaml": webApp(ns, "v2", slowPods)["web/app.yaml"]}, simple("settings", ns, "hello again"))
+	change := merged(map[string]string{"web/app.yaml": withHeldPods(webApp(ns, "v2", ""))["web/app.yaml"]}, simple("settings", ns, "hello again"))
 	head, err := repo.CommitOn("more", "a pull request", func(r *gittest.Repo) error { return r.Write(change) })
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +99,7 @@ func TestGitHubIsNotified(t *testing.T) {
 	commit := repo.Push(t, "merge the pull request", change)
 	now := time.Now()
 	g.SetPull(githosttest.PullRequest{Number: 7, State: "closed", MergedAt: &now, Base: githosttest.Ref{Ref: "main"}, Brought: []string{commit}})
-	web := agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	web := endReported(commit)
 	settings := agent.mustEnd(appID("settings"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	eventually(t, "the pull request shows that it is live", func() bool { return strings.Contains(g.Comments(7)[0].Body, "`"+commit[:7]+"` is live") })
 	if all := g.Comments(7); len(all) != 1 || all[0].Edits != 1 {
