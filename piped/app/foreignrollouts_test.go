@@ -144,7 +144,7 @@ func startForeign(t *testing.T, size foreignSize, seed uint64) *foreignChaos {
 
 // awaitWatch creates workloads until the agent records one: it watches since before that.
 func (c *foreignChaos) awaitWatch(t *testing.T) {
-	err := c.agent.Await(t.Context(), "a rollout to be recorded", time.Minute, func(ctx context.Context) (bool, error) {
+	err := c.agent.Await(t.Context(), "a rollout to be recorded", patience, func(ctx context.Context) (bool, error) {
 		found, err := c.recorded(ctx)
 		if err != nil || len(found) > 0 {
 			return err == nil, err
@@ -270,7 +270,7 @@ func (c *foreignChaos) awaitQuiet(t *testing.T) {
 
 // awaitEnds waits until everything that has begun has ended, and that is announced.
 func (c *foreignChaos) awaitEnds(t *testing.T) {
-	err := c.agent.Await(t.Context(), "everything to end", 3*time.Minute, func(ctx context.Context) (bool, error) {
+	err := c.agent.Await(t.Context(), "everything to end", patience, func(ctx context.Context) (bool, error) {
 		found, err := c.recorded(ctx)
 		if err != nil {
 			return false, err
