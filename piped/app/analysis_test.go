@@ -125,14 +125,14 @@ func TestAnalysis(t *testing.T) {
 	d = agent.mustEnd(web, first, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	mustHaveStages(t, d, "canary SUCCESS", "baseline SUCCESS", "analysis SKIPPED", "primary SUCCESS", "clean-canary SUCCESS", "clean-baseline SUCCESS", "Rollback NOT_STARTED_YET")
 
-	second := repo.Push(t, "web v2", analysedApp(ns, "v2", 8))
+	second := repo.Push(t, "web v2", analysedApp(ns, "v2", 15)) // the provider is configured meanwhile
 	d = agent.awaitStage(web, second, "analysis")
 	agent.awaitStageLog(d.GetId(), `errors: the agent has no provider of metrics named "prometheus" (it has none)`)
 	s.more = fmt.Sprintf("  analysisProviders: [{name: prometheus, type: PROMETHEUS, config: {address: %q, usernameFile: %q, passwordFile: %q}}]\n",
 		prometheus.URL, prometheus.UsernameFile, prometheus.PasswordFile)
 	agent.write(s, inEffect, "changed=analysisProviders")
 	d = agent.mustEnd(web, second, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-	mustContain(t, agent.logs(d.GetId()), "errors: 0.001 (expected at most 0.01", "ok, ", "The analysis of 8s passed")
+	mustContain(t, agent.logs(d.GetId()), "errors: 0.001 (expected at most 0.01", "ok, ", "The analysis of 15s passed")
 	agent.mustSample(d.GetId(), 20, map[controlv1.AnalysisVerdict]float64{controlv1.AnalysisVerdict_ANALYSIS_VERDICT_OK: 0.001}, controlv1.AnalysisVerdict_ANALYSIS_VERDICT_ERROR)
 
 	good := clustertest.TakeLastGood(t, cluster.Kubeconfig(), ns)
