@@ -50,6 +50,7 @@ type foreignLife struct {
 type seenTemplate struct {
 	identity string
 	since    time.Time
+	written  time.Time // by the cluster's clock, in whole seconds
 }
 
 // foreignRollout is one revision of a workload. Its epoch has the identity of the template
@@ -176,7 +177,7 @@ func (l *foreignLife) workload(meta *metav1.ObjectMeta, template *corev1.PodTemp
 	l.replicas = replicas
 	live := identity(template.Annotations, template.Spec.Containers)
 	if n := len(l.templates); n == 0 || l.templates[n-1].identity != live {
-		l.templates = append(l.templates, seenTemplate{live, now})
+		l.templates = append(l.templates, seenTemplate{live, now, lastWrite(meta)})
 	}
 	if len(l.rollouts) == 0 {
 		return
@@ -191,6 +192,16 @@ func (l *foreignLife) workload(meta *metav1.ObjectMeta, template *corev1.PodTemp
 	case !shown && !r.shown.IsZero() && r.changed.IsZero():
 		r.changed = now
 	}
+}
+
+// lastWrite returns when the object itself was last written, by the cluster's clock.
+func lastWrite(meta *metav1.ObjectMeta) (at time.Time) {
+	for _, entry := range meta.ManagedFields {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(at) {
+			at = entry.Time.Time
+		}
+	}
+	return at
 }
 
 // revision records a version of a ReplicaSet or ControllerRevision.
@@ -217,6 +228,18 @@ func (l *foreignLife) changed(r *foreignRollout, by time.Time) bool {
 	return slices.ContainsFunc(l.templates, func(s seenTemplate) bool {
 		return s.identity != r.image && s.since.After(r.begun) && s.since.Before(by)
 	})
+}
+
+// written returns when the template of r was written: its controller may give it a revision
+// much later, and the oracle may see that later still.
+func (l *foreignLife) written(r *foreignRollout) time.Time {
+	at := r.begun
+	for _, s := range l.templates {
+		if s.identity == r.image && !s.written.IsZero() && !s.written.After(r.begun) {
+			at = s.written
+		}
+	}
+	return at
 }
 
 // pod records a version of a pod.

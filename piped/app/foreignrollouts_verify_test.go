@@ -181,7 +181,7 @@ func (e *foreignEvidence) checkStart(f foreignCase, i int, last *deploy.Rollout)
 	if f.Phase != deploy.RolloutSuperseded { // the cluster does not show when a revision was reused
 		// Nor when a workload was resumed; the start is then when the agent saw that.
 		late := f.StartedAt.After(r.begun.Add(oracleLag)) && (f.life.paused.IsZero() || f.life.first(r) || e.handled(r.begun, f.StartedAt))
-		if late || f.life.paused.IsZero() && f.StartedAt.Before(r.begun.Add(-2*time.Second)) {
+		if late || f.life.paused.IsZero() && f.StartedAt.Before(f.life.written(r).Add(-2*time.Second)) {
 			e.falsely(f.Rollout, "it started at %s, want %s", f.StartedAt.Format(time.StampMilli), r.begun.Format(time.StampMilli))
 		}
 	}
