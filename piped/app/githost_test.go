@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,16 @@ func stateOf(g *githosttest.GitHub, commit, name string) (states []string, says 
 	return slices.Compact(states), says
 }
 
+// awaitStart waits until the start of web is reported. A deployment that has ended by then is
+// reported as such.
+func awaitStart(t *testing.T, g *githosttest.GitHub, commit string) {
+	t.Helper()
+	eventually(t, "the start of web is reported", func() bool {
+		states, _ := stateOf(g, commit, "piped/web")
+		return len(states) > 0
+	})
+}
+
 // TestGitHubIsNotified pushes a pull request and its merge. GitHub announces the pull
 // request and gets a comment with the preview. After the merge it gets commit statuses, a
 // deployment, and an update of the same comment that shows where the commit is live. They link
@@ -60,13 +71,9 @@ func TestGitHubIsNotified(t *testing.T) {
 	}, time.Second)
 	files := merged(withHeldPods(webApp(ns, "v1", "")), simple("settings", ns, "hello"))
 	files["web/app.pipecd.yaml"] = strings.Replace(files["web/app.pipecd.yaml"], "spec:\n", "spec:\n  environmentURL: https://shop.example.com\n  labels: {env: production}\n", 1)
-	// The start of web is reported while it rolls out: what has ended is reported as such.
 	endReported := func(commit string) *modelv1.Deployment {
 		t.Helper()
-		eventually(t, "the start of web is reported", func() bool {
-			states, _ := stateOf(g, commit, "piped/web")
-			return len(states) > 0
-		})
+		awaitStart(t, g, commit)
 		agent.letPodsBeReady(kube, ns, appID("web"), commit)
 		return agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	}
@@ -162,10 +169,13 @@ func TestKilledWhileGitHubIsNotified(t *testing.T) {
 		commented <- struct{}{}
 		<-r.Context().Done()
 	})
-	commit := repo.Push(t, "add web", webApp(cluster.Namespace(t), "v1", ""))
+	ns := cluster.Namespace(t)
+	commit := repo.Push(t, "add web", withHeldPods(webApp(ns, "v1", "")))
 	now := time.Now()
 	g.SetPull(githosttest.PullRequest{Number: 7, State: "closed", MergedAt: &now, Base: githosttest.Ref{Ref: "main"}, Brought: []string{commit}})
 	p := startProcess(t, agenttest.Options{Remote: remote, Kubeconfig: cluster.Kubeconfig(), More: gitHubLines(g.URL, "token: "+githosttest.Token)})
+	awaitStart(t, g, commit)
+	dial(t, p.Address, filepath.Dir(p.KeyFile)).letPodsBeReady(cluster.Client(t), ns, appID("web"), commit)
 	select {
 	case <-commented:
 	case <-time.After(patience):
