@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -260,12 +261,15 @@ func TestCloseReleasesAnAgentThatNeverRan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Not free ports of the system, which it may give to another test meanwhile.
+	if cfg.API.Address, cfg.Web.Address, err = agenttest.FreeAddresses(); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		agent, err := New(t.Context(), cfg, Options{Logger: testLogger(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.API.Address, cfg.Web.Address = agent.APIAddr(), agent.WebAddr()
 		if err := agent.Close(); err != nil {
 			t.Fatal(err)
 		}
