@@ -28,8 +28,8 @@ type LastGood struct {
 	state     map[string]any
 }
 
-// TakeLastGood records the current state of the applications in a namespace. Call it
-// after the deployment that is the target of the rollback.
+// TakeLastGood records the current state of the applications in a namespace, once no pod is
+// being deleted. Call it after the deployment that is the target of the rollback.
 func TakeLastGood(t testing.TB, kubeconfig, namespace string) *LastGood {
 	t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -46,9 +46,13 @@ func TakeLastGood(t testing.TB, kubeconfig, namespace string) *LastGood {
 	if g.client, err = dynamic.NewForConfigAndClient(cfg, httpClient); err != nil {
 		t.Fatal(err)
 	}
-	if g.state, err = g.read(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	Eventually(t, "no pod is being deleted", func() bool { // pods may outlive the rollout that replaced them
+		var ending int
+		if g.state, ending, err = g.read(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		return ending == 0
+	})
 	if len(g.state) < 2 {
 		t.Fatalf("no application has anything in namespace %s", namespace)
 	}
@@ -61,7 +65,7 @@ func TakeLastGood(t testing.TB, kubeconfig, namespace string) *LastGood {
 func (g *LastGood) Assert(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		now, err := g.read(context.Background())
+		now, _, err := g.read(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,16 +80,17 @@ func (g *LastGood) Assert(t testing.TB) {
 }
 
 // read returns the content of every object of an application by kind and name, and
-// under "pods" how many there are and how many are ready.
-func (g *LastGood) read(ctx context.Context) (map[string]any, error) {
-	state := map[string]any{}
+// under "pods" how many there are and how many are ready. ending is how many of them are
+// being deleted.
+func (g *LastGood) read(ctx context.Context) (state map[string]any, ending int, err error) {
+	state = map[string]any{}
 	for _, resource := range kinds() {
 		list, err := g.client.Resource(resource).Namespace(g.namespace).List(ctx, metav1.ListOptions{LabelSelector: manifest.LabelApplication})
 		if apierrors.IsNotFound(err) {
 			continue // not served
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", resource.Resource, err)
+			return nil, 0, fmt.Errorf("list %s: %w", resource.Resource, err)
 		}
 		for _, o := range list.Items {
 			if len(o.GetOwnerReferences()) == 0 {
@@ -95,16 +100,19 @@ func (g *LastGood) read(ctx context.Context) (map[string]any, error) {
 	}
 	pods, err := g.client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(g.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
+		return nil, 0, fmt.Errorf("list pods: %w", err)
 	}
 	ready := 0
 	for _, p := range pods.Items {
 		if isReady(p) {
 			ready++
 		}
+		if p.GetDeletionTimestamp() != nil {
+			ending++
+		}
 	}
 	state["pods"] = fmt.Sprintf("%d, ready %d", len(pods.Items), ready)
-	return state, nil
+	return state, ending, nil
 }
 
 func kinds() []schema.GroupVersionResource {
