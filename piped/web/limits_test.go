@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -298,8 +299,10 @@ func TestMinimumRate(t *testing.T) {
 				l := defaultLimits()
 				l.rate, l.slack = 1000, 400*time.Millisecond
 				conn, sender := net.Pipe()
+				var sending sync.WaitGroup
+				defer sending.Wait()
 				defer conn.Close()
-				go func() {
+				sending.Go(func() {
 					defer sender.Close()
 					for sent := 0; sent < 3000; sent += tc.piece {
 						if _, err := sender.Write(make([]byte, tc.piece)); err != nil {
@@ -307,7 +310,7 @@ func TestMinimumRate(t *testing.T) {
 						}
 						time.Sleep(50 * time.Millisecond)
 					}
-				}()
+				})
 				d := newHooks(Config{}, l).newDelivery(timed{conn: conn}, httptest.NewRequest(http.MethodPost, "/webhooks/github", conn))
 				began := time.Now()
 				_, err := io.ReadAll(d)
