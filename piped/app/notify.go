@@ -141,6 +141,8 @@ func namesOf[To, From ~string](list []From) []To {
 const (
 	// startTimeout bounds how long the start of the agent waits to be stored.
 	startTimeout = time.Minute
+	// stopTimeout bounds how long its stop does. With stopGrace it is less than Options.Grace.
+	stopTimeout = 5 * time.Second
 	// stopGrace is how long pending notifications are flushed when the agent stops.
 	stopGrace = time.Second
 )
@@ -190,7 +192,7 @@ func (l *lifecycle) Run(ctx context.Context) error {
 	case <-l.courier.Ready():
 		l.announce(ctx, deploy.EventPipedStarted, startTimeout)
 		<-ctx.Done()
-		l.announce(context.WithoutCancel(ctx), deploy.EventPipedStopped, stopGrace)
+		l.announce(context.WithoutCancel(ctx), deploy.EventPipedStopped, stopTimeout)
 	case <-ctx.Done():
 	}
 	stop()
@@ -204,7 +206,7 @@ func (l *lifecycle) announce(ctx context.Context, kind deploy.EventType, within 
 	err := l.store.Announce(ctx, deploy.Event{
 		Key: l.run + "/" + string(kind), Type: kind, Payload: deploy.EventPayload{Piped: &who}.JSON(), At: l.now(),
 	})
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		l.log.Warn("cannot publish that the agent starts or stops", "event", kind, "error", err)
 	}
 }
