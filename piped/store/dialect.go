@@ -271,9 +271,10 @@ func sqliteCode(err error) int {
 type postgresDialect struct{ config *pgx.ConnConfig }
 
 const (
-	postgresConns     = 10
-	postgresIdleConns = 4
-	postgresIdleTime  = 5 * time.Minute
+	// postgresConns is the number of connections at most. Each keeps what it has prepared: they are
+	// closed when they have not been used for postgresIdleTime, not when fewer are used at a time.
+	postgresConns    = 10
+	postgresIdleTime = 5 * time.Minute
 
 	// postgresChannel is the channel of notifications.
 	postgresChannel = "piped_changes"
@@ -289,7 +290,7 @@ func (d postgresDialect) name() string {
 func (d postgresDialect) open(ctx context.Context) (writer, reader *sql.DB, err error) {
 	db := stdlib.OpenDB(*d.config)
 	db.SetMaxOpenConns(postgresConns)
-	db.SetMaxIdleConns(postgresIdleConns)
+	db.SetMaxIdleConns(postgresConns)
 	db.SetConnMaxIdleTime(postgresIdleTime)
 	if err := db.PingContext(ctx); err != nil {
 		return nil, nil, errors.Join(d.openError("connect to", err), db.Close())
