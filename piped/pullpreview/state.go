@@ -127,10 +127,10 @@ func (p *Previewer) broken(appID string, d deploy.Deployment) string {
 
 // crashLines returns the last lines of the pods of an application that does not work any more. They
 // are read once for each reason, so that the comment does not change with every line. That they
-// cannot be read is shown in their place.
+// cannot be read is shown in their place, until they can be.
 func (p *Previewer) crashLines(ctx context.Context, pr *request, app deploy.Application, now appState) ([]string, error) {
 	for _, known := range pr.known.Applications {
-		if known.ID == app.ID && known.DeploymentID == now.id && known.Phase == deploy.PreviewFailed && known.Reason == now.text && len(known.Log) > 0 {
+		if known.ID == app.ID && known.DeploymentID == now.id && known.Phase == deploy.PreviewFailed && known.Reason == now.text && len(known.Log) > 0 && !strings.HasPrefix(known.Log[0], unreadable) {
 			return known.Log, nil
 		}
 	}
@@ -139,10 +139,13 @@ func (p *Previewer) crashLines(ctx context.Context, pr *request, app deploy.Appl
 	}
 	lines, err := p.PodLines(ctx, app, maxLines)
 	if err != nil && ctx.Err() == nil {
-		return []string{"the logs of its pods cannot be read: " + err.Error()}, nil
+		return []string{unreadable + err.Error()}, nil
 	}
 	return lines, err
 }
+
+// unreadable begins the line that stands in the place of logs.
+const unreadable = "the logs of its pods cannot be read: "
 
 // maxLines is how many lines of the log of a failed stage are shown.
 const maxLines = 20
