@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -90,7 +92,8 @@ func TestInProcessChangesAreAudited(t *testing.T) {
 // TestStreamsInProcess: a stream delivers each message, and ends when the client's context or
 // the server ends.
 func TestStreamsInProcess(t *testing.T) {
-	agent := controltest.Start(t, t.TempDir())
+	const grace = time.Hour // after it the stream would be cancelled, without the reason
+	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.Grace = grace })
 	app := agent.Application("web", nil)
 	client := controlv1.NewControlServiceClient(agent.Server.Conn())
 	if stream, err := client.WatchApplications(t.Context(), &controlv1.WatchApplicationsRequest{}); err != nil {
