@@ -158,3 +158,23 @@ func (cluster) PodLog(_ context.Context, app deploy.Application, q deploy.PodLog
 
 // OnLiveChange implements control.Objects.
 func (cluster) OnLiveChange(deploy.Application, func()) func() { return func() {} }
+
+// watchedCluster is a cluster that reports when objects are watched.
+type watchedCluster struct {
+	cluster
+	begun chan struct{} // gets a value for each watch; one that is full gets no more
+}
+
+// withWatches reports the watches of objects to begun.
+func withWatches(begun chan struct{}) func(*control.Config) {
+	return func(c *control.Config) { c.Objects = watchedCluster{begun: begun} }
+}
+
+// OnLiveChange implements control.Objects.
+func (w watchedCluster) OnLiveChange(deploy.Application, func()) func() {
+	select {
+	case w.begun <- struct{}{}:
+	default:
+	}
+	return func() {}
+}

@@ -122,6 +122,14 @@ func TestScripts(t *testing.T) {
 				}
 				return err
 			}),
+			// watched waits until the objects of an application are watched.
+			"watched": func(ts *testscript.TestScript, neg bool, args []string) {
+				select {
+				case <-ts.Value(watchesKey{}).(chan struct{}):
+				case <-time.After(10 * time.Minute): // what watches may be a program that has yet to start
+					ts.Fatalf("nothing is watched")
+				}
+			},
 			"refuse-prune": play("id name", 2, func(a *controltest.Agent, args []string) {
 				a.RefusePrune(args[0], deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: args[1]})
 			}),
@@ -225,12 +233,17 @@ func withRoles(c *control.Config) {
 	}})
 }
 
-// agentKey is the key of the agent in a script's environment.
-type agentKey struct{}
+// agentKey is the key of the agent in a script's environment, watchesKey that of the channel that
+// gets a value for each watch of objects.
+type (
+	agentKey   struct{}
+	watchesKey struct{}
+)
 
 func startAgent(env *testscript.Env) error {
-	agent := controltest.Start(scriptTB{env}, env.WorkDir, withComponents, withConfigurations(env.WorkDir), withRoles)
-	env.Values[agentKey{}] = agent
+	watches := make(chan struct{}, 1)
+	agent := controltest.Start(scriptTB{env}, env.WorkDir, withComponents, withWatches(watches), withConfigurations(env.WorkDir), withRoles)
+	env.Values[agentKey{}], env.Values[watchesKey{}] = agent, watches
 	owner, watcher := filepath.Join(env.WorkDir, "owner.key"), filepath.Join(env.WorkDir, "watcher.key")
 	for file, key := range map[string]string{owner: agent.ReadWrite, watcher: agent.ReadOnly} {
 		if err := os.WriteFile(file, []byte("\n "+key+" \n"), 0o600); err != nil {
