@@ -25,8 +25,11 @@ import (
 )
 
 const (
-	// connectTimeout bounds the wait for a starting agent.
+	// connectTimeout bounds the wait for a starting agent, after the first attempt to connect.
 	connectTimeout = 5 * time.Second
+	// attemptTimeout bounds one attempt to connect. An agent that accepts it late is busy, or far
+	// away.
+	attemptTimeout = 20 * time.Second
 	// callTimeout bounds one call.
 	callTimeout = time.Minute
 )
@@ -94,7 +97,7 @@ func (c *connection) connect(ctx context.Context) (*grpc.ClientConn, error) {
 		grpc.WithChainUnaryInterceptor(retryRateLimited),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
-			MinConnectTimeout: connectTimeout,
+			MinConnectTimeout: attemptTimeout,
 		}))
 	if err != nil {
 		return nil, err
@@ -205,16 +208,23 @@ func (c *connection) transport() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(cfg), nil
 }
 
-// waitReady waits until the connection is ready or connectTimeout has passed. The error
-// contains the last connection failure. TLS failures end it at once.
+// waitReady waits until the connection is ready: attemptTimeout for the first attempt and, if
+// that fails, connectTimeout for further ones. The error contains the last connection failure.
+// TLS failures end it at once.
 func (c *connection) waitReady(ctx context.Context, conn *grpc.ClientConn) error {
-	wait, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
+	wait, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer func() { cancel() }()
+	retries := false
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
 		switch state {
 		case connectivity.Idle:
 			conn.Connect()
-		case connectivity.TransientFailure:
+		case connectivity.TransientFailure: // it stays so during further attempts
+			if !retries {
+				retries = true
+				cancel()
+				wait, cancel = context.WithTimeout(ctx, connectTimeout)
+			}
 			if reason := lastFailure(ctx, conn); strings.Contains(reason, "authentication handshake failed") || strings.Contains(reason, "remote error: tls:") {
 				return c.cannotConnect(reason)
 			}
