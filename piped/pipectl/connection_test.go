@@ -29,6 +29,10 @@ func run(ctx context.Context, args ...string) (code int, stdout, stderr string) 
 	return code, out.String(), err.String()
 }
 
+// ownHost is a loopback address on which no other test listens, so that the system gives none of
+// its ports to another test once it is closed.
+const ownHost = "127.0.0.3"
+
 func TestConnections(t *testing.T) {
 	cert, key := certificatetest.Write(t, t.TempDir())
 	other, otherKey := certificatetest.Write(t, t.TempDir())
@@ -36,12 +40,7 @@ func TestConnections(t *testing.T) {
 	secure := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = cert, key })
 	mutual := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile, c.ClientCAFile = cert, key, client })
 	plain := controltest.Start(t, t.TempDir())
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := free.Addr().String()
-	free.Close()
+	const closed = "127.0.0.1:1" // not a free port of the system, which it may give to another test
 	tests := map[string]struct {
 		agent *controltest.Agent
 		args  []string
@@ -83,7 +82,7 @@ func TestConnections(t *testing.T) {
 
 // TestStartingAgent: the client waits for an agent that is just starting.
 func TestStartingAgent(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", ownHost+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/pipectl"
@@ -76,7 +77,7 @@ func TestLoginWithABrowser(t *testing.T) {
 // TestLogoutWithoutAgent: the token is removed also if the agent does not answer.
 func TestLogoutWithoutAgent(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	agent := controltest.Start(t, t.TempDir(), withRoles)
+	agent := controltest.Start(t, t.TempDir(), withRoles, func(c *control.Config) { c.Address = ownHost + ":0" })
 	web := signintest.Start(t, func() string { return agent.SignIn(ana) })
 	at := []string{"--insecure", "--address=" + agent.Server.Addr()}
 	if code, _, stderr := run(t.Context(), append(at, "login", "--device", "--web-address="+web.URL)...); code != 0 {
