@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -55,7 +56,9 @@ func (c *Client) page(listener net.Addr, challenge, state string) string {
 type callback struct {
 	host  string // as in the browser's address line
 	state string
-	code  chan string // receives one code
+	code  chan string // receives one code, once the browser has its answer
+
+	received atomic.Bool // a code with the right state
 }
 
 func newCallback(host string) *callback {
@@ -79,11 +82,14 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "This does not belong to the sign-in that pipectl waits for.\n") // the browser may be gone
 		return
 	}
-	select {
-	case b.code <- code:
-		_, _ = io.WriteString(w, "pipectl continues in the terminal. You can close this page.\n")
-	default:
+	if !b.received.CompareAndSwap(false, true) {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, "pipectl has received the sign-in already.\n")
+		return
 	}
+	const answer = "pipectl continues in the terminal. You can close this page.\n"
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+	_, _ = io.WriteString(w, answer)
+	_ = http.NewResponseController(w).Flush() // the server may be closed soon after the code is there
+	b.code <- code
 }
