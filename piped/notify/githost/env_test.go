@@ -64,10 +64,14 @@ func (l *env) receivers() []notify.Receiver {
 	}})
 }
 
+// longest makes the pauses before retries as long as they can be, so that a test that looks at a
+// delivery between two attempts has that time.
+func longest() float64 { return 1 }
+
 // run runs a courier until stop is called or the test ends.
 func (l *env) run() (stop func()) {
 	l.t.Helper()
-	c := notify.New(notify.Config{Store: l.store, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Now: time.Now})
+	c := notify.New(notify.Config{Store: l.store, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Now: time.Now, Random: longest})
 	c.SetReceivers(l.receivers()...)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
