@@ -2,6 +2,7 @@ package app
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -10,20 +11,22 @@ import (
 func TestTheLockIsAwaited(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	unlock, err := lockDataDir(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(100*time.Millisecond, func() {
-		if err := unlock(); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		unlock, err := lockDataDir(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(100*time.Millisecond, func() {
+			if err := unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+		again, err := lockDataDir(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again(); err != nil {
 			t.Error(err)
 		}
 	})
-	again, err := lockDataDir(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := again(); err != nil {
-		t.Error(err)
-	}
 }
