@@ -194,20 +194,23 @@ func TestFaultClockJumps(t *testing.T) {
 		t.Run(by.String(), func(t *testing.T) {
 			var offset atomic.Int64
 			now := func() time.Time { return time.Now().Round(0).Add(time.Duration(offset.Load())) }
-			repo := newRepo(t)
-			s := newFaultScene(t, clustertest.Shared(t), repo, func() *client {
-				return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: clustertest.Shared(t).Kubeconfig(), now: now})
+			cluster, repo := clustertest.Shared(t), newRepo(t)
+			s := newFaultScene(t, cluster, repo, func() *client {
+				return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig(), now: now})
 			})
 			offset.Store(int64(by))
 			wait := outage(t)
 			files := appFiles("calm", s.namespace, "v2", "")
 			files["calm/app.pipecd.yaml"] += fmt.Sprintf("  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{name: WAIT, with: {duration: %s}}, {name: K8S_SYNC}]}\n", wait)
+			// Its pods are held, so that it runs until the clock has jumped back.
+			files["calm/app.yaml"] = strings.Replace(files["calm/app.yaml"], "metadata: {labels: {app: calm", "metadata: {labels: {app: calm, "+behaviorLabel+": never-ready", 1)
 			began := time.Now()
 			calm := repo.Push(t, "calm v2, after a wait", files)
 			s.agent.await(appID("calm"), "waits", func(d *modelv1.Deployment) bool {
 				return d.GetTrigger().GetCommit().GetHash() == calm && d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_RUNNING
 			})
 			offset.Store(-int64(by))
+			s.agent.letPodsBeReady(cluster.Client(t), s.namespace, appID("calm"), calm)
 			d := s.agent.mustEnd(appID("calm"), calm, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 			if took := time.Since(began); took < wait {
 				t.Errorf("a deployment that waits for %s ended after %s", wait, took)
