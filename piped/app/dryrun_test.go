@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
@@ -46,9 +48,17 @@ func TestDryRun(t *testing.T) {
 		"broken: Quick sync false, an error true",
 		"not another",
 	}
-	propose := func(name string, objects ...string) {
+	propose := func(name string, slowly bool, objects ...string) {
 		t.Helper()
-		got := dryRunOf(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: kubeconfig})
+		var got []string
+		err := whenNotBusy(func() (err error) {
+			slow.Store(slowly)
+			got, err = dryRunOf(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: kubeconfig})
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 		want := slices.Concat(refused[:1], []string{"web: Quick sync true, an error false"}, objects, refused[1:])
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -58,24 +68,24 @@ func TestDryRun(t *testing.T) {
 		}
 	}
 
-	propose("nothing is live", "  CREATE ConfigMap "+ns+"/web", "  CREATE Deployment "+ns+"/web")
+	propose("nothing is live", false, "  CREATE ConfigMap "+ns+"/web", "  CREATE Deployment "+ns+"/web")
 	if list, err := client.AppsV1().Deployments(ns).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
 		t.Fatalf("%d Deployments after a dry run, %v", len(list.Items), err)
 	}
 	agent, stop := runAgentUntil(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig()})
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	stop()
-	slow.Store(true)
-	propose("everything is live", "  live ConfigMap "+ns+"/web own true changes false", "  live Deployment "+ns+"/web own true changes false")
+	propose("everything is live", true, "  live ConfigMap "+ns+"/web own true changes false", "  live Deployment "+ns+"/web own true changes false")
 	if slow.Load() {
 		t.Error("discovery was not slow")
 	}
 	repo.Push(t, "web v2", webApp(ns, "v2", ""))
-	propose("an image has changed", "  live ConfigMap "+ns+"/web own true changes false", "  live Deployment "+ns+"/web own true changes true")
+	propose("an image has changed", false, "  live ConfigMap "+ns+"/web own true changes false", "  live Deployment "+ns+"/web own true changes true")
 }
 
-// dryRunOf returns a dry run in words.
-func dryRunOf(t *testing.T, s settings) (said []string) {
+// dryRunOf returns a dry run in words. The error is that of an application whose cluster did not
+// answer within the agent's time limit.
+func dryRunOf(t *testing.T, s settings) (said []string, err error) {
 	t.Helper()
 	cfg, _, err := Kinds().LoadPiped(s.configFile(t))
 	if err != nil {
@@ -86,6 +96,9 @@ func dryRunOf(t *testing.T, s settings) (said []string) {
 		t.Fatal(err)
 	}
 	for _, p := range proposals {
+		if deploy.IsKind(p.Err, deploy.Unavailable) {
+			err = status.Error(codes.Unavailable, p.Err.Error())
+		}
 		said = append(said, fmt.Sprintf("%s: Quick sync %v, an error %v", p.Application.Name, strings.HasPrefix(p.Plan.Summary, "Quick sync"), p.Err != nil))
 		for _, c := range p.Changes {
 			at := slices.IndexFunc(p.Live, func(o deploy.AdoptedObject) bool { return o.Object == c.Object })
@@ -100,7 +113,7 @@ func dryRunOf(t *testing.T, s settings) (said []string) {
 	for _, c := range rest {
 		said = append(said, "not "+c.Git.Dir)
 	}
-	return said
+	return said, err
 }
 
 // TestDryRunFails: what keeps an agent from reading anything is the error.
