@@ -196,6 +196,7 @@ webhooks:
   rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
   failurePolicy: Fail
+  timeoutSeconds: 30 # the server runs in this process, on a busy machine
   sideEffects: None
   admissionReviewVersions: [v1]
 `, w.ns, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})), server.URL)
