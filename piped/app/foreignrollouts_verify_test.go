@@ -195,11 +195,12 @@ func (e *foreignEvidence) checkStart(f foreignCase, i int, last *deploy.Rollout)
 }
 
 // was reports whether the agent certainly watched at a time until it recorded what happened, or
-// certainly did not watch. The oracle may see a beginning late.
+// certainly did not watch. The oracle may see a beginning late, even after the end of the agent that
+// had recorded it.
 func (e *foreignEvidence) was(at, recorded time.Time) (awake, away bool) {
 	for i, up := range e.ups {
 		awake = awake || !up.from.IsZero() && at.After(up.from.Add(oracleLag)) && (up.to.IsZero() || recorded.Before(up.to))
-		away = away || !up.to.IsZero() && at.After(up.to) && i+1 < len(e.ups) && at.Before(e.ups[i+1].launched)
+		away = away || !up.to.IsZero() && at.After(up.to) && recorded.After(up.to) && i+1 < len(e.ups) && at.Before(e.ups[i+1].launched)
 	}
 	return awake, away
 }
