@@ -93,6 +93,22 @@ func (c *client) adoption(app string, ok func(*controlv1.Adoption) bool) *contro
 	return nil
 }
 
+// answerWhenNotBusy returns the answer to a command that reads live objects. It asks for another one
+// while the agent had no time to read them, on a busy machine.
+func (c *client) answerWhenNotBusy(ask func() (commandID string, err error)) *modelv1.Command {
+	c.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(pollInterval) {
+		id, err := ask()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		command := c.answer(id)
+		if !strings.Contains(command.GetMetadata()["Reason"], "could not be found out") || time.Now().After(end) {
+			return command
+		}
+	}
+}
+
 // TestReviewedTakeOver: objects that kubectl applied are listed, and stay unchanged until
 // a user permits the takeover. Then the application takes them over without a restart.
 func TestReviewedTakeOver(t *testing.T) {
@@ -123,7 +139,10 @@ func TestReviewedTakeOver(t *testing.T) {
 			t.Errorf("listed %v (-want +got):\n%s", a, diff)
 		}
 		old = a.GetToken()
-		command := agent.sync(web)
+		command := agent.answerWhenNotBusy(func() (string, error) {
+			resp, err := agent.api.SyncApplication(agent.ctx, &apiservice.SyncApplicationRequest{ApplicationId: web})
+			return resp.GetCommandId(), err
+		})
 		if command.GetStatus() != modelv1.CommandStatus_COMMAND_FAILED {
 			t.Errorf("a sync by hand was answered %v", command)
 		}
@@ -148,11 +167,11 @@ func TestReviewedTakeOver(t *testing.T) {
 	if n := len(agent.deployments(web)); n != 0 {
 		t.Fatalf("%d deployments before the decision", n)
 	}
-	decided, err := agent.control.DecideAdoption(agent.ctx, &controlv1.DecideAdoptionRequest{ApplicationId: web, Accept: true, Token: a.GetToken()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if command := agent.answer(decided.GetCommandId()); command.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
+	command := agent.answerWhenNotBusy(func() (string, error) {
+		decided, err := agent.control.DecideAdoption(agent.ctx, &controlv1.DecideAdoptionRequest{ApplicationId: web, Accept: true, Token: a.GetToken()})
+		return decided.GetCommandId(), err
+	})
+	if command.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
 		t.Fatalf("the decision was answered %v", command)
 	}
 	agent.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
