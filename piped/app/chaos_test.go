@@ -18,9 +18,11 @@ import (
 
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store/pgtest"
 	"github.com/c785c783/piped/piped/store/storetest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
 // chaosSize is the extent of TestChaos. PIPED_CHAOS sets it, as
@@ -97,6 +99,7 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary string, server *
 	c.torment(t)
 	c.settle(t)
 	c.finish(t)
+	c.awaitNotified(t)
 	for _, agent := range c.victims {
 		if err := agent.Stop(); err != nil {
 			t.Fatal(err)
@@ -122,6 +125,28 @@ func (c *chaos) receiver(t *testing.T) string {
 		}
 	}()
 	return c.hook.URL
+}
+
+// awaitNotified waits until the end of each deployment has arrived at the receiver: an agent that
+// stops sends for a second only, and the next start, which would send the rest, does not follow. What
+// is missing is reported by verify.
+func (c *chaos) awaitNotified(t *testing.T) {
+	ends := []string{string(deploy.EventSucceeded), string(deploy.EventFailed), string(deploy.EventCancelled)}
+	err := c.agent.Await(t.Context(), "the end of each deployment to arrive", patience, func(ctx context.Context) (bool, error) {
+		ended, err := c.list(ctx, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE, modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED)
+		if err != nil {
+			return false, err
+		}
+		arrived := map[string]bool{}
+		got, _ := c.hook.received()
+		for _, p := range got {
+			arrived[p.deployment] = arrived[p.deployment] || slices.Contains(ends, p.event)
+		}
+		return !slices.ContainsFunc(ended, func(d *modelv1.Deployment) bool { return !arrived[d.GetId()] }), nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // close ends the agent and its replicas.
