@@ -202,6 +202,10 @@ func TestRunningScriptSurvivesAReload(t *testing.T) {
 	script := fmt.Sprintf("echo run >> %s; while ! [ -e %s ]; do sleep 0.05; done; echo done", started, goOn)
 	commit := repo.Push(t, "hotfix: web v1", gatedApp(ns, "v1", script))
 	agent.awaitStage(web, commit, "tell")
+	eventually(t, "the script runs", func() bool { // the stage runs before it
+		_, err := os.Stat(started)
+		return err == nil
+	})
 
 	replaceFile(t, kubeconfig, string(data)+"\n# rotated\n")
 	s.repositories = map[string]string{"others": other.Dir}
