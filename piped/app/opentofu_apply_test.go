@@ -27,18 +27,6 @@ func (i *infra) process(args ...string) *agenttest.Agent {
 	return p
 }
 
-// chain returns resources that are made one after the other, each slowly, with a journal.
-func (i *infra) chain(content string, names ...string) (code string) {
-	more := fmt.Sprintf("  delay = \"1500ms\"\n  journal = %q\n", i.file("journal"))
-	for n, name := range names {
-		if n > 0 {
-			more = strings.Split(more, "  depends_on")[0] + fmt.Sprintf("  depends_on = [sample_file.%s]\n", names[n-1])
-		}
-		code += i.resource(name, content, more)
-	}
-	return code
-}
-
 // slowB returns a, b and c, which are made one after the other, with a journal. An interruption ends the
 // delay of b, which is longer than a busy machine needs to interrupt it.
 func (i *infra) slowB() string {
@@ -80,13 +68,11 @@ func pluginsIn(dir string) map[string]bool {
 func TestOpenTofuLockLeftByAKill(t *testing.T) {
 	t.Parallel()
 	i := newInfra(t)
-	state := newStateServer(t)
-	code := strings.Replace(i.code(i.chain("one", "a", "b", "c", "d", "e", "f", "g", "h")), fmt.Sprintf("  backend \"local\" { path = %q }\n", i.file("state.tfstate")), state.backend(), 1)
+	state, gate := newStateServer(t), newJournalGate(t, i.file("gate"))
+	code := strings.Replace(i.code(i.gated("one", "a", "b")), fmt.Sprintf("  backend \"local\" { path = %q }\n", i.file("state.tfstate")), state.backend(), 1)
 	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": code})
 	p, app := i.process(), appID("net")
-	i.c.await(app, "makes a", func(d *modelv1.Deployment) bool {
-		return strings.Contains(i.c.logs(d.GetId()), "sample_file.a: Creating")
-	})
+	i.awaitMakingB(app)
 	dir := filepath.Join(filepath.Dir(p.KeyFile), "opentofu")
 	plugins := pluginsIn(dir)
 	if len(plugins) == 0 {
@@ -101,6 +87,7 @@ func TestOpenTofuLockLeftByAKill(t *testing.T) {
 			t.Errorf("%s outlives the agent's restart", plugin)
 		}
 	}
+	gate.open()
 	if state.locked() == "" {
 		t.Error("the lock was released without a request")
 	}
@@ -128,7 +115,7 @@ func TestOpenTofuLockLeftByAKill(t *testing.T) {
 	if _, err := i.c.control.ReleaseStateLock(i.c.ctx, &controlv1.ReleaseStateLockRequest{DeploymentId: d.GetId(), LockId: lock.ID}); err == nil {
 		t.Error("a release was accepted after the deployment")
 	}
-	i.holds("h", "one")
+	i.holds("b", "one")
 	if state.locked() != "" {
 		t.Errorf("the state stays locked by %s", state.locked())
 	}
