@@ -25,7 +25,7 @@ import (
 func (c *client) requestPreview(remote, base, commit string) []string {
 	c.t.Helper()
 	resp, err := c.api.RequestPlanPreview(c.ctx, &apiservice.RequestPlanPreviewRequest{
-		RepoRemoteUrl: remote, HeadBranch: "pr", HeadCommit: commit, BaseBranch: base, Timeout: 60,
+		RepoRemoteUrl: remote, HeadBranch: "pr", HeadCommit: commit, BaseBranch: base, Timeout: int64(patience.Seconds()),
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -49,7 +49,7 @@ func (c *client) previewed(command string) *modelv1.PlanPreviewCommandResult {
 	var err error
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		var resp *apiservice.GetPlanPreviewResultsResponse
-		resp, err = c.api.GetPlanPreviewResults(c.ctx, &apiservice.GetPlanPreviewResultsRequest{Commands: []string{command}})
+		resp, err = c.api.GetPlanPreviewResults(c.ctx, &apiservice.GetPlanPreviewResultsRequest{Commands: []string{command}, CommandHandleTimeout: int64(patience.Seconds())})
 		if err == nil && len(resp.GetResults()) == 1 {
 			return resp.GetResults()[0]
 		}
