@@ -169,6 +169,7 @@ func TestOpenTofuStaleSync(t *testing.T) {
 	d := i.c.mustEnd(appID("net"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	mustContain(t, i.c.logs(d.GetId()), "Another run has changed the state since the plan was made; planning again")
 	i.holds("a", "two")
+	i.stop() // a comparison may begin, which is a plan
 	if plans, applies := i.called("plan")-i.refreshes(), i.called("apply"); plans != 3 || applies != 3 {
 		t.Errorf("%d plans and %d applies were made, want 3: of the first deployment, one that was outdated, and one again", plans, applies)
 	}
