@@ -57,6 +57,13 @@ spec:
 	}
 }
 
+// heldApp returns the files of an application with pods that do not become ready before letBeReady.
+func heldApp(name string, files map[string]string) map[string]string {
+	labels := "metadata: {labels: {app: " + name
+	files[name+"/app.yaml"] = strings.Replace(files[name+"/app.yaml"], labels, labels+", "+behaviorLabel+": never-ready", 1)
+	return files
+}
+
 // previewEnv is an agent that previews the pull requests of a repository on a fake GitHub.
 type previewEnv struct {
 	t         *testing.T
@@ -285,7 +292,7 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 	}
 	before := e.objectsOf(false)
 
-	e.push(merged(previewedApp("web", e.namespace, "v2", "0s"), previewedApp("api", e.namespace, "v2", "20s"), simple("other", e.namespace, "hello")))
+	e.push(merged(previewedApp("web", e.namespace, "v2", "0s"), heldApp("api", previewedApp("api", e.namespace, "v2", "0s")), simple("other", e.namespace, "hello")))
 	e.set("open")
 	lists := func() (n int) {
 		for _, call := range e.github.Calls() {
@@ -311,6 +318,9 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 			t.Fatalf("ready with %d and %d pods of 2: %s", web, api, body)
 		}
 		waited = waited || web == 2 && api == 0 && strings.Contains(body, "### Preview: building")
+		if waited {
+			e.letBeReady(e.preview)
+		}
 		if strings.Contains(body, "### Preview: ready") {
 			break
 		}
@@ -337,7 +347,7 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 		t.Errorf("preview applications: %q", names)
 	}
 
-	e.push(merged(previewedApp("web", e.namespace, "v3", "0s")))
+	e.push(merged(previewedApp("web", e.namespace, "v3", "0s"), previewedApp("api", e.namespace, "v2", "0s")))
 	e.set("open", "preview")
 	e.push(merged(previewedApp("web", e.namespace, "v4", "0s")))
 	e.set("open", "preview")
@@ -394,6 +404,24 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 	e.set("open")
 	e.says("removed")
 	eventually(t, "nothing is left without the label", func() bool { return !e.exists() && len(agent.previewApplications()) == 0 && agent.pullPreview() == nil })
+}
+
+// letBeReady lets the held pods in a namespace become ready. Next to its application, a preview has other
+// values of labels.
+func (e *previewEnv) letBeReady(namespace string) {
+	e.t.Helper()
+	held := metav1.ListOptions{LabelSelector: behaviorLabel + "," + behaviorLabel + "!=ready"}
+	pods, err := e.cluster.CoreV1().Pods(namespace).List(e.t.Context(), held)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"ready"}}}`, behaviorLabel)
+	for _, pod := range pods.Items {
+		_, err := e.cluster.CoreV1().Pods(namespace).Patch(e.t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			e.t.Fatal(err)
+		}
+	}
 }
 
 // relabel sets the behavior of the pods of the preview.

@@ -214,7 +214,7 @@ func TestPullRequestIsRouted(t *testing.T) {
 	gateway := httptest.NewServer(e)
 	t.Cleanup(gateway.Close)
 
-	e.push(merged(routedApp("web", e.namespace, "v2", "hello", "0s", "3s"), routedApp("api", e.namespace, "v2", "hi", "15s", "0s")))
+	e.push(merged(routedApp("web", e.namespace, "v2", "hello", "0s", "3s"), heldApp("api", routedApp("api", e.namespace, "v2", "hi", "0s", "0s"))))
 	e.set("open", "preview")
 	waited := false
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -224,6 +224,9 @@ func TestPullRequestIsRouted(t *testing.T) {
 			t.Fatalf("ready with %d and %d pods of 2, and %d routes of 7: %s", web, api, routes, e.comment())
 		}
 		waited = waited || web == 2 && api == 0 && strings.Contains(e.comment(), "### Preview: building")
+		if waited {
+			e.letBeReady(e.namespace)
+		}
 		if announced {
 			break
 		}
@@ -270,7 +273,7 @@ func TestPullRequestIsRouted(t *testing.T) {
 	}
 	e.mustBeShared(before)
 
-	e.push(merged(routedApp("web", e.namespace, "v3", "hi", "0s", "0s"), routedApp("api", e.namespace, "v2", "hi", "15s", "0s")))
+	e.push(merged(routedApp("web", e.namespace, "v3", "hi", "0s", "0s"), routedApp("api", e.namespace, "v2", "hi", "0s", "0s")))
 	e.set("open", "preview")
 	e.says("ready")
 	if got := e.ask(gateway.URL, "shop.example.com", "/", "pr-7-apps"); got != "web:v3" {
