@@ -55,10 +55,11 @@ func TestRegistrationThroughTheAPI(t *testing.T) {
 	agent.awaitCandidate("web", controlv1.CandidateReason_CANDIDATE_REASON_DELETED)
 	later := repo.Push(t, "while deleted", webApp(ns, "v3", ""))
 	agent.add("other") // its file does not exist; its state shows that the agent has seen the commit
-	state := agent.awaitSyncState(appID("other"), modelv1.ApplicationSyncStatus_INVALID_CONFIG)
-	if !strings.Contains(state.GetReason(), "other/app.pipecd.yaml does not exist at commit "+later[:7]) {
-		t.Errorf("an application without a file says: %s", state.GetReason())
-	}
+	eventually(t, "an application without a file says so of the commit", func() bool {
+		state := agent.application(appID("other")).GetSyncState()
+		return state.GetStatus() == modelv1.ApplicationSyncStatus_INVALID_CONFIG &&
+			strings.Contains(state.GetReason(), "other/app.pipecd.yaml does not exist at commit "+later[:7])
+	})
 	if app := agent.application(web); !app.GetDeleted() || len(agent.deployments(web)) != 2 {
 		t.Errorf("a deleted application came back: %v", app)
 	}
