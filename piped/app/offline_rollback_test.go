@@ -15,6 +15,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/git/gittest"
@@ -22,14 +23,10 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// offlineWeb returns a Deployment. With an image that never becomes ready its rollout fails
-// after a time in which also a busy machine has applied both of them.
+// offlineWeb returns a Deployment. With an image that never becomes ready its rollout lasts until the
+// test shortens its deadline.
 func offlineWeb(name, image string) string {
-	deadline := int(patience.Seconds())
-	if image == neverReady {
-		deadline = 30
-	}
-	return fmt.Sprintf(offlineManifest, name, image, deadline)
+	return fmt.Sprintf(offlineManifest, name, image, int(patience.Seconds()))
 }
 
 const neverReady = "never-ready"
@@ -144,6 +141,12 @@ func TestRollbackWithoutGitAndCharts(t *testing.T) {
 	baseRemote.SetFault(gittest.Fail(http.StatusServiceUnavailable))
 	for _, dir := range []string{"git", "remotes", "charts"} {
 		if err := os.RemoveAll(filepath.Join(data, dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		patch := []byte(`{"spec":{"progressDeadlineSeconds":1}}`)
+		if _, err := client.AppsV1().Deployments(ns).Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
 			t.Fatal(err)
 		}
 	}
