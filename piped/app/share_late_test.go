@@ -77,10 +77,12 @@ func (l *lateRequest) arrive(t *testing.T) *httptest.ResponseRecorder {
 func (f *sharingFleet) suspend(key string) (victim *agenttest.Agent) {
 	f.t.Helper()
 	host := f.holder(key)
+	var other *agenttest.Agent
 	for _, a := range []*agenttest.Agent{f.first, f.second, f.third} {
 		if strings.HasSuffix(host, fmt.Sprint(" pid ", a.PID())) {
 			victim = a
 		} else {
+			other = a
 			f.client = &client{t: f.t, ctx: f.t.Context(), api: a.API, control: a.Control}
 		}
 	}
@@ -88,6 +90,10 @@ func (f *sharingFleet) suspend(key string) (victim *agenttest.Agent) {
 		f.t.Fatalf("no replica is %q, which holds %q", host, key)
 	}
 	f.signal(victim, syscall.SIGSTOP)
+	if victim == f.first { // the one that takes the database over ends its connections
+		f.awaitTakeover(victim)
+		f.answers(other)
+	}
 	return victim
 }
 

@@ -115,15 +115,16 @@ func (f *sharingFleet) awaitShares(n int) {
 	}
 }
 
-// awaitTakeover waits until another replica than one that has ended has the database.
+// awaitTakeover waits until another replica than one that has ended, or does not go on, has the database,
+// and listens. Until it does, its worker may still answer, which is about to end.
 func (f *sharingFleet) awaitTakeover(ended *agenttest.Agent) {
 	f.t.Helper()
 	clustertest.Eventually(f.t, "a takeover", func() bool {
-		var host string
-		if err := f.db.QueryRowContext(f.t.Context(), "SELECT host FROM store_owner").Scan(&host); err != nil {
+		var host, api string
+		if err := f.db.QueryRowContext(f.t.Context(), "SELECT host, api_address FROM store_owner").Scan(&host, &api); err != nil {
 			f.t.Fatal(err)
 		}
-		return !strings.HasSuffix(host, fmt.Sprint(" pid ", ended.PID()))
+		return !strings.HasSuffix(host, fmt.Sprint(" pid ", ended.PID())) && api != ""
 	})
 }
 
