@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
 	"github.com/c785c783/piped/piped/deploy"
@@ -18,7 +19,10 @@ func TestExternalRolloutsMeasureTheirParts(t *testing.T) {
 	if rec := l.Wait(t, l.Apply(t, "a", workloadstest.SlowText(rollout.KindDeployment, "web:1", "")), nil); rec.Phase != deploy.RolloutComplete {
 		t.Fatalf("%s: %s", rec.Phase, rec.Reason)
 	}
-	stop := l.watch(t)
+	controller, externals := l.watcher(t)
+	run, begun := handling(externals)
+	stop := clustertest.Run(t, controller.Run, run)
+	awaitBegun(t, begun) // or the rollout may end before it is watched
 	l.setImage(t, "web:2")
 	seen := l.await(t, `revision 2 by "kubectl-set": Complete`)
 	workloadstest.WantParts(t, seen)

@@ -69,11 +69,39 @@ func newEnv(t *testing.T) *env {
 // started does, until stop is called.
 func (l *env) watch(t *testing.T) (stop func()) {
 	t.Helper()
+	controller, externals := l.watcher(t)
+	return clustertest.Run(t, controller.Run, externals.Run)
+}
+
+func (l *env) watcher(t *testing.T) (*watch.Controller, *ExternalRollouts) {
 	controller := watch.New(l.Cluster)
-	externals := NewExternalRollouts(ExternalConfig{
+	return controller, NewExternalRollouts(ExternalConfig{
 		Observer: workloads.NewObserver(l.Cluster, controller), Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
-	return clustertest.Run(t, controller.Run, externals.Run)
+}
+
+// handling returns a component that does what the Run of externals does, and a channel that is closed
+// once changes are handled.
+func handling(externals *ExternalRollouts) (run func(context.Context) error, begun <-chan struct{}) {
+	handled := make(chan struct{})
+	return func(ctx context.Context) error {
+		if err := externals.begin(ctx); err != nil {
+			return err
+		}
+		close(handled)
+		externals.repeat(ctx)
+		return nil
+	}, handled
+}
+
+// awaitBegun waits until changes are handled.
+func awaitBegun(t *testing.T, begun <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-begun:
+	case <-time.After(10 * time.Minute):
+		t.Fatal("the cluster is not watched")
+	}
 }
 
 // external returns the external records, the oldest revision first.

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -31,20 +30,9 @@ func (l *env) watchAll(t *testing.T) (stop func()) {
 	observer := workloads.NewObserverOf(l.Cluster, controller, &workloads.Selection{Namespaces: []string{l.Namespace}})
 	externals := NewExternalRollouts(ExternalConfig{Observer: observer, Store: l.store, Logger: log})
 	scalings := NewScalings(ScalingConfig{Observer: observer, Store: l.store, Logger: log, Policy: rollout.ScalePolicy{Quiet: time.Second}})
-	begun := make(chan struct{})
-	stop = clustertest.Run(t, controller.Run, scalings.Run, func(ctx context.Context) error {
-		if err := externals.begin(ctx); err != nil {
-			return err
-		}
-		close(begun)
-		externals.repeat(ctx)
-		return nil
-	})
-	select {
-	case <-begun:
-	case <-time.After(10 * time.Minute):
-		t.Fatal("the cluster is not watched")
-	}
+	run, begun := handling(externals)
+	stop = clustertest.Run(t, controller.Run, scalings.Run, run)
+	awaitBegun(t, begun)
 	return stop
 }
 
