@@ -26,7 +26,8 @@ import (
 // of others are recorded, too.
 type env struct {
 	*workloadstest.Env
-	store *store.Store
+	store   *store.Store
+	scaling *Scalings // of watchAll
 }
 
 func newEnv(t *testing.T) *env {

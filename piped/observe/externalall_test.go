@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
@@ -29,9 +30,9 @@ func (l *env) watchAll(t *testing.T) (stop func()) {
 	controller := watch.New(l.Cluster)
 	observer := workloads.NewObserverOf(l.Cluster, controller, &workloads.Selection{Namespaces: []string{l.Namespace}})
 	externals := NewExternalRollouts(ExternalConfig{Observer: observer, Store: l.store, Logger: log})
-	scalings := NewScalings(ScalingConfig{Observer: observer, Store: l.store, Logger: log, Policy: rollout.ScalePolicy{Quiet: time.Second}})
+	l.scaling = NewScalings(ScalingConfig{Observer: observer, Store: l.store, Logger: log, Policy: rollout.ScalePolicy{Quiet: time.Second}})
 	run, begun := handling(externals)
-	stop = clustertest.Run(t, controller.Run, scalings.Run, run)
+	stop = clustertest.Run(t, controller.Run, l.scaling.Run, run)
 	awaitBegun(t, begun)
 	return stop
 }
@@ -86,6 +87,21 @@ func (l *env) recorded(t *testing.T, kind string) (words []string) {
 	return words
 }
 
+// awaitScalable waits until the scalings know that the last rollouts of some kinds have ended: what is
+// scaled before that is part of the rollout.
+func (l *env) awaitScalable(t *testing.T, kinds ...string) {
+	t.Helper()
+	name := types.NamespacedName{Namespace: l.Namespace, Name: "web"}
+	for _, kind := range kinds {
+		clustertest.Eventually(t, "the rollout of the "+kind+" has ended for its scalings", func() bool {
+			l.scaling.mu.Lock()
+			defer l.scaling.mu.Unlock()
+			cached, known := l.scaling.cfg.Observer.Get(kind, name), l.scaling.known[workloadKey{kind, name}]
+			return cached != nil && known.Template == cached.Workload.Template.Digest && !known.Rolling
+		})
+	}
+}
+
 // TestEveryRolloutIsRecorded changes workloads of no application, while the agent watches and
 // while it does not.
 func TestEveryRolloutIsRecorded(t *testing.T) {
@@ -115,6 +131,7 @@ func TestEveryRolloutIsRecorded(t *testing.T) {
 	check(second)
 
 	// None of these is a rollout.
+	l.awaitScalable(t, rollout.KindDeployment, rollout.KindStatefulSet)
 	l.Patch(t, rollout.KindDeployment, "hpa", `{"spec":{"replicas":3}}`, "scale")
 	l.Patch(t, rollout.KindStatefulSet, "hpa", `{"spec":{"replicas":2}}`, "scale")
 	l.Patch(t, rollout.KindDaemonSet, "kubectl-annotate", `{"metadata":{"annotations":{"note":"x"}}}`)
