@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/cluster/apply"
@@ -20,7 +21,16 @@ func TestUnstick(t *testing.T) {
 	good, bad := workloadstest.Text(rollout.KindStatefulSet, "web:1", "replicas: 2"), workloadstest.Text(rollout.KindStatefulSet, "web:never-ready", "replicas: 2")
 	l.Wait(t, l.Apply(t, "before", good), nil)
 	l.Policy.DefaultDeadline = 1
-	failed := l.Wait(t, l.Apply(t, "change", bad), nil)
+	change := l.Apply(t, "change", bad)
+	clustertest.Eventually(t, "a pod has the bad revision", func() bool { // the controller may need longer than the deadline
+		set, err := l.Typed().AppsV1().StatefulSets(l.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil || set.Status.ObservedGeneration != set.Generation || set.Status.UpdateRevision == set.Status.CurrentRevision {
+			return false
+		}
+		pod, err := l.Typed().CoreV1().Pods(l.Namespace).Get(t.Context(), "web-1", metav1.GetOptions{})
+		return err == nil && pod.DeletionTimestamp == nil && pod.Labels[appsv1.StatefulSetRevisionLabel] == set.Status.UpdateRevision
+	})
+	failed := l.Wait(t, change, nil)
 	if failed.Phase != deploy.RolloutFailed || failed.TargetName == "" {
 		t.Fatalf("%s of revision %q: %s", failed.Phase, failed.TargetName, failed.Reason)
 	}
