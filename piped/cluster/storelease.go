@@ -34,7 +34,7 @@ const (
 	leaseDuration   = 60 * time.Second
 	leaseRetryEvery = 5 * time.Second  // after an attempt that neither acquired nor renewed it
 	leaseFirst      = 10 * time.Second // how long Problem waits for the first attempt
-	leaseTimeout    = 10 * time.Second // of one attempt to acquire or renew
+	leaseTimeout    = 10 * time.Second // of one attempt to acquire or renew, and of the release
 )
 
 // StoreLeaseConfig configures a StoreLease. All fields are required unless they have a
@@ -338,7 +338,7 @@ func (l *StoreLease) release(ctx context.Context) {
 	if !held {
 		return
 	}
-	ctx, done := context.WithTimeout(withoutFence(ctx), 2*time.Second)
+	ctx, done := context.WithTimeout(withoutFence(ctx), leaseTimeout)
 	defer done()
 	leases := l.Cluster.Typed().CoordinationV1().Leases(LeaseNamespace)
 	// A renewal that was cancelled may still reach the cluster: then the Lease is read again.
