@@ -514,7 +514,7 @@ func TestApplyRidesOutAShortOutage(t *testing.T) {
 			said = append(said, line)
 		}
 	}
-	want := []string{fmt.Sprintf("cluster \"test\" (%s) cannot be reached: dial: connection refused; trying again for up to 5s", l.RESTConfig().Host)}
+	want := []string{fmt.Sprintf("cluster \"test\" (%s) cannot be reached: dial: connection refused; trying again for up to 1m0s", l.RESTConfig().Host)}
 	if diff := cmp.Diff(want, said); diff != "" {
 		t.Errorf("said about the outage (-want +got):\n%s", diff)
 	}

@@ -39,7 +39,7 @@ func newEnv(t *testing.T) *env {
 	shared := clustertest.Shared(t)
 	l := &env{ns: shared.Namespace(t), app: "app-1", requests: &clustertest.Recorder{}, log: newTestLog(), inventory: map[string]deploy.InventoryItem{}}
 	access, err := cluster.NewCluster(cluster.ClusterConfig{
-		Name: "test", KubeConfigPath: shared.Kubeconfig(), WrapTransport: l.requests.Wrap, RetryFor: 5 * time.Second,
+		Name: "test", KubeConfigPath: shared.Kubeconfig(), WrapTransport: l.requests.Wrap, RetryFor: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
