@@ -28,7 +28,12 @@ func TestRolloutsAreWatchedWithRightsInNamespacesOnly(t *testing.T) {
 	externals := NewExternalRollouts(ExternalConfig{Observer: l.Observer, Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	clustertest.Run(t, controller.Run, externals.Run)
 
-	rec := l.Wait(t, l.Apply(t, "a", workloadstest.Text(rollout.KindDeployment, "web:1", "replicas: 2")), nil)
+	rec := l.Apply(t, "a", workloadstest.Text(rollout.KindDeployment, "web:1", "replicas: 2"))
+	clustertest.Eventually(t, "the caches are filled", func() bool { // a wait gives them five seconds, and then says that it cannot ask
+		s, err := l.Observer.Cached(t.Context(), rec)
+		return err == nil && s.Workload != nil
+	})
+	rec = l.Wait(t, rec, nil)
 	if rec.Phase != deploy.RolloutComplete {
 		t.Fatalf("%s: %s", rec.Phase, rec.Reason)
 	}
@@ -43,7 +48,8 @@ func TestRolloutsAreWatchedWithRightsInNamespacesOnly(t *testing.T) {
 
 	there := rec
 	there.Workload.Namespace = other.Namespace
-	if _, err := l.Observer.Cached(t.Context(), there); !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "a Role in namespace "+other.Namespace) {
-		t.Errorf("where it may not: %v", err)
-	}
+	clustertest.Eventually(t, "the reason where it may not", func() bool {
+		_, err := l.Observer.Cached(t.Context(), there)
+		return deploy.IsKind(err, deploy.Unavailable) && strings.Contains(err.Error(), "a Role in namespace "+other.Namespace)
+	})
 }
