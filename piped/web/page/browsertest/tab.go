@@ -262,7 +262,7 @@ func (t *Tab) AwaitReady() {
 }
 
 // Click clicks with the mouse on the first visible element that matches a selector and has a
-// text. If the page moves it away under the mouse, Click tries again, like a person.
+// text. If the page moves it away under the mouse, nothing gets the click, and Click tries again.
 func (t *Tab) Click(selector, text string) {
 	t.tb.Helper()
 	for hit := false; !hit; {
@@ -271,7 +271,10 @@ func (t *Tab) Click(selector, text string) {
 			const e = [...document.querySelectorAll(%s)].find((e) => e.checkVisibility() && e.innerText.includes(%s));
 			e.scrollIntoView({ block: "center" });
 			window.missed = true;
-			document.addEventListener("click", (event) => { window.missed = !e.contains(event.target); }, { capture: true, once: true });
+			document.addEventListener("click", (event) => {
+				window.missed = !e.contains(event.target);
+				if (window.missed) { event.preventDefault(); event.stopImmediatePropagation(); }
+			}, { capture: true, once: true });
 			const r = e.getBoundingClientRect();
 			return [r.x + r.width / 2, r.y + r.height / 2];
 		})()`, quote(selector), quote(text)))
