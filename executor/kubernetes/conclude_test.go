@@ -21,7 +21,7 @@ func TestRolloutsOfAStageThatEndsBeforeItWaits(t *testing.T) {
 	t.Parallel()
 	l := newRolloutEnv(t)
 	l.succeed(t, web("1", "replicas: 1"))
-	l.manifests = slowly(web("2", "replicas: 1"))
+	l.manifests = web("never-ready", "replicas: 1") // it has not ended when the stage is cancelled
 	run := l.deployment("now")
 	ctx, crash := context.WithCancelCause(t.Context())
 	l.answered = func(r *http.Request) error {
