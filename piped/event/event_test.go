@@ -523,6 +523,8 @@ func TestAHostThatIsAway(t *testing.T) {
 	l.application("apps", "api")
 	h := &host{errs: slices.Repeat([]error{deploy.Errorf(deploy.Unavailable, "down")}, 100)}
 	l.settings.Repositories[0].PullRequests = h
+	now := time.Now()
+	l.config.Now = func() time.Time { return now } // a pause does not end on a busy machine either
 	l.register("e1", "v2", appWeb)
 	l.register("e2", "v2", map[string]string{"app": "api"})
 	l.run(l.ended("e2"))
