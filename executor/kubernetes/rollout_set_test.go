@@ -64,7 +64,7 @@ func TestRolloutsOfStatefulSets(t *testing.T) {
 		}, change: strings.Replace(first, "name: web}", "name: web, annotations: {note: x}}", 1), want: unchanged},
 		{name: "blocked by a quota", before: first, prepare: blockPods, change: statefulSet("2", "replicas: 5"),
 			want: "re:FAILURE: StatefulSet NS/web: nothing new can be created: [0-3] of 5 pods updated, [0-3] of 5 available; pods cannot be created: .*exceeded quota: pods.*\nFailed: web: .*"},
-		{name: "bad image", before: first, change: statefulSet("bad-image", "replicas: 3"),
+		{name: "bad image", begin: failLater, before: first, change: statefulSet("bad-image", "replicas: 3"),
 			want: "re:FAILURE: StatefulSet NS/web: new pods do not start: 1 of 3 pods updated, 2 of 3 available; pod web-2, container app: (ErrImagePull|ImagePullBackOff): the image cannot be pulled .*\nFailed: web: .*"},
 	})
 }
@@ -77,7 +77,7 @@ func TestRollbackOfAStuckStatefulSet(t *testing.T) {
 			t.Parallel()
 			l := newRolloutEnv(t)
 			l.succeed(t, statefulSet("1", "replicas: 3"))
-			l.Policy.DefaultDeadline = 4 * time.Second // a StatefulSet has none of its own
+			l.Policy.DefaultDeadline = 20 * time.Second // a StatefulSet has none of its own; its pod is replaced within it
 			l.manifests = statefulSet(image, "replicas: 3")
 			run := l.deployment("now")
 			if result := l.run(t, l.Sync(), run, "", nil); result.Status != deploy.StageFailure || result.NoRollback {
@@ -186,7 +186,7 @@ func TestRolloutsOfDaemonSets(t *testing.T) {
 			l.addNode(t, 2)
 			l.awaitNodes(t, "web", 3)
 		}, want: complete("2 nodes, 2")},
-		{name: "bad image", begin: twoNodes, before: first, change: daemonSet("bad-image", ""),
+		{name: "bad image", begin: twoNodes, prepare: failLater, before: first, change: daemonSet("bad-image", ""),
 			want: "re:FAILURE: DaemonSet NS/web: new pods do not start: updated on 1 of 2 nodes, 1 available; pod web-[0-9a-z]{5}, container app: (ErrImagePull|ImagePullBackOff): the image cannot be pulled .*\nFailed: web: .*"},
 	})
 }
