@@ -30,7 +30,7 @@ func TestRolloutsAcrossRestarts(t *testing.T) {
 		if !stopped {
 			break
 		}
-		if interrupted++; interrupted > 100 {
+		if interrupted++; interrupted > 200 {
 			t.Fatalf("it never ends:\n%s", l.said())
 		}
 		run.Resumed = true
