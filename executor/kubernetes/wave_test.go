@@ -1,8 +1,10 @@
 package kubernetes
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,7 +40,15 @@ spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: 
 // TestWaves: what has a lower order is healthy before anything else is written.
 func TestWaves(t *testing.T) {
 	l := newStageEnv(t)
-	l.succeed(t, webDeployment+"---\n"+keptManifest+firstJob("v1"))
+	l.manifests = webDeployment + "---\n" + keptManifest + firstJob("never-ready")
+	run := l.deployment(success)
+	letEnd := sync.OnceFunc(func() { l.letEnd(t, "first") })
+	run.Log = &everyLine{run.Log, func(line string) {
+		if strings.Contains(line, "Waiting for Job ") { // it lasts until it was waited for
+			letEnd()
+		}
+	}}
+	l.mustSucceed(t, l.Sync(), run)
 	var patched []string
 	for _, w := range l.writes() {
 		patched = append(patched, w[strings.LastIndex(w, "/")+1:])
@@ -65,6 +75,23 @@ func TestWaves(t *testing.T) {
 			t.Errorf("the log does not say %q:\n%s", line, strings.Join(l.log.lines, "\n"))
 		}
 	}
+}
+
+// letEnd lets the pod of a Job whose image is never-ready end well.
+func (l *stageEnv) letEnd(t *testing.T, job string) {
+	t.Helper()
+	pods := l.shared.Client(t).CoreV1().Pods(l.ns)
+	ready := []byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"ready"}}}`)
+	eventually(t, func() string {
+		list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: "job-name=" + job})
+		if err != nil || len(list.Items) != 1 {
+			return fmt.Sprintf("Job %s has %d pods, %v", job, len(list.Items), err)
+		}
+		if _, err := pods.Patch(t.Context(), list.Items[0].Name, types.MergePatchType, ready, metav1.PatchOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // TestFailedWave: a wave that fails keeps the next one from being written.
