@@ -78,7 +78,7 @@ func cutHolder(t *testing.T, dsn string) {
 	if ask(t, dsn, fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid), &cut); !cut {
 		t.Fatalf("cannot end the connection of process %d", pid)
 	}
-	for limit := time.Now().Add(20 * time.Second); holder(t, dsn) == pid; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(2 * time.Minute); holder(t, dsn) == pid; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatal("the connection did not end")
 		}
@@ -110,7 +110,7 @@ func TestLostConnection(t *testing.T) {
 		stop := run(t, first)
 		defer stop()
 		cutHolder(t, dsn)
-		for limit := time.Now().Add(30 * time.Second); holder(t, dsn) == 0; time.Sleep(20 * time.Millisecond) {
+		for limit := time.Now().Add(2 * time.Minute); holder(t, dsn) == 0; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(limit) {
 				t.Fatal("the database was not taken back")
 			}
