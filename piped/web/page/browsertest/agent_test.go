@@ -80,6 +80,7 @@ func (e *env) loseNotification(t *testing.T) {
 // which asks for its name, and is never sent.
 func replayAndDrop(t *testing.T, e *env) {
 	const row = "tr:has(.acts-cell)"
+	e.awaitDeadLetters(t, 0) // what other tests have caused is delivered
 	before := e.hook.notifications(true)
 	e.loseNotification(t)
 	tab := e.signIn(t, e.ownerKey(t), "/agent?tab=receivers")
