@@ -30,7 +30,7 @@ func TestARemoteThatDoesNotAnswerAsWishedIsNamedWithItsCause(t *testing.T) {
 	stranger, _ := userKey(t)
 	sshd := up.SSH(t, gittest.SSHOptions{AuthorizedKey: public})
 	other := up.SSH(t, gittest.SSHOptions{AuthorizedKey: public})
-	closedPort := freeAddr(t)
+	const closedPort = "127.0.0.1:1" // a free one may be that of another test meanwhile
 
 	known := sshd.KnownHostsFile(t)
 	unknown := filepath.Join(t.TempDir(), "known_hosts")
@@ -293,16 +293,6 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 	if _, err := Open(Config{ID: "a", Remote: "/repo.git", Branch: "main", Dir: file}); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Open in a directory that is a file: %v", err)
 	}
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // bracketed is how known_hosts writes a host with a port.

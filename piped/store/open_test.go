@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -39,13 +38,6 @@ func refused(t *testing.T, dsn string, o store.Options, kind deploy.Kind, texts 
 }
 
 func TestOpenRefuses(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -61,7 +53,7 @@ func TestOpenRefuses(t *testing.T) {
 		"no path":             {dsn: "sqlite://", kind: deploy.Invalid, texts: []string{"names no file"}},
 		"memory":              {dsn: "sqlite://:memory:", kind: deploy.Invalid, texts: []string{"names no file"}},
 		"unreadable DSN":      {dsn: "postgres://u:s3cret@db:port/x", kind: deploy.Invalid, texts: []string{"cannot be read", "percent-encoded"}},
-		"no listener":         {dsn: "postgres://u:s3cret@" + closed.Addr().String() + "/piped", kind: deploy.Unavailable, texts: []string{"the database piped on 127.0.0.1", "refused", "check store.dsn"}},
+		"no listener":         {dsn: "postgres://u:s3cret@127.0.0.1:1/piped", kind: deploy.Unavailable, texts: []string{"the database piped on 127.0.0.1", "refused", "check store.dsn"}},
 		"a file in the way":   {dsn: "sqlite://" + file + "/piped.db", kind: deploy.Invalid, texts: []string{"directory of the database file", file}},
 		"a directory instead": {dsn: "sqlite://" + t.TempDir(), kind: deploy.Invalid, texts: []string{"open the database file", "is a directory"}},
 		"short key":           {dsn: storetest.SQLite(t), key: []byte("short"), kind: deploy.Invalid, texts: []string{"5 bytes instead of 32"}},

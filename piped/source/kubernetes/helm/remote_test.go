@@ -266,8 +266,7 @@ func TestWhatFailsRemotely(t *testing.T) {
 	s.put("/nowhere/index.yaml", []byte("entries:\n  web:\n  - version: 1.0.0\n    urls: [ftp://x/y]\n  - version: 1.0.1\n"))
 	locked := newSite(t, false)
 	locked.user, locked.password = "a", "b"
-	gone := newSite(t, false)
-	gone.Close()
+	const gone = "127.0.0.1:1" // the address of a closed server may be that of another test meanwhile
 	down := newSite(t, false)
 	down.fail = 1 << 20
 	encrypted := newSite(t, true)
@@ -293,11 +292,11 @@ func TestWhatFailsRemotely(t *testing.T) {
 		"other scheme":         {s.URL + "/nowhere", "web", "1.0.0", nil, deploy.Invalid, "expected an address that begins with https://"},
 		"no address":           {s.URL + "/nowhere", "web", "1.0.1", nil, deploy.Invalid, "names no address of version 1.0.1"},
 		"credentials wanted":   {locked.URL, "web", "1.0.0", nil, deploy.Invalid, "set username and password in chartRepositories"},
-		"credentials in name":  {strings.Replace(gone.URL, "http://", "http://me:hunter2@", 1) + "?token=hunter2", "web", "1.0.0", nil, deploy.Unavailable, "cannot be reached"},
-		"unreachable":          {gone.URL, "web", "1.0.0", nil, deploy.Unavailable, "cannot be reached"},
+		"credentials in name":  {"http://me:hunter2@" + gone + "?token=hunter2", "web", "1.0.0", nil, deploy.Unavailable, "cannot be reached"},
+		"unreachable":          {"http://" + gone, "web", "1.0.0", nil, deploy.Unavailable, "cannot be reached"},
 		"unavailable":          {down.URL, "web", "1.0.0", nil, deploy.Unavailable, "answers 503"},
 		"unknown authority":    {encrypted.URL, "web", "1.0.0", nil, deploy.Unavailable, "certificate"},
-		"registry unreachable": {"oci://" + strings.TrimPrefix(gone.URL, "http://"), "web", "1.0.0", nil, deploy.Unavailable, "cannot be reached"},
+		"registry unreachable": {"oci://" + gone, "web", "1.0.0", nil, deploy.Unavailable, "cannot be reached"},
 		"registry, no chart":   {"oci://" + g.host() + "/team", "none", "1.0.0", nil, deploy.Invalid, "does not exist"},
 		"registry, no version": {"oci://" + g.host() + "/team", "image", ">=2", nil, deploy.Invalid, "none of its 1 versions is >=2"},
 		"registry, an image":   {"oci://" + g.host() + "/team", "image", "1.0.0", nil, deploy.Invalid, "is no Helm chart"},
