@@ -38,6 +38,8 @@ type Handler struct {
 	handler http.Handler
 	shown   shownParts
 	silent  silentClusters
+	// liveWait is the constant of that name; a test that a busy machine slows down sets a longer one.
+	liveWait time.Duration
 }
 
 // New returns a handler.
@@ -54,7 +56,7 @@ func New(c Config) *Handler {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &Handler{config: c, control: controlv1.NewControlServiceClient(c.Conn), api: apiservice.NewAPIServiceClient(c.Conn), assets: newAssets()}
+	h := &Handler{config: c, control: controlv1.NewControlServiceClient(c.Conn), api: apiservice.NewAPIServiceClient(c.Conn), assets: newAssets(), liveWait: liveWait}
 	h.handler = h.protected(h.mux())
 	return h
 }

@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	liveWait    = 2 * time.Second  // for live states that a view can do without
 	silentFor   = 30 * time.Second // that a cluster without an answer is not asked again
 	enoughToAsk = time.Second      // less time without an answer says nothing about a cluster
 )

@@ -130,6 +130,7 @@ func TestSharedLiveStates(t *testing.T) {
 	}
 	defer conn.Close()
 	h := New(Config{Conn: conn})
+	h.liveWait = time.Minute // a busy machine takes its time for so many
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "API-KEY "+agent.ReadWrite)
 	caller, err := h.control.GetCaller(ctx, &controlv1.GetCallerRequest{})
 	if err != nil {
@@ -138,6 +139,7 @@ func TestSharedLiveStates(t *testing.T) {
 	r := replacement("web")
 	r.ApplicationId = app.ID
 	var browsers sync.WaitGroup
+	began := time.Now()
 	for range 20 {
 		browsers.Go(func() {
 			v := &visit{Handler: h, ctx: ctx, caller: caller, allowed: map[string]bool{}}
@@ -154,8 +156,9 @@ func TestSharedLiveStates(t *testing.T) {
 		})
 	}
 	browsers.Wait()
-	// Callers that come during the first read share the second; on a slow machine more follow.
-	if n := cluster.reads.Load(); n < 1 || n > 10 {
+	// Callers that come during the first read share the second; on a slow machine more follow, when what was read is older
+	// than they accept.
+	if n, later := cluster.reads.Load(), int64(time.Since(began)/liveAge); n < 1 || n > 10+later {
 		t.Errorf("the cluster was read %d times for 40 requests of 20 browsers", n)
 	}
 }

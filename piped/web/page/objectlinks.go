@@ -13,7 +13,6 @@ import (
 
 // Limits of the links of a log.
 const (
-	linksWait  = 2 * time.Second // for the live state
 	linksAge   = 5 * time.Second // of the live state
 	linksLevel = 500             // objects of a kind that have links, the maximum of the API
 )
@@ -42,7 +41,7 @@ func (v *visit) objectLinks(d *modelv1.Deployment, have *objectLinks) *objectLin
 	if !v.can("view", d.ApplicationId) || !v.can("view-logs", d.ApplicationId) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(v.ctx, linksWait)
+	ctx, cancel := context.WithTimeout(v.ctx, v.liveWait)
 	defer cancel()
 	state := v.readLive(ctx, &controlv1.GetLiveStateRequest{ApplicationId: d.ApplicationId, LevelLimit: linksLevel, MaxAgeMs: linksAge.Milliseconds()})
 	if state == nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -14,10 +13,9 @@ import (
 
 // Limits of the pods of rollouts.
 const (
-	podDots         = 60              // pods of a group that are drawn one by one
-	podApplications = 5               // applications whose pods a view reads
-	podRollouts     = 3               // rollouts of a stage or an application that are shown with their pods
-	podsWait        = 2 * time.Second // for the live states of all applications
+	podDots         = 60 // pods of a group that are drawn one by one
+	podApplications = 5  // applications whose pods a view reads
+	podRollouts     = 3  // rollouts of a stage or an application that are shown with their pods
 )
 
 // podState is the state of a pod during a rollout.
@@ -185,10 +183,10 @@ func inProgress(r *modelv1.Rollout) bool {
 }
 
 // readPods reads the pods of those of some rollouts that are in progress: with one live state per
-// application, for at most podApplications, in at most podsWait. What cannot be read in that time
+// application, for at most podApplications, in at most liveWait. What cannot be read in that time
 // is left out: the rest of a view is as useful. A source has a podsRenewal.
 func (v *visit) readPods(rollouts []*modelv1.Rollout) rolloutPods {
-	ctx, cancel := context.WithTimeout(v.ctx, podsWait)
+	ctx, cancel := context.WithTimeout(v.ctx, v.liveWait)
 	defer cancel()
 	byApplication, order := map[string][]*modelv1.Rollout{}, []string{}
 	for _, r := range rollouts {
@@ -238,7 +236,7 @@ func (p *podsRenewal) renew(v *visit) {
 	p.mu.Lock()
 	applications := p.applications
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(v.ctx, podsWait)
+	ctx, cancel := context.WithTimeout(v.ctx, v.liveWait)
 	defer cancel()
 	for _, id := range applications {
 		v.readLive(ctx, &controlv1.GetLiveStateRequest{ApplicationId: id, LevelLimit: 1, MaxAgeMs: v.podsAge()})
