@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster/traffic"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -22,9 +23,10 @@ func TestPreviewWaitsForItsRoutes(t *testing.T) {
 	if result, _ := l.syncAs(t, l.manifests); result.Status != deploy.StageSuccess {
 		t.Fatalf("the branch: %s: %s", result.Status, result.Reason)
 	}
+	routes := l.Clusters.(fixed)["one"].Dynamic().Resource(httpRoutes).Namespace(l.ns)
 	answer := func(mode string) {
 		patch := `{"metadata":{"annotations":{"devcluster.piped.dev/route-status":"` + mode + `"}}}`
-		if _, err := l.Clusters.(fixed)["one"].Dynamic().Resource(httpRoutes).Namespace(l.ns).Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "gateway"}); err != nil {
+		if _, err := routes.Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "gateway"}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -42,6 +44,13 @@ func TestPreviewWaitsForItsRoutes(t *testing.T) {
 		t.Errorf("the preview: %s: %s (waited: %t)", result.Status, result.Reason, waited)
 	}
 	answer("reject")
+	eventually(t, func() string { // until then the route is accepted, and the stage does not wait
+		live, err := routes.Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil || !traffic.Evaluate(live).Refused {
+			return fmt.Sprintf("the gateway has not refused the route (%v)", err)
+		}
+		return ""
+	})
 	if result, _ := l.syncAs(t, l.manifests, preview); result.Status != deploy.StageFailure || !strings.Contains(result.Reason, "/web is refused: Gateway") {
 		t.Errorf("the refused preview: %s: %s", result.Status, result.Reason)
 	}
