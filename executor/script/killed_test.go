@@ -69,9 +69,9 @@ func lastWrite(t *testing.T, file string) time.Time {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited two minutes for %s", what)
+			t.Fatalf("waited ten minutes for %s", what)
 		}
 	}
 }
