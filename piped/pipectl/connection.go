@@ -213,7 +213,7 @@ func (c *connection) transport() (credentials.TransportCredentials, error) {
 // TLS failures end it at once.
 func (c *connection) waitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	wait, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer func() { cancel() }()
+	defer cancel()
 	retries := false
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
 		switch state {
@@ -222,8 +222,9 @@ func (c *connection) waitReady(ctx context.Context, conn *grpc.ClientConn) error
 		case connectivity.TransientFailure: // it stays so during further attempts
 			if !retries {
 				retries = true
-				cancel()
-				wait, cancel = context.WithTimeout(ctx, connectTimeout)
+				var stop context.CancelFunc
+				wait, stop = context.WithTimeout(ctx, connectTimeout)
+				defer stop()
 			}
 			if reason := lastFailure(ctx, conn); strings.Contains(reason, "authentication handshake failed") || strings.Contains(reason, "remote error: tls:") {
 				return c.cannotConnect(reason)
