@@ -312,7 +312,7 @@ func TestCancelInAStep(t *testing.T) {
 		if strings.HasPrefix(line, "Removing") && time.Since(routed) < time.Second {
 			t.Errorf("the canary is removed %s after it lost its traffic", time.Since(routed))
 		}
-		if strings.Contains(line, "What routes traffic is as it was") {
+		if strings.HasPrefix(line, "The routes are as in the last success") {
 			routed = time.Now()
 			same(t, "weights when the rollback says so", "web 1; static 1", l.weights(t, httpRoutes))
 			if took := time.Since(begun); took > time.Minute {
@@ -320,6 +320,9 @@ func TestCancelInAStep(t *testing.T) {
 			}
 		}
 	})
+	if routed.IsZero() {
+		t.Errorf("the rollback does not say that the traffic is the primary's again:\n%s", l.said())
+	}
 	if l.deploymentOf(t, "web-canary") {
 		t.Error("the canary is still there after the rollback")
 	}
