@@ -582,8 +582,7 @@ func TestKilledBeforePodsAreNudged(t *testing.T) {
 func TestPodsOfLaterAreNotNudged(t *testing.T) {
 	t.Parallel()
 	l := newRolloutEnv(t)
-	l.spec += "  configPropagation: {nudge: {delay: 30s, repeatAfter: 0s}}\n"
-	l.nudging(t)
+	l.spec += "  configPropagation: {nudge: {delay: 0s, repeatAfter: 0s}}\n"
 	l.succeed(t, configMap("files", "a")+mounting(1))
 	l.awaitAvailable(t, 1)
 	old := l.nudgedPods(t)
@@ -599,6 +598,7 @@ func TestPodsOfLaterAreNotNudged(t *testing.T) {
 		})
 		l.scaleTo(t, 3)
 		l.awaitAvailable(t, 3)
+		l.nudging(t) // not before the pods are there
 	}
 	if result := l.run(t, l.Sync(), run, "1 configured", later); result.Status != deploy.StageSuccess {
 		t.Fatalf("%s: %s", result.Status, result.Reason)

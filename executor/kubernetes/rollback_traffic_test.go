@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -61,13 +62,16 @@ func TestTrafficGoesBackInTime(t *testing.T) {
 			if writes := l.writes(); len(writes) == 0 || !strings.HasSuffix(writes[0], c.first) {
 				t.Errorf("writes: %v, want %s first", writes, c.first)
 			}
-			if c.first == "services/web" && (untilBack == "" || strings.Contains(untilBack, "Waiting")) {
+			if c.first == "services/web" && (untilBack == "" || waits.MatchString(untilBack)) {
 				t.Errorf("until the traffic was back, it said %q", untilBack)
 			}
 			before.Assert(t)
 		})
 	}
 }
+
+// waits matches what a stage says when it waits, for pods for example.
+var waits = regexp.MustCompile(`Waiting|of \d+ (new )?pods?\b`)
 
 // TestPrimaryKeepsTheTrafficWhereItIs: what is applied between two stages that share
 // the traffic does not undo the first one; the set stored for rollbacks has the shares of Git.

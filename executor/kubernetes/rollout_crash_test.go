@@ -80,7 +80,7 @@ func TestCrashAfterTheMark(t *testing.T) {
 	l.manifests = web("1", "replicas: 1")
 	run := l.deployment("now")
 	ctx, crash := context.WithCancelCause(t.Context())
-	run.Log = &listener{l.log, func(line string) {
+	run.Log = &everyLine{l.log, func(line string) {
 		if strings.Contains(line, "pods available in ReplicaSet") {
 			crash(deploy.StopShutdown)
 		}
@@ -128,7 +128,7 @@ func TestTwoEvaluatorsMarkOnce(t *testing.T) {
 	var once sync.Once
 	second := make(chan deploy.StageResult, 1)
 	first := run
-	first.Log = &listener{l.log, func(line string) {
+	first.Log = &everyLine{l.log, func(line string) {
 		if strings.Contains(line, rolling) {
 			once.Do(func() {
 				run.Resumed = true

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,25 +123,23 @@ func (l *rolloutEnv) run(t *testing.T, stage Stage, run deploy.StageRun, at stri
 	var background sync.WaitGroup
 	defer background.Wait()
 	if during != nil {
-		begin := sync.OnceFunc(func() { background.Go(func() { during(t, l, run) }) })
-		run.Log = &listener{run.Log, func(line string) {
+		var begun atomic.Bool
+		begin := sync.OnceFunc(func() {
+			begun.Store(true)
+			background.Go(func() { during(t, l, run) })
+		})
+		run.Log = &everyLine{run.Log, func(line string) {
 			if strings.Contains(line, at) {
 				begin()
 			}
 		}}
+		defer func() {
+			if !begun.Load() {
+				t.Errorf("the stage has not logged %q:\n%s", at, l.said())
+			}
+		}()
 	}
 	return stage.Execute(ctx, run)
-}
-
-// listener is a stage log of which each line is passed to onLine.
-type listener struct {
-	deploy.StageLog
-	onLine func(line string)
-}
-
-func (l *listener) Infof(format string, args ...any) {
-	l.StageLog.Infof(format, args...)
-	l.onLine(fmt.Sprintf(format, args...))
 }
 
 // marks returns the records of the run's stage. Each has ended, and its end was published

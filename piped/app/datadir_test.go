@@ -1,6 +1,7 @@
 package app
 
 import (
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,8 @@ import (
 func TestTheLockIsAwaited(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	syscall.ForkLock.RLock() // a process that is being started holds the lock until it executes its program
+	defer syscall.ForkLock.RUnlock()
 	synctest.Test(t, func(t *testing.T) {
 		unlock, err := lockDataDir(t.Context(), dir)
 		if err != nil {

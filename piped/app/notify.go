@@ -141,7 +141,8 @@ func namesOf[To, From ~string](list []From) []To {
 const (
 	// startTimeout bounds how long the start of the agent waits to be stored.
 	startTimeout = time.Minute
-	// stopTimeout bounds how long its stop does. With stopGrace it is less than Options.Grace.
+	// stopTimeout bounds how long its stop waits to be stored. Together with stopGrace it is less
+	// than the default of Options.Grace.
 	stopTimeout = 5 * time.Second
 	// stopGrace is how long pending notifications are flushed when the agent stops.
 	stopGrace = time.Second

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,7 +89,8 @@ func (p podLines) read(ctx context.Context, app deploy.Application, pod deploy.L
 	return out
 }
 
-// crashLines returns the lines for a comment, each container under its name.
+// crashLines returns the lines for a comment, under the name of their container. It fails if no log
+// can be read.
 func (p podLines) crashLines(ctx context.Context, app deploy.Application, lines int) ([]string, error) {
 	found, err := p.LastPodLines(ctx, app, lines)
 	for _, l := range found {
@@ -96,9 +98,11 @@ func (p podLines) crashLines(ctx context.Context, app deploy.Application, lines 
 			return append([]string{fmt.Sprintf("pod %s, container %s:", l.Pod, l.Container)}, l.Lines...), err
 		}
 	}
-	var why []string
+	var failed []error
 	for _, l := range found {
-		why = append(why, fmt.Sprintf("the log of pod %s cannot be read: %s", l.Pod, strings.TrimSpace(l.Error)))
+		if l.Error != "" {
+			failed = append(failed, fmt.Errorf("pod %s: %s", l.Pod, strings.TrimSpace(l.Error)))
+		}
 	}
-	return why, err
+	return nil, errors.Join(append(failed, err)...)
 }

@@ -344,7 +344,13 @@ func (l *StoreLease) release(ctx context.Context) {
 	// A renewal that was cancelled may still reach the cluster: then the Lease is read again.
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		lease, err := leases.Get(ctx, LeaseName(l.PipedID), metav1.GetOptions{})
-		if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != l.StoreID || lease.Annotations[annotationLeaseHost] != l.Host {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != l.StoreID || lease.Annotations[annotationLeaseHost] != l.Host {
 			return nil // another agent of the store holds it
 		}
 		none := ""

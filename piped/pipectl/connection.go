@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// connectTimeout bounds the wait for a starting agent, after the first attempt to connect.
+	// connectTimeout bounds the further attempts, after the first has failed: the agent may be starting.
 	connectTimeout = 5 * time.Second
 	// attemptTimeout bounds one attempt to connect. An agent that accepts it late is busy, or far
 	// away.

@@ -37,7 +37,12 @@ func TestLogsOfAFailedPreview(t *testing.T) {
 		}
 	}
 	says("cannot be read: the cluster is busy", "panic")
-	lines, failure = []string{"panic: no configuration"}, nil
+	lines, failure, reads = []string{"panic: no configuration"}, nil, 0
+	says("cannot be read: the cluster is busy", "panic")
+	if reads != 0 {
+		t.Errorf("the logs were read %d times in the same minute", reads)
+	}
+	e.now = e.now.Add(logsAgain)
 	says("panic: no configuration", "cannot be read")
 	lines, reads = []string{"panic: something else"}, 0
 	says("panic: no configuration", "something else")

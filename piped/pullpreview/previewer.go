@@ -110,6 +110,7 @@ type Previewer struct {
 	again    map[string]time.Time          // by application ID: when its removal was requested again
 	busy     bool                          // something is being removed
 	degraded map[string]deploy.Degradation // by application, as of this pass
+	unread   map[string]time.Time          // by application: when its logs could not be read
 }
 
 // pullRequest identifies a pull request.
@@ -125,7 +126,7 @@ func New(c Config) *Previewer {
 	}
 	return &Previewer{
 		Config: c, wake: make(chan struct{}, 1), listed: map[string][]githost.OpenRequest{}, plans: map[pullRequest]plan{},
-		reported: map[pullRequest]report{}, failures: map[string]string{}, forks: map[string]forkLabels{}, seen: map[pullRequest]seen{}, known: map[string]bool{}, again: map[string]time.Time{},
+		reported: map[pullRequest]report{}, failures: map[string]string{}, forks: map[string]forkLabels{}, seen: map[pullRequest]seen{}, known: map[string]bool{}, again: map[string]time.Time{}, unread: map[string]time.Time{},
 	}
 }
 

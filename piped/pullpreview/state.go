@@ -127,10 +127,12 @@ func (p *Previewer) broken(appID string, d deploy.Deployment) string {
 
 // crashLines returns the last lines of the pods of an application that does not work any more. They
 // are read once for each reason, so that the comment does not change with every line. That they
-// cannot be read is shown in their place, until they can be.
+// cannot be read is shown in their place, until they can be: that is tried once a minute, because a
+// cluster that does not answer holds up the other pull requests.
 func (p *Previewer) crashLines(ctx context.Context, pr *request, app deploy.Application, now appState) ([]string, error) {
 	for _, known := range pr.known.Applications {
-		if known.ID == app.ID && known.DeploymentID == now.id && known.Phase == deploy.PreviewFailed && known.Reason == now.text && len(known.Log) > 0 && !strings.HasPrefix(known.Log[0], unreadable) {
+		if known.ID == app.ID && known.DeploymentID == now.id && known.Phase == deploy.PreviewFailed && known.Reason == now.text && len(known.Log) > 0 &&
+			(!strings.HasPrefix(known.Log[0], unreadable) || p.Now().Sub(p.unread[app.ID]) < logsAgain) {
 			return known.Log, nil
 		}
 	}
@@ -138,11 +140,16 @@ func (p *Previewer) crashLines(ctx context.Context, pr *request, app deploy.Appl
 		return nil, nil
 	}
 	lines, err := p.PodLines(ctx, app, maxLines)
+	delete(p.unread, app.ID)
 	if err != nil && ctx.Err() == nil {
-		return []string{unreadable + err.Error()}, nil
+		p.unread[app.ID] = p.Now()
+		return []string{unreadable + strings.ReplaceAll(err.Error(), "\n", "; ")}, nil
 	}
 	return lines, err
 }
+
+// logsAgain is the delay before logs that cannot be read are tried again.
+const logsAgain = time.Minute
 
 // unreadable begins the line that stands in the place of logs.
 const unreadable = "the logs of its pods cannot be read: "

@@ -271,8 +271,8 @@ func sqliteCode(err error) int {
 type postgresDialect struct{ config *pgx.ConnConfig }
 
 const (
-	// postgresConns is the number of connections at most. Each keeps what it has prepared: they are
-	// closed when they have not been used for postgresIdleTime, not when fewer are used at a time.
+	// postgresConns is the maximum number of connections. Each keeps its prepared statements, so they
+	// are closed only after postgresIdleTime without use.
 	postgresConns    = 10
 	postgresIdleTime = 5 * time.Minute
 

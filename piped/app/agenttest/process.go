@@ -104,7 +104,7 @@ func (p *Process) Stop() error {
 		p.Kill()
 	}
 	if !p.cmd.ProcessState.Success() {
-		return fmt.Errorf("%s did not stop cleanly within %s (%s); its log: %s", p.name, stopTimeout, p.cmd.ProcessState, p.log)
+		return fmt.Errorf("%s did not stop cleanly within %s (%s); the end of %s:\n%s", p.name, stopTimeout, p.cmd.ProcessState, p.log, p.Tail())
 	}
 	return nil
 }

@@ -271,10 +271,12 @@ func (t *Tab) Click(selector, text string) {
 			const e = [...document.querySelectorAll(%s)].find((e) => e.checkVisibility() && e.innerText.includes(%s));
 			e.scrollIntoView({ block: "center" });
 			window.missed = true;
+			window.clicked?.abort(); // what an earlier try left
+			window.clicked = new AbortController();
 			document.addEventListener("click", (event) => {
 				window.missed = !e.contains(event.target);
 				if (window.missed) { event.preventDefault(); event.stopImmediatePropagation(); }
-			}, { capture: true, once: true });
+			}, { capture: true, once: true, signal: window.clicked.signal });
 			const r = e.getBoundingClientRect();
 			return [r.x + r.width / 2, r.y + r.height / 2];
 		})()`, quote(selector), quote(text)))
