@@ -271,10 +271,9 @@ func sqliteCode(err error) int {
 type postgresDialect struct{ config *pgx.ConnConfig }
 
 const (
-	// postgresConns is the maximum number of connections. Each keeps its prepared statements, so they
-	// are closed only after postgresIdleTime without use.
-	postgresConns    = 10
-	postgresIdleTime = 5 * time.Minute
+	postgresConns     = 10
+	postgresIdleConns = 4
+	postgresIdleTime  = 5 * time.Minute
 
 	// postgresChannel is the channel of notifications.
 	postgresChannel = "piped_changes"
@@ -290,7 +289,7 @@ func (d postgresDialect) name() string {
 func (d postgresDialect) open(ctx context.Context) (writer, reader *sql.DB, err error) {
 	db := stdlib.OpenDB(*d.config)
 	db.SetMaxOpenConns(postgresConns)
-	db.SetMaxIdleConns(postgresConns)
+	db.SetMaxIdleConns(postgresIdleConns)
 	db.SetConnMaxIdleTime(postgresIdleTime)
 	if err := db.PingContext(ctx); err != nil {
 		return nil, nil, errors.Join(d.openError("connect to", err), db.Close())

@@ -205,7 +205,7 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 func (s *Server) serve() error {
 	cmd := exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port))
 	for _, setting := range []string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "full_page_writes=off",
-		"synchronous_commit=off", "shared_buffers=32MB", "max_connections=60", "autovacuum=off", "timezone=UTC"} {
+		"synchronous_commit=off", "shared_buffers=32MB", "max_connections=300", "autovacuum=off", "timezone=UTC"} {
 		cmd.Args = append(cmd.Args, "-c", setting)
 	}
 	s.prepare(cmd)
