@@ -122,7 +122,12 @@ func TestRecordsAreReadWhenTheStoreIsBack(t *testing.T) {
 	end(deploy.StopTimedOut)
 	back := make(chan struct{})
 	restart := func() { // the end of the stage waits for it
-		go func() { defer close(back); start() }()
+		go func() {
+			defer close(back)
+			if err := start(); err != nil {
+				t.Error(err)
+			}
+		}()
 	}
 	if result := read(restart)(over, deploy.StageRun{Deployment: d, Stage: deploy.Stage{ID: "another"}}); result.Interrupted {
 		t.Errorf("a stage whose time has run out while the database is away: %+v", result)

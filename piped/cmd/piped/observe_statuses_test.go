@@ -128,7 +128,7 @@ func (h statusHost) check(t *testing.T, client kubernetes.Interface, namespace s
 		}
 	}
 	pending := namespace + "/annotated pending"
-	clustertest.Eventually(t, "the rollout that is held to be pending", func() bool { return slices.Contains(h.of(commitAnnotated), pending) })
+	clustertest.Eventually(t, "the held rollout to be reported as pending", func() bool { return slices.Contains(h.of(commitAnnotated), pending) })
 	release(t, client, namespace, "annotated")
 	if !h.await(t, commitAnnotated, namespace+"/annotated", "success") {
 		t.Error("the rollout that was held was never pending")

@@ -87,19 +87,21 @@ func (s *Server) Restart(t testing.TB, away time.Duration) {
 	t.Helper()
 	start := s.Interrupt(t)
 	time.Sleep(away)
-	start()
+	if err := start(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Interrupt stops the server, which closes every connection. The function that it returns starts the
 // server again with the same data and address.
-func (s *Server) Interrupt(t testing.TB) (start func()) {
+func (s *Server) Interrupt(t testing.TB) (start func() error) {
 	t.Helper()
 	s.process.stop()
-	return func() {
-		t.Helper()
+	return func() error {
 		if err := s.serve(); err != nil {
-			t.Fatalf("start PostgreSQL again: %v", err)
+			return fmt.Errorf("start PostgreSQL again: %w", err)
 		}
+		return nil
 	}
 }
 

@@ -38,7 +38,7 @@ type Handler struct {
 	handler http.Handler
 	shown   shownParts
 	silent  silentClusters
-	// liveWait is the constant of that name; a test that a busy machine slows down sets a longer one.
+	// liveWait is how long a view waits for live states; tests set more than the constant.
 	liveWait time.Duration
 }
 
