@@ -56,7 +56,7 @@ func startAgent(ctx context.Context, bin, dir, provider, kubeconfig, namespace, 
 // applications returns the agent's applications by name, once there are count.
 func (a *agent) applications(ctx context.Context, count int) ([]*modelv1.Application, error) {
 	var apps []*modelv1.Application
-	err := a.Await(ctx, fmt.Sprintf("%d applications to be found", count), agentTimeout, func(ctx context.Context) (bool, error) {
+	err := a.Await(ctx, fmt.Sprintf("%d applications to be found", count), waitTimeout, func(ctx context.Context) (bool, error) {
 		resp, err := a.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{})
 		apps = resp.GetApplications()
 		return len(apps) >= count, err

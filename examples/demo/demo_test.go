@@ -75,21 +75,16 @@ func objects(t *testing.T, cluster *clustertest.Cluster) (names []string) {
 
 // begun returns the objects of a cluster once each namespace has the certificate that the controller
 // manager writes into it, which may happen after the cluster is ready.
-func begun(t *testing.T, cluster *clustertest.Cluster) []string {
+func begun(t *testing.T, cluster *clustertest.Cluster) (names []string) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		names := objects(t, cluster)
-		lacks := func(name string) bool {
+	clustertest.Eventually(t, "each namespace to have the certificate", func() bool {
+		names = objects(t, cluster)
+		return !slices.ContainsFunc(names, func(name string) bool {
 			namespace, ok := strings.CutPrefix(name, "namespaces /")
 			return ok && !slices.Contains(names, "configmaps "+namespace+"/kube-root-ca.crt")
-		}
-		if !slices.ContainsFunc(names, lacks) {
-			return names
-		}
-		if time.Now().After(end) {
-			t.Fatalf("a namespace has no certificate: %q", names)
-		}
-	}
+		})
+	})
+	return names
 }
 
 // The demo plays in somebody's cluster without a control plane of its own, in one

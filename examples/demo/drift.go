@@ -116,7 +116,7 @@ func (d *demo) application(ctx context.Context, name string) (*modelv1.Applicati
 
 // awaitSync returns an application once its sync state is what is wanted.
 func (d *demo) awaitSync(ctx context.Context, name string, want modelv1.ApplicationSyncStatus) (app *modelv1.Application, err error) {
-	err = d.agent.Await(ctx, name+" to be "+want.String(), syncTimeout, func(ctx context.Context) (bool, error) {
+	err = d.agent.Await(ctx, name+" to be "+want.String(), waitTimeout, func(ctx context.Context) (bool, error) {
 		if app, err = d.application(ctx, name); err != nil {
 			return false, err
 		}

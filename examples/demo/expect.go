@@ -160,7 +160,7 @@ func (d *demo) expectImage(ctx context.Context, app, tag string) error {
 		return err
 	}
 	image := d.stage.images.at(tag)
-	err = d.agent.Await(ctx, "the pods of "+app+" to run "+image, imageTimeout, func(ctx context.Context) (bool, error) {
+	err = d.agent.Await(ctx, "the pods of "+app+" to run "+image, waitTimeout, func(ctx context.Context) (bool, error) {
 		err := runsOnly(ctx, client, d.stage.namespace, app, image)
 		return err == nil, err
 	})

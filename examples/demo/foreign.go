@@ -48,7 +48,7 @@ func (d *demo) foreign(ctx context.Context) error {
 // complete.
 func (d *demo) awaitForeign(ctx context.Context, count int) error {
 	var rollouts []*modelv1.Rollout
-	err := d.agent.Await(ctx, fmt.Sprintf("%d rollouts of %s to be complete", count, foreignName), agentTimeout, func(ctx context.Context) (bool, error) {
+	err := d.agent.Await(ctx, fmt.Sprintf("%d rollouts of %s to be complete", count, foreignName), waitTimeout, func(ctx context.Context) (bool, error) {
 		resp, err := d.agent.Control.ListRollouts(ctx, &controlv1.ListRolloutsRequest{
 			Workloads: []string{foreignName}, Outcomes: []modelv1.RolloutOutcome{modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE},
 		})

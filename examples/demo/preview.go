@@ -166,7 +166,7 @@ func (d *demo) expectNoPreview(ctx context.Context) error {
 	default:
 		d.differ("the comment says that the preview is removed, and namespace %s is there", namespace)
 	}
-	err = d.agent.Await(ctx, "the preview to be forgotten", agentTimeout, func(ctx context.Context) (bool, error) {
+	err = d.agent.Await(ctx, "the preview to be forgotten", waitTimeout, func(ctx context.Context) (bool, error) {
 		resp, err := d.agent.Control.ListPreviews(ctx, &controlv1.ListPreviewsRequest{})
 		return err == nil && len(resp.GetPreviews()) == 0, err
 	})

@@ -14,12 +14,8 @@ import (
 	"github.com/c785c783/piped/piped/githost/githosttest"
 )
 
-// How long is waited before the demo gives up: long enough for a busy machine.
-const (
-	agentTimeout = 2 * time.Minute
-	imageTimeout = 2 * time.Minute
-	syncTimeout  = 2 * time.Minute
-)
+// waitTimeout is how long the demo waits before it gives up: long enough for a busy machine.
+const waitTimeout = 2 * time.Minute
 
 // demo is one run of the script.
 type demo struct {

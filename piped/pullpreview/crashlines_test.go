@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestLogsOfAFailedPreview: the last lines of pods that fail later are read once. While they cannot
-// be read, the comment says so, and they are read again.
+// TestLogsOfAFailedPreview: the last lines of pods that fail later are read once. While there are
+// none, or they cannot be read, which the comment says, they are read once a minute.
 func TestLogsOfAFailedPreview(t *testing.T) {
 	e := newEnv(t)
 	e.app("web", "{label: preview}")
@@ -20,7 +20,7 @@ func TestLogsOfAFailedPreview(t *testing.T) {
 	e.pass()
 	e.want("deployed", "7 READY", "web-pr-7", 1)
 
-	lines, failure, reads := []string(nil), errors.New("the cluster is busy"), 0
+	lines, failure, reads := []string(nil), error(nil), 0
 	e.p.PodLines = func(context.Context, deploy.Application, int) ([]string, error) {
 		reads++
 		return lines, failure
@@ -36,13 +36,20 @@ func TestLogsOfAFailedPreview(t *testing.T) {
 			t.Errorf("the comment says\n%s\nwant %q and not %q", got, want, not)
 		}
 	}
-	says("cannot be read: the cluster is busy", "panic")
-	lines, failure, reads = []string{"panic: no configuration"}, nil, 0
-	says("cannot be read: the cluster is busy", "panic")
-	if reads != 0 {
-		t.Errorf("the logs were read %d times in the same minute", reads)
+	once := func() {
+		t.Helper()
+		if reads != 1 {
+			t.Errorf("the logs were read %d times in the same minute", reads)
+		}
+		reads, e.now = 0, e.now.Add(logsAgain)
 	}
-	e.now = e.now.Add(logsAgain)
+	says("its pod crashes", "cannot be read")
+	once()
+	failure = errors.New("the cluster is busy")
+	says("cannot be read: the cluster is busy", "panic")
+	lines, failure = []string{"panic: no configuration"}, nil
+	says("cannot be read: the cluster is busy", "panic")
+	once()
 	says("panic: no configuration", "cannot be read")
 	lines, reads = []string{"panic: something else"}, 0
 	says("panic: no configuration", "something else")

@@ -110,7 +110,7 @@ type Previewer struct {
 	again    map[string]time.Time          // by application ID: when its removal was requested again
 	busy     bool                          // something is being removed
 	degraded map[string]deploy.Degradation // by application, as of this pass
-	unread   map[string]time.Time          // by application: when its logs could not be read
+	unread   map[string]time.Time          // by application: when its logs gave no lines
 }
 
 // pullRequest identifies a pull request.

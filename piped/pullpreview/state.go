@@ -131,8 +131,11 @@ func (p *Previewer) broken(appID string, d deploy.Deployment) string {
 // cluster that does not answer holds up the other pull requests.
 func (p *Previewer) crashLines(ctx context.Context, pr *request, app deploy.Application, now appState) ([]string, error) {
 	for _, known := range pr.known.Applications {
-		if known.ID == app.ID && known.DeploymentID == now.id && known.Phase == deploy.PreviewFailed && known.Reason == now.text && len(known.Log) > 0 &&
-			(!strings.HasPrefix(known.Log[0], unreadable) || p.Now().Sub(p.unread[app.ID]) < logsAgain) {
+		if known.ID != app.ID || known.DeploymentID != now.id || known.Phase != deploy.PreviewFailed || known.Reason != now.text {
+			continue
+		}
+		read := len(known.Log) > 0 && !strings.HasPrefix(known.Log[0], unreadable)
+		if read || p.Now().Sub(p.unread[app.ID]) < logsAgain {
 			return known.Log, nil
 		}
 	}
@@ -140,15 +143,18 @@ func (p *Previewer) crashLines(ctx context.Context, pr *request, app deploy.Appl
 		return nil, nil
 	}
 	lines, err := p.PodLines(ctx, app, maxLines)
-	delete(p.unread, app.ID)
+	if err == nil && len(lines) > 0 {
+		delete(p.unread, app.ID)
+		return lines, nil
+	}
+	p.unread[app.ID] = p.Now()
 	if err != nil && ctx.Err() == nil {
-		p.unread[app.ID] = p.Now()
 		return []string{unreadable + strings.ReplaceAll(err.Error(), "\n", "; ")}, nil
 	}
 	return lines, err
 }
 
-// logsAgain is the delay before logs that cannot be read are tried again.
+// logsAgain is the delay before logs that could not be read, or were empty, are read again.
 const logsAgain = time.Minute
 
 // unreadable begins the line that stands in the place of logs.

@@ -278,11 +278,9 @@ func (i *installing) rightsAreMissed() {
 	check := func() int {
 		return run(context.WithoutCancel(i.Context()), []string{"install", "check"}, &bytes.Buffer{}, &bytes.Buffer{})
 	}
-	for end := time.Now().Add(10 * time.Minute); check() == 0 && time.Now().Before(end); { // until the roles are aggregated again
-	}
+	clustertest.Eventually(i, "the roles to be aggregated without the deleted one", func() bool { return check() != 0 })
 	i.contains(i.piped(1, "install", "check"), "may not get httproutes.gateway.networking.k8s.io", "--only permissions --apply")
 	i.contains(i.install(0, "--only", "permissions"), "created ClusterRole piped-routes")
-	for end := time.Now().Add(10 * time.Minute); check() != 0 && time.Now().Before(end); {
-	}
+	clustertest.Eventually(i, "the roles to be aggregated with it", func() bool { return check() == 0 })
 	i.piped(0, "install", "check")
 }
