@@ -23,8 +23,7 @@ func prometheus(t *testing.T) (*prometheustest.Exporter, *provider.Set) {
 		exporter.Set(series, 0.001)
 	}
 	exporter.Set(`worse{variant="canary"}`, 0.2)
-	// A scrape that times out ends the series, and a check that finds no data counts as a failure.
-	server := prometheustest.StartFor(t, prometheustest.Job{Name: "test", Target: exporter.Addr, Every: 5 * time.Second})
+	server := prometheustest.StartSlow(t, exporter)
 	set := provider.NewSet()
 	t.Cleanup(func() { _ = set.Close() }) // it returns nil
 	set.Use([]config.AnalysisProvider{{Name: "prometheus", Type: config.AnalysisPrometheus, Config: &config.Prometheus{

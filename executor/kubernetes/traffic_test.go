@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/cluster/traffic"
 	"github.com/c785c783/piped/piped/config/analysis"
@@ -212,17 +213,8 @@ func TestUnreadyCanary(t *testing.T) {
 // relabel changes how the pods that a selector finds behave.
 func (l *trafficEnv) relabel(t *testing.T, selector, behavior string) {
 	t.Helper()
-	pods, err := l.client.CoreV1().Pods(l.ns).List(context.Background(), metav1.ListOptions{LabelSelector: selector})
-	if err != nil || len(pods.Items) == 0 {
-		t.Errorf("%d pods, %v", len(pods.Items), err)
-		return
-	}
-	for _, pod := range pods.Items {
-		_, err := l.client.CoreV1().Pods(l.ns).Patch(context.Background(), pod.Name, "application/merge-patch+json",
-			[]byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"`+behavior+`"}}}`), metav1.PatchOptions{})
-		if err != nil {
-			t.Error(err)
-		}
+	if pods, err := clustertest.Behave(context.Background(), l.client, l.ns, selector, behavior); err != nil || pods == 0 {
+		t.Errorf("%d pods, %v", pods, err)
 	}
 }
 

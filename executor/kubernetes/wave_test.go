@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -80,15 +81,9 @@ func TestWaves(t *testing.T) {
 // letEnd lets the pod of a Job whose image is never-ready end well.
 func (l *stageEnv) letEnd(t *testing.T, job string) {
 	t.Helper()
-	pods := l.shared.Client(t).CoreV1().Pods(l.ns)
-	ready := []byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"ready"}}}`)
 	eventually(t, func() string {
-		list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: "job-name=" + job})
-		if err != nil || len(list.Items) != 1 {
-			return fmt.Sprintf("Job %s has %d pods, %v", job, len(list.Items), err)
-		}
-		if _, err := pods.Patch(t.Context(), list.Items[0].Name, types.MergePatchType, ready, metav1.PatchOptions{}); err != nil {
-			return err.Error()
+		if pods, err := clustertest.Behave(t.Context(), l.shared.Client(t), l.ns, "job-name="+job, "ready"); err != nil || pods != 1 {
+			return fmt.Sprintf("Job %s has %d pods, %v", job, pods, err)
 		}
 		return ""
 	})

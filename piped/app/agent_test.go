@@ -123,6 +123,13 @@ func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 		cancel()
 		t.Fatal(err)
 	}
+	stop = runUntil(t, ctx, agent, cancel)
+	return dial(t, agent.APIAddr(), s.dataDir), stop
+}
+
+// runUntil runs an agent until stop is called or the test ends, which wait for its end.
+func runUntil(t *testing.T, ctx context.Context, agent *App, cancel func()) (stop func()) {
+	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
@@ -132,7 +139,7 @@ func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	return dial(t, agent.APIAddr(), s.dataDir), stop
+	return stop
 }
 
 // createStore puts an empty store into a data directory that has none. An agent would take

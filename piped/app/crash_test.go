@@ -11,9 +11,7 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
@@ -81,7 +79,7 @@ func TestKilledInTheMiddleOfARollout(t *testing.T) {
 	web := appID("web")
 	agent.mustEnd(web, repo.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 
-	good := repo.Push(t, "slow to become ready", withHeldPods(webApp(ns, "v2", "")))
+	good := repo.Push(t, "slow to become ready", heldApp("web", webApp(ns, "v2", "")))
 	agent.await(web, "rolls out", func(d *modelv1.Deployment) bool {
 		return d.GetTrigger().GetCommit().GetHash() == good && strings.Contains(agent.logs(d.GetId()), "applied Deployment")
 	})
@@ -114,29 +112,32 @@ func TestKilledInTheMiddleOfARollout(t *testing.T) {
 	}
 }
 
-// withHeldPods returns the files of webApp with pods that do not become ready before
-// letPodsBeReady.
-func withHeldPods(files map[string]string) map[string]string {
-	const labels = "metadata: {labels: {app: web"
-	files["web/app.yaml"] = strings.Replace(files["web/app.yaml"], labels, labels+", "+behaviorLabel+": never-ready", 1)
+// heldApp returns the files of an application with pods that do not become ready before
+// letPodsBeReady or letBeReady.
+func heldApp(name string, files map[string]string) map[string]string {
+	labels, file := "metadata: {labels: {app: "+name, name+"/app.yaml"
+	held := strings.Replace(files[file], labels, labels+", "+clustertest.BehaviorLabel+": never-ready", 1)
+	if held == files[file] {
+		panic(file + " has no labels of pods: its pods would not be held")
+	}
+	files[file] = held
 	return files
+}
+
+// letBeReady lets the held pods of a namespace become ready. A preview in the namespace of its
+// application has a suffix to the values of labels, so that any value but "ready" is that of a held pod.
+func letBeReady(t *testing.T, kube kubernetes.Interface, namespace string) {
+	t.Helper()
+	if _, err := clustertest.Behave(t.Context(), kube, namespace, clustertest.BehaviorLabel+","+clustertest.BehaviorLabel+"!=ready", "ready"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // letPodsBeReady lets held pods become ready until the deployment of a commit has ended.
 func (c *client) letPodsBeReady(kube kubernetes.Interface, ns, app, commit string) {
 	c.t.Helper()
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"ready"}}}`, behaviorLabel)
 	eventually(c.t, "the deployment of commit "+commit+" ends", func() bool {
-		pods, err := kube.CoreV1().Pods(ns).List(c.t.Context(), metav1.ListOptions{LabelSelector: behaviorLabel + "=never-ready"})
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		for _, pod := range pods.Items {
-			_, err := kube.CoreV1().Pods(ns).Patch(c.t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-			if err != nil && !apierrors.IsNotFound(err) {
-				c.t.Fatal(err)
-			}
-		}
+		letBeReady(c.t, kube, ns)
 		return slices.ContainsFunc(c.deployments(app), func(d *modelv1.Deployment) bool {
 			return d.GetTrigger().GetCommit().GetHash() == commit && d.GetStatus() >= modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS
 		})

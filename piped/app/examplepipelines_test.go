@@ -79,8 +79,7 @@ func TestExamplesGoThroughTheirPipelines(t *testing.T) {
 	for _, variant := range []string{"canary", "baseline"} {
 		metrics.Set(fmt.Sprintf(`app_variant:http_latency_seconds:p99{app="analysis",variant=%q}`, variant), 0.2)
 	}
-	// A scrape that a busy machine does not answer in time ends the series until the next one.
-	prometheus := prometheustest.StartFor(t, prometheustest.Job{Name: "test", Target: metrics.Addr, Every: 5 * time.Second})
+	prometheus := prometheustest.StartSlow(t, metrics)
 	agent := runReloading(t, spec{
 		dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, providers: map[string]string{"local": cluster.Kubeconfig()},
 		more: fmt.Sprintf("  analysisProviders: [{name: prometheus, type: PROMETHEUS, config: {address: %q, usernameFile: %q, passwordFile: %q}}]\n",

@@ -202,10 +202,8 @@ func TestFaultClockJumps(t *testing.T) {
 			wait := outage(t)
 			files := appFiles("calm", s.namespace, "v2", "")
 			files["calm/app.pipecd.yaml"] += fmt.Sprintf("  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{name: WAIT, with: {duration: %s}}, {name: K8S_SYNC}]}\n", wait)
-			// Its pods are held, so that it runs until the clock has jumped back.
-			files["calm/app.yaml"] = strings.Replace(files["calm/app.yaml"], "metadata: {labels: {app: calm", "metadata: {labels: {app: calm, "+behaviorLabel+": never-ready", 1)
 			began := time.Now()
-			calm := repo.Push(t, "calm v2, after a wait", files)
+			calm := repo.Push(t, "calm v2, after a wait", heldApp("calm", files)) // it runs until the clock has jumped back
 			s.agent.await(appID("calm"), "waits", func(d *modelv1.Deployment) bool {
 				return d.GetTrigger().GetCommit().GetHash() == calm && d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_RUNNING
 			})

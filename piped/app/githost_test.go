@@ -69,7 +69,7 @@ func TestGitHubIsNotified(t *testing.T) {
 		dataDir: t.TempDir(), repositories: map[string]string{"apps": remote}, providers: map[string]string{"local": cluster.Kubeconfig()},
 		more: gitHubLines(g.URL, fmt.Sprintf("app: {appID: %d, privateKey: %q}", githosttest.AppID, key)) + "  access: {externalURL: https://piped.example.com}\n",
 	}, time.Second)
-	files := merged(withHeldPods(webApp(ns, "v1", "")), simple("settings", ns, "hello"))
+	files := merged(heldApp("web", webApp(ns, "v1", "")), simple("settings", ns, "hello"))
 	files["web/app.pipecd.yaml"] = strings.Replace(files["web/app.pipecd.yaml"], "spec:\n", "spec:\n  environmentURL: https://shop.example.com\n  labels: {env: production}\n", 1)
 	endReported := func(commit string) *modelv1.Deployment {
 		t.Helper()
@@ -88,7 +88,7 @@ func TestGitHubIsNotified(t *testing.T) {
 		t.Errorf("states of the first commit: %q", states)
 	}
 
-	change := merged(map[string]string{"web/app.yaml": withHeldPods(webApp(ns, "v2", ""))["web/app.yaml"]}, simple("settings", ns, "hello again"))
+	change := merged(map[string]string{"web/app.yaml": heldApp("web", webApp(ns, "v2", ""))["web/app.yaml"]}, simple("settings", ns, "hello again"))
 	head, err := repo.CommitOn("more", "a pull request", func(r *gittest.Repo) error { return r.Write(change) })
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestKilledWhileGitHubIsNotified(t *testing.T) {
 		<-r.Context().Done()
 	})
 	ns := cluster.Namespace(t)
-	commit := repo.Push(t, "add web", withHeldPods(webApp(ns, "v1", "")))
+	commit := repo.Push(t, "add web", heldApp("web", webApp(ns, "v1", "")))
 	now := time.Now()
 	g.SetPull(githosttest.PullRequest{Number: 7, State: "closed", MergedAt: &now, Base: githosttest.Ref{Ref: "main"}, Brought: []string{commit}})
 	p := startProcess(t, agenttest.Options{Remote: remote, Kubeconfig: cluster.Kubeconfig(), More: gitHubLines(g.URL, "token: "+githosttest.Token)})

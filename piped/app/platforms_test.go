@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -36,15 +35,7 @@ func runFilesAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 		cancel()
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- agent.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the agent did not stop cleanly: %v", err)
-		}
-	})
-	t.Cleanup(stop)
+	stop = runUntil(t, ctx, agent, cancel)
 	c = dial(t, agent.APIAddr(), s.dataDir)
 	c.web = "http://" + agent.WebAddr()
 	return c, stop

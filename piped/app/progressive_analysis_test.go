@@ -39,8 +39,7 @@ func TestPrometheusDecides(t *testing.T) {
 	for _, series := range []string{`errors{app="web",variant="canary"}`, `latency{variant="canary"}`, `latency{variant="baseline"}`} {
 		exporter.Set(series, 0.001)
 	}
-	// A scrape that takes longer than the interval ends the series until the next one, and no data is a failure.
-	server := prometheustest.StartFor(t, prometheustest.Job{Name: "test", Target: exporter.Addr, Every: 5 * time.Second})
+	server := prometheustest.StartSlow(t, exporter)
 	p := newProgressive(t, fmt.Sprintf(analysedPipeline, "2s"), httpRouteOfWeb, fmt.Sprintf(
 		"  analysisProviders: [{name: prometheus, type: PROMETHEUS, config: {address: %q, usernameFile: %q, passwordFile: %q}}]\n",
 		server.URL, server.UsernameFile, server.PasswordFile))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
 // matrixStages are the stages of the pipeline of TestEveryStageIsInterrupted, with their
@@ -38,7 +40,7 @@ func (m *matrix) cell(stage, way string) *matrixCell {
 		c.app.limits = map[string]string{"v2": waitLimit}
 	}
 	if _, ok := c.hold.(podHold); ok {
-		c.app.podLabels = behaviorLabel + ": never-ready" // until the test changes it
+		c.app.podLabels = clustertest.BehaviorLabel + ": never-ready" // until the test changes it
 	}
 	if stage != "analysis" {
 		m.checked.open(c.app.dir)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -88,18 +89,16 @@ type podHold struct {
 	variant string
 }
 
-const behaviorLabel = "devcluster.piped.dev/behavior"
-
 func (h podHold) reached(t *testing.T, m *matrix, c *matrixCell) bool {
 	pods, err := m.kube.CoreV1().Pods(c.app.namespace).List(t.Context(), metav1.ListOptions{
-		LabelSelector: behaviorLabel + "=never-ready,pipecd.dev/variant=" + h.variant,
+		LabelSelector: clustertest.BehaviorLabel + "=never-ready,pipecd.dev/variant=" + h.variant,
 	})
 	return err == nil && len(pods.Items) > 0
 }
 
 // readyPods makes all pods ready that are not held.
 func (m *matrix) readyPods(ctx context.Context) error {
-	pods, err := m.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: behaviorLabel + "=never-ready"})
+	pods, err := m.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: clustertest.BehaviorLabel + "=never-ready"})
 	if err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ func (m *matrix) readyPods(ctx context.Context) error {
 			if !ok || c.app.namespace != pod.Namespace || c.good != nil && !c.released && pod.Labels["pipecd.dev/variant"] == h.variant {
 				continue
 			}
-			patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"ready"}}}`, behaviorLabel)
+			patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"ready"}}}`, clustertest.BehaviorLabel)
 			if _, err := m.kube.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 				return err
 			}

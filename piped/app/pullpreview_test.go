@@ -57,13 +57,6 @@ spec:
 	}
 }
 
-// heldApp returns the files of an application with pods that do not become ready before letBeReady.
-func heldApp(name string, files map[string]string) map[string]string {
-	labels := "metadata: {labels: {app: " + name
-	files[name+"/app.yaml"] = strings.Replace(files[name+"/app.yaml"], labels, labels+", "+behaviorLabel+": never-ready", 1)
-	return files
-}
-
 // previewEnv is an agent that previews the pull requests of a repository on a fake GitHub.
 type previewEnv struct {
 	t         *testing.T
@@ -319,7 +312,7 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 		}
 		waited = waited || web == 2 && api == 0 && strings.Contains(body, "### Preview: building")
 		if waited {
-			e.letBeReady(e.preview)
+			letBeReady(t, e.cluster, e.preview)
 		}
 		if strings.Contains(body, "### Preview: ready") {
 			break
@@ -410,36 +403,11 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 	eventually(t, "nothing is left without the label", func() bool { return !e.exists() && len(agent.previewApplications()) == 0 && agent.pullPreview() == nil })
 }
 
-// letBeReady lets the held pods in a namespace become ready. Next to its application, a preview has other
-// values of labels.
-func (e *previewEnv) letBeReady(namespace string) {
+// behave sets the behavior of the pods of the preview.
+func (e *previewEnv) behave(behavior string) {
 	e.t.Helper()
-	held := metav1.ListOptions{LabelSelector: behaviorLabel + "," + behaviorLabel + "!=ready"}
-	pods, err := e.cluster.CoreV1().Pods(namespace).List(e.t.Context(), held)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"ready"}}}`, behaviorLabel)
-	for _, pod := range pods.Items {
-		_, err := e.cluster.CoreV1().Pods(namespace).Patch(e.t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			e.t.Fatal(err)
-		}
-	}
-}
-
-// relabel sets the behavior of the pods of the preview.
-func (e *previewEnv) relabel(behavior string) {
-	e.t.Helper()
-	pods, err := e.cluster.CoreV1().Pods(e.preview).List(e.t.Context(), metav1.ListOptions{})
-	if err != nil || len(pods.Items) == 0 {
+	if pods, err := clustertest.Behave(e.t.Context(), e.cluster, e.preview, "", behavior); err != nil || pods == 0 {
 		e.t.Fatal(pods, err)
-	}
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, behaviorLabel, behavior)
-	for _, pod := range pods.Items {
-		if _, err := e.cluster.CoreV1().Pods(e.preview).Patch(e.t.Context(), pod.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			e.t.Fatal(err)
-		}
 	}
 }
 
@@ -455,7 +423,7 @@ func TestPreviewThatCrashesLater(t *testing.T) {
 	e.set("open", "preview")
 	e.says("ready")
 
-	e.relabel("crash-loop")
+	e.behave("crash-loop")
 	body := e.says("failed")
 	mustContain(t, body, "does not work any more", "pods are available", "Last lines of <code>web-pr-7</code>", "pod web-")
 	if strings.Contains(body, "https://web-pr-7") {
@@ -465,7 +433,7 @@ func TestPreviewThatCrashesLater(t *testing.T) {
 	if p := agent.pullPreview(); p.GetPhase() != controlv1.PreviewPhase_PREVIEW_PHASE_FAILED || p.GetReadyAtMs() == 0 {
 		t.Errorf("the API has the preview %v", p)
 	}
-	e.relabel("ready")
+	e.behave("ready")
 	e.says("ready")
 	eventually(t, "the status is success", func() bool { return e.lastState() == "success" })
 

@@ -225,7 +225,7 @@ func TestPullRequestIsRouted(t *testing.T) {
 		}
 		waited = waited || web == 2 && api == 0 && strings.Contains(e.comment(), "### Preview: building")
 		if waited {
-			e.letBeReady(e.namespace)
+			letBeReady(t, e.cluster, e.namespace)
 		}
 		if announced {
 			break

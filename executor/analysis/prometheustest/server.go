@@ -54,6 +54,13 @@ func Start(t testing.TB, target *Exporter) *Server {
 	return StartFor(t, Job{Name: "test", Target: target.Addr})
 }
 
+// StartSlow is Start with a scrape every five seconds, for tests in which data must not be missing. A
+// scrape that takes longer than the interval, as on a busy machine, ends all series until the next one.
+func StartSlow(t testing.TB, target *Exporter) *Server {
+	t.Helper()
+	return StartFor(t, Job{Name: "test", Target: target.Addr, Every: 5 * time.Second})
+}
+
 // Job is a scrape job.
 type Job struct {
 	Name   string

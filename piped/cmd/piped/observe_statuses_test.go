@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
@@ -87,12 +86,9 @@ func fromCommit(name, image, repository, commit string) *appsv1.Deployment {
 	return d
 }
 
-// behaviorLabel is the label of a pod that says how it behaves.
-const behaviorLabel = "devcluster.piped.dev/behavior"
-
 // held returns a Deployment whose pods do not become ready before they are released.
 func held(d *appsv1.Deployment) *appsv1.Deployment {
-	d.Spec.Template.Labels = map[string]string{"app": d.Name, behaviorLabel: "never-ready"}
+	d.Spec.Template.Labels = map[string]string{"app": d.Name, clustertest.BehaviorLabel: "never-ready"}
 	return d
 }
 
@@ -100,17 +96,8 @@ func held(d *appsv1.Deployment) *appsv1.Deployment {
 func release(t *testing.T, client kubernetes.Interface, namespace, name string) {
 	t.Helper()
 	clustertest.Eventually(t, "a pod of "+name+" to be released", func() bool {
-		pods, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
-		if err != nil || len(pods.Items) == 0 {
-			return false
-		}
-		for _, pod := range pods.Items {
-			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"ready"}}}`, behaviorLabel)
-			if _, err := client.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-				return false
-			}
-		}
-		return true
+		pods, err := clustertest.Behave(t.Context(), client, namespace, "app="+name, "ready")
+		return err == nil && pods > 0
 	})
 }
 
@@ -153,7 +140,7 @@ func (h statusHost) advance(t *testing.T, client kubernetes.Interface, namespace
 		t.Fatal(err)
 	}
 	d.Annotations["pipecd.dev/commit"], d.Spec.Template.Spec.Containers[0].Image = commitAway, "web:2"
-	delete(d.Spec.Template.Labels, behaviorLabel) // its pods are not held
+	delete(d.Spec.Template.Labels, clustertest.BehaviorLabel) // its pods are not held
 	if _, err := client.AppsV1().Deployments(namespace).Update(t.Context(), d, metav1.UpdateOptions{FieldManager: "another-tool"}); err != nil {
 		t.Fatal(err)
 	}
