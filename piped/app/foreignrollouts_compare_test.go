@@ -1,8 +1,16 @@
 package app
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -105,5 +113,47 @@ func TestForeignRolloutsFindsFaults(t *testing.T) {
 				t.Errorf("found %+v, want %+v:\n%+v", got, c.want, e.rolloutFaults)
 			}
 		})
+	}
+}
+
+// TestForeignOracleWatchesInAnyOrder: the watches of the oracle are independent, so a workload may
+// be seen complete before its revision is seen at all.
+func TestForeignOracleWatchesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	controlled := true
+	workload := func(version int, image string, available int32) *appsv1.DaemonSet {
+		return &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u", ResourceVersion: strconv.Itoa(version)},
+			Spec:       appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}},
+			Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberAvailable: available},
+		}
+	}
+	revision := func(version int, image string) *appsv1.ControllerRevision {
+		return &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "web-1", ResourceVersion: strconv.Itoa(version),
+				OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "web", UID: "u", Controller: &controlled}},
+			},
+			Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{"spec":{"containers":[{"image":"` + image + `"}]}}}}`)},
+		}
+	}
+	for name, c := range map[string]struct {
+		objects []runtime.Object
+		open    bool
+	}{
+		"in order":                         {[]runtime.Object{workload(1, "v1", 0), revision(2, "v1"), workload(3, "v1", 1)}, false},
+		"the revision last":                {[]runtime.Object{workload(1, "v1", 0), workload(3, "v1", 1), revision(2, "v1")}, false},
+		"not complete":                     {[]runtime.Object{workload(1, "v1", 1), workload(3, "v1", 0), revision(2, "v1")}, true},
+		"complete before the revision":     {[]runtime.Object{workload(1, "v1", 1), revision(2, "v1")}, true},
+		"complete with another template":   {[]runtime.Object{workload(3, "v0", 1), revision(2, "v1")}, true},
+		"complete again with the revision": {[]runtime.Object{workload(1, "v1", 1), revision(2, "v1"), workload(3, "v1", 1)}, false},
+	} {
+		o := &foreignOracle{byName: map[string]*foreignWorkload{}}
+		for _, object := range c.objects {
+			o.see(t, watch.Event{Type: watch.Modified, Object: object})
+		}
+		if open := o.open(nil); strings.Contains(open, "rolls out") != c.open {
+			t.Errorf("%s: open is %q", name, open)
+		}
 	}
 }

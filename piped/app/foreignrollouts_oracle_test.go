@@ -43,6 +43,7 @@ type foreignLife struct {
 	deleted   time.Time // when its deletion began
 	rollouts  []*foreignRollout
 	templates []seenTemplate
+	complete  int64 // resource version that `kubectl rollout status` calls complete; 0: the last one seen is not
 }
 
 // seenTemplate is a template of a workload, and when it was first seen. A Deployment that is
@@ -179,6 +180,10 @@ func (l *foreignLife) workload(meta *metav1.ObjectMeta, template *corev1.PodTemp
 	if n := len(l.templates); n == 0 || l.templates[n-1].identity != live {
 		l.templates = append(l.templates, seenTemplate{live, now, lastWrite(meta)})
 	}
+	l.complete = 0
+	if shown {
+		l.complete = versionOf(meta)
+	}
 	if len(l.rollouts) == 0 {
 		return
 	}
@@ -219,8 +224,19 @@ func (o *foreignOracle) revision(object metav1.Object, number int64, template st
 		last = r
 	}
 	if !gone && (last == nil || number > last.revision) {
-		l.rollouts = append(l.rollouts, &foreignRollout{revision: number, epoch: epoch{image: template, begun: now, wanted: []wantedReplicas{{now, l.replicas}}}})
+		r := &foreignRollout{revision: number, epoch: epoch{image: template, begun: now, wanted: []wantedReplicas{{now, l.replicas}}}}
+		// The watch of the revisions may be behind that of the workloads, which then shows nothing more.
+		if l.complete > versionOf(object) && l.templates[len(l.templates)-1].identity == template {
+			r.shown = now
+		}
+		l.rollouts = append(l.rollouts, r)
 	}
+}
+
+// versionOf returns the resource version of an object, which grows with every write to the cluster.
+func versionOf(object metav1.Object) int64 {
+	version, _ := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
+	return version
 }
 
 // changed reports whether the template was another one than that of r at a time since r began.
