@@ -33,6 +33,7 @@ const (
 type driftBench struct {
 	*environment
 	*scene
+	name  string // begins the names of its figures
 	fleet driftFleet
 	calls calls // of the agent to the API server, since it was started again
 	proxy *agenttest.APIProxy
@@ -45,7 +46,7 @@ type driftBench struct {
 // autoscalers scale, and how soon it reports what is changed by hand. The floor of
 // that is a watch of nothing but metadata.
 func measureDrift(ctx context.Context, e *environment) (err error) {
-	d := &driftBench{environment: e, fleet: newDriftFleet(e.drift)}
+	d := &driftBench{environment: e, name: "drift", fleet: newDriftFleet(e.drift)}
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
@@ -68,12 +69,8 @@ func (d *driftBench) prepare(ctx context.Context) error {
 	if _, err := d.client(ctx, d.fleet.namespace); err != nil {
 		return err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", d.cluster.Kubeconfig())
-	if err != nil {
-		return err
-	}
-	config.QPS = -1
-	if d.meta, err = kubemetadata.NewForConfig(config); err != nil {
+	var err error
+	if d.meta, err = metadataOf(d.cluster.Kubeconfig()); err != nil {
 		return err
 	}
 	if d.proxy, err = agenttest.ServeAPI(d.cluster.Kubeconfig(), d.calls.saw); err != nil {
@@ -86,6 +83,16 @@ func (d *driftBench) prepare(ctx context.Context) error {
 	return nil
 }
 
+// metadataOf returns a client without limits of the cluster of a kubeconfig, for metadata.
+func metadataOf(kubeconfig string) (kubemetadata.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	return kubemetadata.NewForConfig(config)
+}
+
 // deploy deploys everything once.
 func (d *driftBench) deploy(ctx context.Context) error {
 	p, err := d.pass(ctx, "all", d.fleet.files(), d.fleet.count)
@@ -96,7 +103,7 @@ func (d *driftBench) deploy(ctx context.Context) error {
 	d.info("drift.deployed", seconds(p.took), "s")
 	d.info("drift.deployed.cpu", seconds(p.cpu), "s")
 	began := latest(p.deployments, completed)
-	synced, err := d.awaitSynced(ctx)
+	synced, err := d.awaitSynced(ctx, d.fleet.count)
 	if err != nil {
 		return err
 	}
@@ -115,7 +122,11 @@ func (d *driftBench) start(ctx context.Context) error {
 	if err := d.agent.Stop(); err != nil {
 		return err
 	}
-	if err := d.forget(ctx); err != nil {
+	var ids []string
+	for i := range d.fleet.count {
+		ids = append(ids, d.fleet.id(i))
+	}
+	if err := forget(ctx, filepath.Join(d.dir, "drift"), ids); err != nil {
 		return fmt.Errorf("forget the sync states: %w", err)
 	}
 	if err := d.moveTo(d.environment, d.proxy); err != nil {
@@ -125,7 +136,7 @@ func (d *driftBench) start(ctx context.Context) error {
 	if err := d.agent.Restart(ctx); err != nil {
 		return err
 	}
-	synced, err := d.awaitSynced(ctx)
+	synced, err := d.awaitSynced(ctx, d.fleet.count)
 	if err != nil {
 		return err
 	}
@@ -153,16 +164,16 @@ func (d *driftBench) start(ctx context.Context) error {
 	return nil
 }
 
-// forget makes all sync states unknown. The agent does not run.
-func (d *driftBench) forget(ctx context.Context) (err error) {
-	s, err := store.Open(ctx, "sqlite://"+filepath.Join(d.dir, "drift", "piped", "piped.db"), store.Options{})
+// forget makes the sync states of applications unknown. The agent of the directory does not run.
+func forget(ctx context.Context, dir string, ids []string) (err error) {
+	s, err := store.Open(ctx, "sqlite://"+filepath.Join(dir, "piped", "piped.db"), store.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	unknown := deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "Forgotten", At: time.Now()}
-	for i := range d.fleet.count {
-		if _, err := s.SetSyncState(ctx, d.fleet.id(i), unknown); err != nil {
+	for _, id := range ids {
+		if _, err := s.SetSyncState(ctx, id, unknown); err != nil {
 			return err
 		}
 	}
@@ -251,11 +262,11 @@ func (d *driftBench) watchCalls(ctx context.Context, name string, others map[str
 	return nil
 }
 
-// awaitSynced returns when the last application became SYNCED, once all are.
-func (d *driftBench) awaitSynced(ctx context.Context) (last time.Time, err error) {
-	err = d.agent.Await(ctx, "all applications to be SYNCED", patience, func(ctx context.Context) (bool, error) {
+// awaitSynced returns when the last of n applications became SYNCED, once all are.
+func (s *scene) awaitSynced(ctx context.Context, n int) (last time.Time, err error) {
+	err = s.agent.Await(ctx, "all applications to be SYNCED", patience, func(ctx context.Context) (bool, error) {
 		time.Sleep(500 * time.Millisecond) // answers cost what is measured
-		apps, err := d.applications(ctx)
+		apps, err := s.applications(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -269,14 +280,14 @@ func (d *driftBench) awaitSynced(ctx context.Context) (last time.Time, err error
 				last = at
 			}
 		}
-		return synced == d.fleet.count, fmt.Errorf("%d of %d so far", synced, d.fleet.count)
+		return synced == n, fmt.Errorf("%d of %d so far", synced, n)
 	})
 	return last, err
 }
 
 // unsynced returns how many applications are not SYNCED now.
-func (d *driftBench) unsynced(ctx context.Context) (n int, err error) {
-	apps, err := d.applications(ctx)
+func (s *scene) unsynced(ctx context.Context) (n int, err error) {
+	apps, err := s.applications(ctx)
 	for _, app := range apps {
 		if app.GetSyncState().GetStatus() != modelv1.ApplicationSyncStatus_SYNCED {
 			n++
@@ -287,11 +298,11 @@ func (d *driftBench) unsynced(ctx context.Context) (n int, err error) {
 }
 
 // applications returns all applications.
-func (d *driftBench) applications(ctx context.Context) ([]*modelv1.Application, error) {
+func (s *scene) applications(ctx context.Context) ([]*modelv1.Application, error) {
 	request := &apiservice.ListApplicationsRequest{Limit: 500}
 	var all []*modelv1.Application
 	for {
-		answer, err := d.agent.API.ListApplications(ctx, request)
+		answer, err := s.agent.API.ListApplications(ctx, request)
 		if err != nil || len(answer.GetApplications()) == 0 {
 			return all, err
 		}

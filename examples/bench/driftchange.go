@@ -32,9 +32,9 @@ func (d *driftBench) change(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.printChanges("drift.change", append(alone, bursts...))
-	d.printChanges("drift.change.one_by_one", alone)
-	d.printChanges("drift.change.in_bursts", bursts)
+	d.printChanges(d.name+".change", append(alone, bursts...))
+	d.printChanges(d.name+".change.one_by_one", alone)
+	d.printChanges(d.name+".change.in_bursts", bursts)
 	return d.takeBack(ctx, w, first, n)
 }
 
@@ -123,10 +123,10 @@ func (d *driftBench) takeBack(ctx context.Context, w *driftWatch, first, n int) 
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	d.info("drift.taken_back_to_report.p50", milliseconds(median(took)), "ms")
-	d.info("drift.taken_back_to_report.p99", milliseconds(quantile(took, 0.99)), "ms")
+	d.info(d.name+".taken_back_to_report.p50", milliseconds(median(took)), "ms")
+	d.info(d.name+".taken_back_to_report.p99", milliseconds(quantile(took, 0.99)), "ms")
 	n, err := d.unsynced(ctx)
-	d.exactly("drift.taken_back.not_synced", n, 0)
+	d.exactly(d.name+".taken_back.not_synced", n, 0)
 	return err
 }
 
@@ -166,7 +166,7 @@ func (d *driftBench) heal(ctx context.Context) error {
 	d.info("drift.change_to_healed.median", milliseconds(median(took)), "ms")
 	d.info("drift.change_to_healed.worst", milliseconds(worst(took)), "ms")
 	d.exactly("drift.healed.not_as_in_git", wrong, 0)
-	if _, err := d.awaitSynced(ctx); err != nil {
+	if _, err := d.awaitSynced(ctx, d.fleet.count); err != nil {
 		return err
 	}
 	return nil

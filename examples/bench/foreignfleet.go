@@ -90,15 +90,22 @@ func (f foreignFleet) createOne(ctx context.Context, client kubernetes.Interface
 	if err != nil {
 		return fmt.Errorf("create the Deployment %s: %w", name, err)
 	}
+	return createHistory(ctx, client, d, labels, i)
+}
+
+// createHistory creates ReplicaSets of earlier templates of a Deployment with a number, which has none
+// but that of its template.
+func createHistory(ctx context.Context, client kubernetes.Interface, d *appsv1.Deployment, labels map[string]string, i int) error {
+	sets := client.AppsV1().ReplicaSets(d.Namespace)
 	for n := range foreignOld {
 		hash := fmt.Sprintf("%x", 0x5f8d0000+i*foreignOld+n)
 		template := foreignTemplate(labels, n+1)
 		template.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = hash
-		selector := map[string]string{"app.kubernetes.io/name": name, appsv1.DefaultDeploymentUniqueLabelKey: hash}
-		sets := client.AppsV1().ReplicaSets(f.namespace(i))
+		selector := maps.Clone(d.Spec.Selector.MatchLabels)
+		selector[appsv1.DefaultDeploymentUniqueLabelKey] = hash
 		set, err := createOnce(ctx, sets.Create, sets.Get, &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: name + "-" + hash, Labels: template.Labels, Annotations: map[string]string{"deployment.kubernetes.io/revision": strconv.Itoa(n - foreignOld)},
+				Name: d.Name + "-" + hash, Labels: template.Labels, Annotations: map[string]string{"deployment.kubernetes.io/revision": strconv.Itoa(n - foreignOld)},
 				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 			},
 			Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: selector}, Template: template},
@@ -111,7 +118,7 @@ func (f foreignFleet) createOne(ctx context.Context, client kubernetes.Interface
 			})
 		}
 		if err != nil {
-			return fmt.Errorf("ReplicaSet %s of %s: %w", hash, name, err)
+			return fmt.Errorf("ReplicaSet %s of %s: %w", hash, d.Name, err)
 		}
 	}
 	return nil

@@ -43,6 +43,7 @@ func benchmarks() []benchmark {
 		{"api", measureAPI},
 		{"drift", measureDrift},
 		{"foreign", measureForeign},
+		{"fleet", measureFleet},
 		{"search", measureSearch},
 		{"page", measurePage},
 		{"pages", measurePages},
@@ -61,12 +62,14 @@ func names() []string {
 // environment is what every benchmark starts from.
 type environment struct {
 	*report
-	piped   string // the agent's program
-	dir     string // for everything the run writes
-	apiFor  time.Duration
-	drift   int // applications of the part drift
-	foreign int // Deployments of the part foreign
-	cluster *clustertest.Cluster
+	piped     string // the agent's program
+	dir       string // for everything the run writes
+	apiFor    time.Duration
+	drift     int           // applications of the part drift
+	foreign   int           // Deployments of the part foreign
+	fleet     int           // applications of the part fleet
+	steadyFor time.Duration // of the part fleet
+	cluster   *clustertest.Cluster
 }
 
 func main() {
@@ -89,6 +92,8 @@ func run(ctx context.Context) (err error) {
 	apiFor := flag.Duration("api", time.Minute, "how long the part api lets clients call")
 	drift := flag.Int("drift", 1000, "how many applications the part drift has; at least 20")
 	foreign := flag.Int("foreign", 5000, "how many Deployments the part foreign has, each with 11 ReplicaSets; at least 100")
+	fleet := flag.Int("fleet", 5000, "how many applications the part fleet has; at least 400")
+	steadyFor := flag.Duration("steady", 5*time.Minute, "how long the part fleet deploys at its steady load")
 	flag.Parse()
 	selected, err := regexp.Compile(*selection)
 	if err != nil {
@@ -103,6 +108,9 @@ func run(ctx context.Context) (err error) {
 	if *foreign < foreignPerNamespace {
 		return fmt.Errorf("-foreign %d: expected at least %d Deployments", *foreign, foreignPerNamespace)
 	}
+	if *fleet < fleetRepos*driftBurst*2 {
+		return fmt.Errorf("-fleet %d: expected at least %d applications", *fleet, fleetRepos*driftBurst*2)
+	}
 	dir, err := os.MkdirTemp("", "piped-bench-")
 	if err != nil {
 		return err
@@ -116,7 +124,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer cluster.Stop()
-	e := &environment{report: &report{out: os.Stdout}, piped: filepath.Join(*bin, "piped"), dir: dir, apiFor: *apiFor, drift: *drift, foreign: *foreign, cluster: cluster}
+	e := &environment{report: &report{out: os.Stdout}, piped: filepath.Join(*bin, "piped"), dir: dir, apiFor: *apiFor, drift: *drift, foreign: *foreign, fleet: *fleet, steadyFor: *steadyFor, cluster: cluster}
 	if *profiles != "" {
 		if err := e.profileTo(*profiles); err != nil {
 			return err

@@ -43,6 +43,7 @@ type Options struct {
 	Share      bool          // replicas share the work
 	Limit      int           // of concurrent deployments; 0 means no limit
 	WatchIn    string        // the namespace whose workloads are watched, also those of no application; "" is none
+	Repos      []string      // remotes of further repositories, with the IDs apps-1, apps-2 and so on
 	More       string        // further lines of the spec, indented
 	Args       []string      // further arguments of `piped run`
 }
@@ -77,7 +78,7 @@ spec:
       remote: %q
       branch: main
       discover: {} # every application of the repository
-  platformProviders:
+%s  platformProviders:
     - name: %s
       type: KUBERNETES
       config: {kubeConfigPath: %q, rollouts: {%s}}
@@ -130,7 +131,11 @@ func prepare(o Options) (*Agent, error) {
 	if o.WatchIn != "" {
 		watch = fmt.Sprintf("watch: all, namespaces: [%q]", o.WatchIn)
 	}
-	text := fmt.Sprintf(configText, a.ID, data, a.Address, a.WebAddress, o.Interval, o.Remote, cmp.Or(o.Provider, "devcluster"), o.Kubeconfig, watch)
+	var repos strings.Builder
+	for i, remote := range o.Repos {
+		fmt.Fprintf(&repos, "    - {repoId: apps-%d, remote: %q, branch: main, discover: {}}\n", i+1, remote)
+	}
+	text := fmt.Sprintf(configText, a.ID, data, a.Address, a.WebAddress, o.Interval, o.Remote, repos.String(), cmp.Or(o.Provider, "devcluster"), o.Kubeconfig, watch)
 	if o.Limit > 0 {
 		text += fmt.Sprintf("  limits: {deployments: %d}\n", o.Limit)
 	}
