@@ -36,7 +36,7 @@ func announce(cfg *config.Piped, address, ownerKey string) error {
 	return nil
 }
 
-// lockPatience is how long the lock of an ended agent may remain: processes that it was
+// lockPatience is how long the lock of a killed agent may remain: processes that it was
 // starting have copies of its file descriptor.
 const lockPatience = 5 * time.Second
 
@@ -59,5 +59,7 @@ func lockDataDir(ctx context.Context, dir string) (unlock func() error, err erro
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return file.Close, nil
+	return func() error { // with the copies of the file that processes have which are being started
+		return errors.Join(syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close())
+	}, nil
 }
