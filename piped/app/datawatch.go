@@ -75,20 +75,34 @@ func (w *dataWatch) Run(ctx context.Context) error {
 func (w *dataWatch) check() error {
 	for _, f := range w.files {
 		now, err := os.Stat(f.path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-			return w.gone(f, "is gone")
-		case err != nil:
+		if how := f.loss(now, err); how != "" {
+			dir := w.files[0] // it may have been replaced since it was checked, with what it contains
+			if replaced := dir.loss(os.Stat(dir.path)); replaced != "" {
+				f, how = dir, replaced
+			}
+			return w.gone(f, how)
+		}
+		if err != nil {
 			if w.failures++; w.failures >= dataWatchFailures {
 				return w.gone(f, fmt.Sprintf("cannot be read (%v)", err))
 			}
 			return nil
-		case !os.SameFile(f.info, now):
-			return w.gone(f, "is another one than at the start")
 		}
 	}
 	w.failures = 0
 	return nil
+}
+
+// loss says how the file was lost, given what is at its path now; "" if it was not, or if that
+// is unknown.
+func (f watchedFile) loss(now os.FileInfo, err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return "is gone"
+	case err == nil && !os.SameFile(f.info, now):
+		return "is another one than at the start"
+	}
+	return ""
 }
 
 func (w *dataWatch) gone(f watchedFile, how string) error {
