@@ -74,15 +74,15 @@ spec:
 // holdBack adds a finalizer to a Deployment; release removes it.
 func holdBack(t *testing.T, client kubernetes.Interface, ns string) (release func()) {
 	t.Helper()
-	set := func(finalizers string) {
+	set := func(field string) {
 		t.Helper()
-		patch := []byte(`{"metadata":{"finalizers":` + finalizers + `}}`)
-		if _, err := client.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		patch := []byte(`{"metadata":{"` + field + `":["example.com/hold"]}}`)
+		if _, err := client.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	set(`["example.com/hold"]`)
-	return func() { set(`null`) }
+	set("finalizers")
+	return func() { set("$deleteFromPrimitiveList/finalizers") } // and leaves that of the foreground deletion
 }
 
 // awaitDeletion waits until a Deployment is being deleted.
