@@ -43,7 +43,7 @@ func TestRestoreOfAnOutdatedBackup(t *testing.T) {
 	agent, stop := runAgentUntil(t, lost)
 	web := appID("web")
 	agent.mustEnd(web, repo.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-	second := repo.Push(t, "slow to become ready", webApp(ns, "v2", `devcluster.piped.dev/ready-delay: "2s"`))
+	second := repo.Push(t, "slow to become ready", heldApp("web", webApp(ns, "v2", "")))
 	agent.await(web, "rolls out", func(d *modelv1.Deployment) bool {
 		return d.GetTrigger().GetCommit().GetHash() == second && strings.Contains(agent.logs(d.GetId()), "applied Deployment")
 	})
@@ -51,6 +51,7 @@ func TestRestoreOfAnOutdatedBackup(t *testing.T) {
 	if _, err := Backup(t.Context(), lost.loaded(t), "test", time.Now(), &archive); err != nil {
 		t.Fatal(err)
 	}
+	agent.letPodsBeReady(kube, ns, web, second)
 	agent.mustEnd(web, second, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	files := webApp(ns, "v3", "")
 	files["web/app.pipecd.yaml"] += "  quickSync: {prune: true}\n"
@@ -65,6 +66,7 @@ func TestRestoreOfAnOutdatedBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent = runAgent(t, found)
+	agent.letPodsBeReady(kube, ns, web, second)
 	mustHaveEndedOnce(t, agent.mustEnd(web, second, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS))
 	agent.mustEnd(web, third, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	if n := len(agent.deployments(web)); n != 3 {
