@@ -33,10 +33,13 @@ func TestWhatWasAnsweredOutlivesAKill(t *testing.T) {
 
 	// A decision to take over.
 	awaited := agent.adoption(web, func(*controlv1.Adoption) bool { return true })
-	decided := call(t, agent.control.DecideAdoption, agent.ctx, &controlv1.DecideAdoptionRequest{ApplicationId: web, Accept: true, Token: awaited.GetToken()})
-	restart(t, p)
-	if c := agent.answer(decided.GetCommandId()); c.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
-		t.Errorf("the decision was answered %v", c)
+	command := agent.answerWhenNotBusy(func() (string, error) {
+		decided := call(t, agent.control.DecideAdoption, agent.ctx, &controlv1.DecideAdoptionRequest{ApplicationId: web, Accept: true, Token: awaited.GetToken()})
+		restart(t, p)
+		return decided.GetCommandId(), nil
+	})
+	if command.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
+		t.Errorf("the decision was answered %v", command)
 	}
 	agent.mustEnd(web, first, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	if n := len(agent.deployments(web)); n != 1 {
