@@ -147,7 +147,7 @@ func TestReviewedTakeOver(t *testing.T) {
 			t.Errorf("a sync by hand was answered %v", command)
 		}
 		mustContain(t, command.GetMetadata()["Reason"], "pipectl application adopt --app-id="+web)
-		mustContain(t, agent.application(web).GetNotice(), "2 live objects are not the application's", "ConfigMap "+ns+"/web")
+		agent.awaitNotice(web, "2 live objects are not the application's", "ConfigMap "+ns+"/web")
 	})
 
 	// Another user changes one of the objects while the agent is stopped.
