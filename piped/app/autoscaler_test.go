@@ -39,19 +39,22 @@ spec: {minReplicas: 2, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kin
 	return map[string]string{"web/app.pipecd.yaml": webApp(namespace, "", "")["web/app.pipecd.yaml"], "web/app.yaml": text}
 }
 
-// watchReplicas returns a function that stops watching and returns all numbers of
-// replicas that the Deployment has had since.
+// watchReplicas returns, once it sees the Deployment, a function that stops watching and returns
+// all numbers of replicas that the Deployment has had since.
 func watchReplicas(t *testing.T, client kubernetes.Interface, ns string) (seen func() map[int32]bool) {
 	t.Helper()
 	w, err := client.AppsV1().Deployments(ns).Watch(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	numbers, ended := map[int32]bool{}, make(chan struct{})
+	numbers, shown, ended := map[int32]bool{}, make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		for e := range w.ResultChan() {
 			if d, ok := e.Object.(*appsv1.Deployment); ok && e.Type != watch.Bookmark {
+				if len(numbers) == 0 {
+					close(shown)
+				}
 				numbers[*d.Spec.Replicas] = true
 			}
 		}
@@ -62,6 +65,13 @@ func watchReplicas(t *testing.T, client kubernetes.Interface, ns string) (seen f
 		return numbers
 	}
 	t.Cleanup(func() { stop() })
+	select {
+	case <-shown:
+	case <-ended:
+		t.Fatal("the watch has ended")
+	case <-time.After(patience):
+		t.Fatal("the watch does not show the Deployment")
+	}
 	return stop
 }
 
