@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -285,15 +286,20 @@ func (c *chaos) relaunchLost(t *testing.T) {
 	for _, a := range c.victims {
 		select {
 		case <-a.Ended():
-			lost := strings.Contains(a.Tail(), "this agent lost its connection to the database and stops")
-			if c.server == nil || !lost && !strings.Contains(a.Tail(), "piped: connect to the database") {
-				t.Fatal(a.Failure()) // it ended by itself
-			}
+			c.mustHaveLost(t, a)
 			if err := a.Launch(); err != nil {
 				t.Fatal(err)
 			}
 		default:
 		}
+	}
+}
+
+// mustHaveLost fails the test unless an agent that ended had to, as relaunchLost says.
+func (c *chaos) mustHaveLost(t *testing.T, a *agenttest.Agent) {
+	lost := strings.Contains(a.Tail(), "this agent lost its connection to the database and stops")
+	if c.server == nil || !lost && !strings.Contains(a.Tail(), "piped: connect to the database") {
+		t.Fatal(a.Failure()) // it ended by itself
 	}
 }
 
@@ -364,7 +370,11 @@ const (
 )
 
 func (c *chaos) signal(t *testing.T, a *agenttest.Agent, s syscall.Signal) {
-	if err := syscall.Kill(a.PID(), s); err != nil {
+	switch err := syscall.Kill(a.PID(), s); {
+	case errors.Is(err, syscall.ESRCH):
+		<-a.Ended()
+		c.mustHaveLost(t, a)
+	case err != nil:
 		t.Errorf("send %s: %v", s, err)
 	}
 }
