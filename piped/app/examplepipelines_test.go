@@ -153,15 +153,20 @@ func acceptRoute(t *testing.T, cluster *clustertest.Cluster, ns, name string) {
 	}
 }
 
-// hurried replaces the durations of the examples by those of the test.
-var hurried = strings.NewReplacer("duration: 10m", "duration: 6s", "interval: 1m", "interval: 1s", "interval: 5m", "interval: 1s", "settle: 5s", "settle: 1s")
+// hurried replaces the durations of the examples by those of the test: what always lasts as long is
+// shorter, and gateways may take longer.
+var hurried = strings.NewReplacer("duration: 10m", "duration: 6s", "interval: 1m", "interval: 1s", "interval: 5m", "interval: 1s", "settle: 5s", "settle: 1s",
+	"timeout: 30s", "timeout: 10m")
 
-// examplesAt returns the files of some examples with another image tag and shorter
-// timeouts.
+// examplesAt returns the files of some examples with another image tag and other durations. The rollout
+// of an image that does not exist has the progress deadline of the examples.
 func examplesAt(all map[string]string, apps []string, tag string) map[string]string {
 	files := map[string]string{}
 	for name, text := range all {
 		if app, _, _ := strings.Cut(name, "/"); slices.Contains(apps, app) {
+			if tag == "does-not-exist" {
+				text = strings.ReplaceAll(text, patientDeadline, exampleDeadline)
+			}
 			files[name] = hurried.Replace(strings.ReplaceAll(text, "registry.example/web:v1.0.0", "registry.example/web:"+tag))
 		}
 	}

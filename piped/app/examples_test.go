@@ -63,10 +63,26 @@ func exampleKeys(t *testing.T) string {
 		"  sops: {ageIdentityFile: %[1]s/example-only.age.txt}\n", keys)
 }
 
-// exampleApps is examplesIn for examples/apps.
+// The progress deadline of the examples, and one with which their rollouts are waited for as long as
+// for anything else.
+var (
+	exampleDeadline = "progressDeadlineSeconds: 15\n"
+	patientDeadline = fmt.Sprintf("progressDeadlineSeconds: %d\n", int(patience.Seconds()))
+)
+
+// exampleApps is examplesIn for examples/apps, with a progress deadline for a busy machine.
 func exampleApps(t *testing.T, namespace string) (files map[string]string, apps []string) {
 	t.Helper()
-	return examplesIn(t, "apps", namespace)
+	files, apps = examplesIn(t, "apps", namespace)
+	found := false
+	for name, text := range files {
+		found = found || strings.Contains(text, exampleDeadline)
+		files[name] = strings.ReplaceAll(text, exampleDeadline, patientDeadline)
+	}
+	if !found {
+		t.Fatalf("no example has %q any more", exampleDeadline)
+	}
+	return files, apps
 }
 
 // examplesIn returns the files below a folder of examples, with the namespace demo
