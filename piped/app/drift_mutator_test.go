@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -43,7 +44,17 @@ func mutate(ctx context.Context, random *rand.Rand, client dynamic.ResourceInter
 			break
 		}
 		m := all[random.IntN(len(all))]
-		answer, err := client.Patch(ctx, name, types.JSONPatchType, m.Patch, metav1.PatchOptions{FieldManager: "intruder"})
+		patch, err := unlessChanged(m.Patch, live)
+		if err != nil {
+			return nil, nil, err
+		}
+		answer, err := client.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: "intruder"})
+		if apierrors.IsConflict(err) { // a controller wrote it
+			if live, err = client.Get(ctx, name, metav1.GetOptions{}); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
 		if refused(err) {
 			continue
 		}
@@ -56,6 +67,17 @@ func mutate(ctx context.Context, random *rand.Rand, client dynamic.ResourceInter
 		live = answer
 	}
 	return paths, was, nil
+}
+
+// unlessChanged returns a JSON patch that is in conflict if the object is not this version: what
+// differs in the answer is what the patch has changed.
+func unlessChanged(patch []byte, live *unstructured.Unstructured) ([]byte, error) {
+	var operations []json.RawMessage
+	if err := json.Unmarshal(patch, &operations); err != nil {
+		return nil, fmt.Errorf("read the patch %s: %w", patch, err)
+	}
+	version := fmt.Sprintf(`{"op": "replace", "path": "/metadata/resourceVersion", "value": %q}`, live.GetResourceVersion())
+	return json.Marshal(append(operations, json.RawMessage(version)))
 }
 
 // refused reports whether the API server rejected an object as invalid.
