@@ -325,10 +325,14 @@ func TestSelfHealEndsAPeriod(t *testing.T) {
 	if err := w.repo.Remove("web/more.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	w.mustEnd(w.web, w.repo.Push(t, "remove one", nil), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-	if state := w.want(outOfSync); state.GetShortReason() != "1 difference: 1 extra" {
-		t.Errorf("for remaining objects: %v", state)
-	}
+	// The detector has this time to see that a deployment has healed it, until it is healed again.
+	later := strings.Replace(files["web/app.pipecd.yaml"], "minWindow: 1s", "minWindow: 20s", 1)
+	w.mustEnd(w.web, w.repo.Push(t, "remove one", map[string]string{"web/app.pipecd.yaml": later}), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	// Before, a deployment that is pending for long is reported.
+	eventually(t, "the remaining object alone is reported", func() bool {
+		state := w.application(w.web).GetSyncState()
+		return state.GetStatus() == outOfSync && state.GetShortReason() == "1 difference: 1 extra"
+	})
 	before := len(w.deployments(w.web))
 	w.greet("drifted") // this is healed, and the rest is unchanged
 	w.await(w.web, "heals again", func(d *modelv1.Deployment) bool {
