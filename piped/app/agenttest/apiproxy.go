@@ -28,6 +28,8 @@ type APIProxy struct {
 	transport http.RoundTripper
 	done      chan struct{}
 	handlers  sync.WaitGroup
+	ending    sync.Mutex // guards ended
+	ended     bool       // no handler begins any more
 
 	gate
 	watches watches
@@ -74,7 +76,9 @@ func ServeAPIAnswers(kubeconfig string, seen func(*http.Request), answered func(
 		},
 	}
 	p.server = &http.Server{ErrorLog: quiet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.handlers.Add(1)
+		if !p.begin() {
+			return
+		}
 		defer p.handlers.Done()
 		if seen != nil {
 			seen(r)
@@ -111,9 +115,23 @@ func (p *APIProxy) Close() error {
 	p.Speak()
 	err := p.server.Close()
 	<-p.done
+	p.ending.Lock()
+	p.ended = true
+	p.ending.Unlock()
 	p.handlers.Wait()
 	utilnet.CloseIdleConnectionsFor(p.transport)
 	return err
+}
+
+// begin counts a handler, or reports that the proxy has ended: a request may have been read before that.
+func (p *APIProxy) begin() bool {
+	p.ending.Lock()
+	defer p.ending.Unlock()
+	if p.ended {
+		return false
+	}
+	p.handlers.Add(1)
+	return true
 }
 
 // gatedListener returns connections that pause while their proxy is silent.
