@@ -17,8 +17,9 @@ type TCPProxy struct {
 
 	gate
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	closed bool
 }
 
 // ServeTCP starts a proxy on loopback. The caller closes it.
@@ -45,6 +46,7 @@ func (p *TCPProxy) Close() error {
 	err := p.listener.Close()
 	p.Speak()
 	p.mu.Lock()
+	p.closed = true
 	for c := range p.conns {
 		_ = c.Close() // both ends see it
 	}
@@ -61,7 +63,9 @@ func (p *TCPProxy) serve(client net.Conn) {
 		return // as a server that is down
 	}
 	defer server.Close()
-	p.track(client, server)
+	if !p.track(client, server) {
+		return
+	}
 	defer p.untrack(client, server)
 	var back sync.WaitGroup
 	back.Go(func() {
@@ -84,12 +88,17 @@ func (p *TCPProxy) copy(to io.Writer, from io.Reader) {
 	}
 }
 
-func (p *TCPProxy) track(conns ...net.Conn) {
+// track has Close end connections. It reports whether it may: they came too late for one that has begun.
+func (p *TCPProxy) track(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
 	for _, c := range conns {
 		p.conns[c] = true
 	}
+	return true
 }
 
 func (p *TCPProxy) untrack(conns ...net.Conn) {
