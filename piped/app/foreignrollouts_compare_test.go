@@ -1,6 +1,7 @@
 package app
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/c785c783/piped/piped/deploy"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
 // TestForeignRolloutsFindsFaults: the comparison finds every kind of fault, and none in
@@ -25,7 +27,7 @@ func TestForeignRolloutsFindsFaults(t *testing.T) {
 	// 2 comes at 20 s and is complete at 24 s, 3 at 50 s and is interrupted at 52 s by 4, which
 	// is complete at 56 s, and 5 comes while the agent is away.
 	revision := func(n int64, image string, begun, shown float64) *foreignRollout {
-		r := &foreignRollout{revision: n, epoch: epoch{image: image, begun: at(begun), wanted: []wantedReplicas{{at(begun), 1}}}}
+		r := &foreignRollout{revision: n, made: at(begun), epoch: epoch{image: image, begun: at(begun), wanted: []wantedReplicas{{at(begun), 1}}}}
 		if shown > 0 {
 			r.shown = at(shown)
 		}
@@ -155,5 +157,21 @@ func TestForeignOracleWatchesInAnyOrder(t *testing.T) {
 		if open := o.open(nil); strings.Contains(open, "rolls out") != c.open {
 			t.Errorf("%s: open is %q", name, open)
 		}
+	}
+	o := &foreignOracle{byName: map[string]*foreignWorkload{}}
+	if open := o.open(map[string]*modelv1.Rollout{"external/devcluster/u/1": {}}); !strings.Contains(open, "has not seen the revision") {
+		t.Errorf("with a record of a revision that is seen later: open is %q", open)
+	}
+	// A Deployment with 1 pod was scaled to 3 and to 2 before the oracle saw its revision, of resource version 5.
+	l, seen := &foreignLife{}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	l.scale(1, 3, seen, seen)
+	l.scale(3, 7, seen.Add(-8*time.Second), seen)
+	l.scale(2, 9, seen.Add(-6*time.Second), seen)
+	want := []wantedReplicas{{seen, 1}, {seen, 3}, {seen.Add(-6 * time.Second), 2}}
+	if wanted := l.wantedSince(5); !slices.Equal(wanted, want) {
+		t.Errorf("since the revision %v pods were wanted, want %v", wanted, want)
+	}
+	if wanted := l.wantedSince(9); !slices.Equal(wanted, want[2:]) {
+		t.Errorf("since the last scaling %v pods were wanted, want %v", wanted, want[2:])
 	}
 }

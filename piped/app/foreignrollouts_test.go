@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
@@ -266,6 +268,20 @@ func (c *foreignChaos) awaitQuiet(t *testing.T) {
 	c.awaitEnds(t)
 	c.prove(t)
 	c.awaitEnds(t)
+	c.awaitPods(t)
+}
+
+// awaitPods waits until the oracle has seen every pod as it is: after that, its watch is closed.
+func (c *foreignChaos) awaitPods(t *testing.T) {
+	list, err := c.kube.CoreV1().Pods(c.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last int64
+	for i := range list.Items {
+		last = max(last, versionOf(&list.Items[i]))
+	}
+	eventually(t, "the oracle has seen the last pod", func() bool { return c.oracle.sawPods(last) })
 }
 
 // awaitEnds waits until everything that has begun has ended, and that is announced.
@@ -288,16 +304,20 @@ func (c *foreignChaos) awaitEnds(t *testing.T) {
 	}
 }
 
-// open returns a rollout that ought to have a record or an end soon, "" if there is none.
+// open returns a rollout that ought to have a record or an end soon, or a record whose rollout the
+// oracle has not seen, "" if there is none.
 func (o *foreignOracle) open(recorded map[string]*modelv1.Rollout) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	seen := map[string]bool{}
 	for name, w := range o.byName {
 		for _, l := range w.lives {
 			stuck := l.deleted.IsZero() && len(l.rollouts) > 0 && l.kind != "Deployment" && !soundImage(imageOf(l.rollouts[len(l.rollouts)-1].image))
 			for i, r := range l.rollouts {
 				last := i == len(l.rollouts)-1
-				rec := recorded[deploy.ExternalRolloutID("devcluster", l.uid, r.revision)]
+				id := deploy.ExternalRolloutID("devcluster", l.uid, r.revision)
+				rec := recorded[id]
+				seen[id] = true
 				switch {
 				case last && l.deleted.IsZero() && rec == nil && i > 0 && !l.continued(i, recorded):
 					return fmt.Sprintf("revision %d of %s has no record", r.revision, name)
@@ -307,6 +327,11 @@ func (o *foreignOracle) open(recorded map[string]*modelv1.Rollout) string {
 					return fmt.Sprintf("revision %d of %s is %s: %s", r.revision, name, rec.GetOutcome(), rec.GetReason())
 				}
 			}
+		}
+	}
+	for id, rec := range recorded {
+		if !seen[id] {
+			return fmt.Sprintf("the oracle has not seen the revision of record %s of %s", id, rec.GetWorkload().GetName())
 		}
 	}
 	return ""

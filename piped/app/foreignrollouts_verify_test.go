@@ -126,7 +126,7 @@ func (e *foreignEvidence) due(l *foreignLife, r *foreignRollout) bool {
 	if r.begun.Before(e.ups[0].from) {
 		return false // before the agent is known to watch
 	}
-	until := l.deleted
+	until := l.deleting
 	if !r.hidden.IsZero() {
 		until = earliest(until, r.hidden)
 	}
@@ -185,7 +185,7 @@ func (e *foreignEvidence) checkStart(f foreignCase, i int, last *deploy.Rollout)
 			e.falsely(f.Rollout, "it started at %s, want %s", f.StartedAt.Format(time.StampMilli), r.begun.Format(time.StampMilli))
 		}
 	}
-	awake, away := e.was(r.begun, f.CreatedAt)
+	awake, away := e.was(r.made, f.CreatedAt)
 	if awake && f.FoundLate || away && !f.FoundLate {
 		e.falsely(f.Rollout, "found late: %t; it began at %s", f.FoundLate, r.begun.Format(time.StampMilli))
 	}
@@ -195,8 +195,7 @@ func (e *foreignEvidence) checkStart(f foreignCase, i int, last *deploy.Rollout)
 }
 
 // was reports whether the agent certainly watched at a time until it recorded what happened, or
-// certainly did not watch. The oracle may see a beginning late, even after the end of the agent that
-// had recorded it.
+// certainly did not watch. The time may be late, even after the end of the agent that had recorded it.
 func (e *foreignEvidence) was(at, recorded time.Time) (awake, away bool) {
 	for i, up := range e.ups {
 		awake = awake || !up.from.IsZero() && at.After(up.from.Add(oracleLag)) && (up.to.IsZero() || recorded.Before(up.to))
@@ -224,11 +223,11 @@ func (e *foreignEvidence) checkEnd(f foreignCase) {
 	case deploy.RolloutSuperseded:
 		if f.next == nil && alive || !f.life.changed(r, f.CompletedAt.Add(oracleLag)) && !f.followed(f.CompletedAt.Add(oracleLag)) {
 			e.falsely(f.Rollout, "no other revision followed")
-		} else if f.next != nil && !r.shown.IsZero() && e.handled(r.shown, earliest(r.changed, f.next.begun)) {
+		} else if f.next != nil && !r.shown.IsZero() && e.handled(r.shown, earliest(r.changed, f.next.made)) {
 			e.falsely(f.Rollout, "the API showed it complete since %s", r.shown.Format(time.StampMilli))
 		}
 	case deploy.RolloutGone:
-		if alive || f.life.deleted.After(f.CompletedAt.Add(oracleLag)) {
+		if alive || f.life.deleting.After(f.CompletedAt.Add(oracleLag)) {
 			e.falsely(f.Rollout, "the workload was there")
 		}
 	default:
@@ -241,7 +240,7 @@ func (e *foreignEvidence) checkEnd(f foreignCase) {
 }
 
 // followed reports whether the next revision began before a time.
-func (f foreignCase) followed(by time.Time) bool { return f.next != nil && f.next.begun.Before(by) }
+func (f foreignCase) followed(by time.Time) bool { return f.next != nil && f.next.made.Before(by) }
 
 // checkComplete checks by the pods that a complete rollout had ended, of one of the revisions
 // of the record.
