@@ -39,8 +39,28 @@ const (
 
 func (d smallDisk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
-func (d smallDisk) fill(t *testing.T, _ *agenttest.Agent) {
-	err := os.WriteFile(d.ballast(), make([]byte, smallDiskBytes), 0o600)
+// fill returns when the agent has found the disk full. What the agent had there only for a moment, such
+// as the file of a probe, leaves space when it goes, which is filled, too.
+func (d smallDisk) fill(t *testing.T, agent *agenttest.Agent) {
+	eventually(t, "the agent has no space", func() bool {
+		d.top(t)
+		return hasNoSpace(t, agent)
+	})
+}
+
+// top fills what is left of the disk.
+func (d smallDisk) top(t *testing.T) {
+	f, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	part := make([]byte, smallDiskBytes/32)
+	for range 64 {
+		if _, err = f.Write(part); err != nil {
+			break
+		}
+	}
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk cannot be filled: %v", err)
 	}
@@ -99,6 +119,13 @@ func readiness(t *testing.T, agent *agenttest.Agent) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
+// hasNoSpace reports whether an agent says that it is not ready because it cannot write.
+func hasNoSpace(t *testing.T, agent *agenttest.Agent) bool {
+	t.Helper()
+	code, text := readiness(t, agent)
+	return code == http.StatusServiceUnavailable && strings.Contains(text, "free space")
+}
+
 // TestFaultDiskFull lets the disk run full during a rollout, under the database
 // and under the mirror. While it is full, readiness, status and answers say so.
 func TestFaultDiskFull(t *testing.T) {
@@ -127,10 +154,7 @@ func TestFaultDiskFull(t *testing.T) {
 			if _, small := disk.(smallDisk); small && !strings.Contains(err.Error(), "disk is full") { // what the client's hint goes by
 				t.Errorf("a sync on a full disk: %v", err)
 			}
-			eventually(t, "the agent is not ready, and says that it cannot write", func() bool {
-				code, text := readiness(t, process)
-				return code == http.StatusServiceUnavailable && strings.Contains(text, "free space")
-			})
+			eventually(t, "the agent is not ready, and says that it cannot write", func() bool { return hasNoSpace(t, process) })
 			state, err := s.agent.control.GetStatus(s.agent.ctx, &controlv1.GetStatusRequest{})
 			if err != nil || !strings.Contains(state.GetStore().GetError(), "free space") {
 				t.Errorf("the status says of the store: %q, %v", state.GetStore().GetError(), err)
