@@ -27,15 +27,6 @@ func (i *infra) process(args ...string) *agenttest.Agent {
 	return p
 }
 
-// slowB returns a, b and c, which are made one after the other, with a journal. An interruption ends the
-// delay of b, which is longer than a busy machine needs to interrupt it.
-func (i *infra) slowB() string {
-	more := fmt.Sprintf("  journal = %q\n", i.file("journal"))
-	return i.resource("a", "one", more) +
-		i.resource("b", "one", more+"  delay = \"30s\"\n  depends_on = [sample_file.a]\n") +
-		i.resource("c", "one", more+"  depends_on = [sample_file.b]\n")
-}
-
 // journal returns how many times each file was written.
 func (i *infra) journal() map[string]int {
 	data, _ := os.ReadFile(i.file("journal"))
@@ -231,10 +222,12 @@ func TestOpenTofuConfirmDestroy(t *testing.T) {
 func TestOpenTofuCancel(t *testing.T) {
 	t.Parallel()
 	i := newInfra(t)
-	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.slowB())})
+	gate := newJournalGate(t, i.file("gate"))
+	commit := i.repo.Push(t, "add", map[string]string{"net/app.pipecd.yaml": i.app(""), "net/main.tf": i.code(i.gated("one", "a", "b", "c"))})
 	i.start()
 	app := appID("net")
 	d := i.awaitMakingB(app)
+	i.awaitFile("gate.began") // an interruption before the plugin makes b would not reach it
 	i.c.cancel(&controlv1.CancelDeploymentRequest{DeploymentId: d.GetId()})
 	began := time.Now()
 	i.c.mustEnd(app, commit, modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED)
@@ -242,6 +235,7 @@ func TestOpenTofuCancel(t *testing.T) {
 	if _, err := os.Stat(i.file("c")); err == nil {
 		t.Error("the apply went on to its end")
 	}
+	gate.open()
 	if cmd := i.c.answer(i.c.sync(app).GetId()); cmd.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
 		t.Fatalf("the sync was answered with %v", cmd)
 	}

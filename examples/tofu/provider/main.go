@@ -59,7 +59,7 @@ func (file) Schema(_ context.Context, _ resource.SchemaRequest, out *resource.Sc
 		"content": schema.StringAttribute{Required: true, Description: "a file whose content has the word poison cannot be written"},
 		"secret":  schema.StringAttribute{Optional: true, Sensitive: true},
 		"delay":   schema.StringAttribute{Optional: true, Description: "how long a write takes, such as 2s"},
-		"journal": schema.StringAttribute{Optional: true, Description: "a file to which each write appends a line"},
+		"journal": schema.StringAttribute{Optional: true, Description: "a file to which each write appends a line; a write waits as long as nothing reads a pipe"},
 		"id":      schema.StringAttribute{Computed: true, PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 	}}
 }
@@ -126,14 +126,37 @@ func (m model) write(ctx context.Context) error {
 		return os.ErrInvalid
 	}
 	if journal := m.Journal.ValueString(); journal != "" {
-		f, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if _, err := f.WriteString(m.Path.ValueString() + "\n"); err != nil {
+		if err := note(ctx, journal, m.Path.ValueString()); err != nil {
 			return err
 		}
 	}
 	return os.WriteFile(m.Path.ValueString(), []byte(m.Content.ValueString()), 0o600)
+}
+
+// note appends a line to a journal, unless it is interrupted while it waits for something that reads
+// the journal. It begins with a file that says so.
+func note(ctx context.Context, journal, line string) error {
+	if err := os.WriteFile(journal+".began", nil, 0o600); err != nil {
+		return err
+	}
+	type opened struct {
+		file *os.File
+		err  error
+	}
+	open := make(chan opened, 1)
+	go func() {
+		f, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		open <- opened{f, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case o := <-open:
+		if o.err != nil {
+			return o.err
+		}
+		defer o.file.Close()
+		_, err := o.file.WriteString(line + "\n")
+		return err
+	}
 }
