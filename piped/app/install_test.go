@@ -323,7 +323,8 @@ func (i *installation) deployOwnKinds(cluster *clustertest.Cluster, repo *gittes
 	push("v1", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	push("v2", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	bad := at("v2")
-	bad["own/app.pipecd.yaml"] += "  timeout: 1m\n" // its pod crashes within this time, also on a busy machine
+	// Its pod crashes within this time, also on a busy machine. The rollback has its own.
+	bad["own/app.pipecd.yaml"] += fmt.Sprintf("  timeout: 1m\n  rollback: {timeout: %s}\n", patience)
 	bad["own/set.yaml"] = strings.ReplaceAll(bad["own/set.yaml"], ":v2", ":crash")
 	d := i.mustEnd(own, repo.Push(i.t, "a version that crashes", bad), modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	mustContain(i.t, d.GetStatusReason(), "rolled back to commit")
