@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Exporter exposes metrics, set by tests, to Prometheus.
@@ -42,13 +43,15 @@ func (e *Exporter) Asked() int {
 	return e.asked
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. Each value has a time: Prometheus then keeps the last one for five
+// minutes, also when a later scrape fails.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked++
+	now := time.Now().UnixMilli()
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 	for _, series := range slices.Sorted(maps.Keys(e.values)) {
-		fmt.Fprintf(w, "%s %g\n", series, e.values[series])
+		fmt.Fprintf(w, "%s %g %d\n", series, e.values[series], now)
 	}
 }

@@ -54,8 +54,8 @@ func Start(t testing.TB, target *Exporter) *Server {
 	return StartFor(t, Job{Name: "test", Target: target.Addr})
 }
 
-// StartSlow is Start with a scrape every five seconds, for tests in which data must not be missing. A
-// scrape that takes longer than the interval, as on a busy machine, ends all series until the next one.
+// StartSlow is Start with a scrape every five seconds, for tests in which data must not be missing: a
+// scrape that takes longer than the interval, as on a busy machine, fails.
 func StartSlow(t testing.TB, target *Exporter) *Server {
 	t.Helper()
 	return StartFor(t, Job{Name: "test", Target: target.Addr, Every: 5 * time.Second})
