@@ -30,7 +30,7 @@ import (
 const Scrape = 500 * time.Millisecond
 
 const (
-	startTimeout = 30 * time.Second
+	startTimeout = 3 * time.Minute
 	startTries   = 3 // another process may take the free port first
 )
 
