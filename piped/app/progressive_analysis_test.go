@@ -11,7 +11,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-const analysedPipeline = `  trafficRouting: {method: httproute, httpRoute: {verify: {settle: 300ms}}}
+const analysedPipeline = `  trafficRouting: {method: httproute, httpRoute: {verify: {timeout: 10m, settle: 300ms}}}
   pipeline:
     stages:
       - {id: canary, name: K8S_CANARY_ROLLOUT, with: {createService: true}}
@@ -57,7 +57,7 @@ func TestPrometheusDecides(t *testing.T) {
 	last := p.lastGood()
 
 	r.begin()
-	p.web.spec = fmt.Sprintf(analysedPipeline, "60s")
+	p.web.spec = fmt.Sprintf(analysedPipeline, "10m") // it fails as soon as the bad metrics were checked twice
 	commit := p.push("v3")
 	p.await(appID("web"), "is analysed", func(d *modelv1.Deployment) bool {
 		return d.GetTrigger().GetCommit().GetHash() == commit && strings.Contains(p.logs(d.GetId()), "errors: 0.001 (expected at most 0.01): ok")

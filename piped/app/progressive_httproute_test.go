@@ -13,7 +13,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-const routeSteps = `  trafficRouting: {method: httproute, httpRoute: {verify: {settle: 300ms}}}
+const routeSteps = `  trafficRouting: {method: httproute, httpRoute: {verify: {timeout: 10m, settle: 300ms}}}
   pipeline:
     stages:
       - {id: canary, name: K8S_CANARY_ROLLOUT, with: {replicas: 2, createService: true}}
