@@ -27,6 +27,10 @@ var matrixStages = []struct{ id, name, with string }{
 // firstStep is the HTTPRoute at the first step of stage "traffic".
 const firstStep = "web 90, web-canary 10; static 1"
 
+// heldFor is how long a stage is held that nothing ends before. All other applications of the matrix must
+// be in the middle of their stages by then, for which drive waits fifteen minutes.
+const heldFor = "30m"
+
 // waitLimit is the timeout of the deployment that times out in WAIT. The stage itself
 // cannot have a timeout below its duration. The first version has no such limit: it must be
 // deployed however slow the machine is.
@@ -78,11 +82,11 @@ func holdOf(stage, way string) hold {
 // stage that is interrupted in a way.
 func (m *matrix) pipeline(stage, way string) string {
 	var b strings.Builder
-	b.WriteString("  trafficRouting: {method: httproute, httpRoute: {verify: {timeout: 10m, settle: 200ms}}}\n  pipeline:\n    stages:\n")
+	b.WriteString("  trafficRouting: {method: httproute, httpRoute: {verify: {timeout: " + heldFor + ", settle: 200ms}}}\n  pipeline:\n    stages:\n")
 	for _, s := range matrixStages {
 		with, limit := s.with, ""
 		if s.id == "analysis" {
-			with = fmt.Sprintf("duration: 400ms, https: [{url: %q, interval: 200ms, timeout: 10m}]", m.checked.url(stage+"-"+way))
+			with = fmt.Sprintf("duration: 400ms, https: [{url: %q, interval: 200ms, timeout: %s}]", m.checked.url(stage+"-"+way), heldFor)
 		}
 		if s.id == stage {
 			with = m.slow(stage, way, with)
@@ -99,9 +103,9 @@ func (m *matrix) pipeline(stage, way string) string {
 func (m *matrix) slow(stage, way, with string) string {
 	switch {
 	case stage == "traffic" && way == cancelled:
-		return "steps: [10, 50], interval: 10m"
+		return "steps: [10, 50], interval: " + heldFor
 	case stage == "wait":
-		return "duration: 10m"
+		return "duration: " + heldFor
 	case stage == "script":
 		begun, goOn := m.file(stage, way, "begun"), m.file(stage, way, "go-on")
 		return fmt.Sprintf("onInterrupted: rerun, run: %q", "touch "+begun+"; until [ -e "+goOn+" ]; do sleep 0.1; done")

@@ -218,7 +218,7 @@ func (h deleteHold) pods(t *testing.T, m *matrix, c *matrixCell, do func(name st
 
 func (h deleteHold) beforeApproval(t *testing.T, m *matrix, c *matrixCell) {
 	h.pods(t, m, c, func(name string, _ bool) error {
-		patch := `{"metadata":{"annotations":{"devcluster.piped.dev/delete-delay":"10m"}}}`
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{"devcluster.piped.dev/delete-delay":%q}}}`, heldFor)
 		_, err := m.kube.CoreV1().Pods(c.app.namespace).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	})

@@ -156,7 +156,7 @@ const badVersion = "does-not-exist"
 
 // files returns the application's files at a version, which is the tag of its image.
 func (a progressiveApp) files(version string) map[string]string {
-	deadline, labels := 600, ""
+	deadline, labels := 1800, "" // longer than any test holds pods
 	if version == badVersion {
 		deadline = 8
 	}
@@ -178,7 +178,7 @@ func (a progressiveApp) files(version string) map[string]string {
 func patchedCanary(pipeline string) string {
 	return strings.Replace(pipeline, "name: K8S_CANARY_ROLLOUT}", `name: K8S_CANARY_ROLLOUT, with: {patches: [
         {target: {kind: Deployment, name: web}, ops: [{op: yaml-replace, path: "$.spec.template.spec.containers[0].image", value: "registry.example/web:tried"},
-          {op: yaml-replace, path: "$.spec.progressDeadlineSeconds", value: "600"}]}]}}`, 1)
+          {op: yaml-replace, path: "$.spec.progressDeadlineSeconds", value: "1800"}]}]}}`, 1)
 }
 
 // filesOf returns the files of several applications at a version.
