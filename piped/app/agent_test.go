@@ -327,11 +327,11 @@ func (c *client) answer(id string) *modelv1.Command {
 }
 
 // webApp returns the files of an application in the directory "web". With the image
-// "does-not-exist" its rollout fails after 10 s, in which its pods can say why.
+// "does-not-exist" its rollout fails after 30 s, in which its pods can say why.
 func webApp(namespace, image string, podAnnotations string) map[string]string {
 	progressDeadline := int(patience.Seconds())
 	if image == "does-not-exist" {
-		progressDeadline = 10
+		progressDeadline = 30
 	}
 	return map[string]string{
 		"web/app.pipecd.yaml": fmt.Sprintf(`apiVersion: pipecd.dev/v1beta1

@@ -151,14 +151,14 @@ spec:
       containers: [{name: web, image: "registry.example/web:%[1]s", envFrom: [{configMapRef: {name: web}}]}]
 %[4]s`
 
-// badVersion has an image that cannot be pulled, and a short timeout for its rollout.
+// badVersion has an image that cannot be pulled. Its rollout fails after 30 s, in which its pods can say why.
 const badVersion = "does-not-exist"
 
 // files returns the application's files at a version, which is the tag of its image.
 func (a progressiveApp) files(version string) map[string]string {
 	deadline, labels := 1800, "" // longer than any test holds pods
 	if version == badVersion {
-		deadline = 8
+		deadline = 30
 	}
 	if a.podLabels != "" {
 		labels = ", " + a.podLabels
