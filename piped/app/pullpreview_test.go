@@ -78,6 +78,10 @@ func newPreviewEnv(t *testing.T) *previewEnv {
 		more: gitHubLines(e.github.URL, "token: "+githosttest.Token) +
 			fmt.Sprintf("  previews: {namespacePrefix: %s-, interval: 1s, hosts: [preview.example.com], namespaceTemplate: %s}\n", e.namespace, writeFile(t, "template.yaml", namespaceTemplate)),
 	}
+	eventually(t, "the namespace has the certificates that every namespace gets", func() bool { // or they are new to mustBeShared
+		_, err := e.cluster.CoreV1().ConfigMaps(e.namespace).Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+		return err == nil
+	})
 	e.preview = e.namespace + "-7-apps"
 	t.Cleanup(func() {
 		err := e.cluster.CoreV1().Namespaces().Delete(context.Background(), e.preview, metav1.DeleteOptions{})
