@@ -181,6 +181,17 @@ func (e *previewEnv) set(state string, labels ...string) {
 	e.github.SetPull(p)
 }
 
+// listings returns how often the open pull requests were listed. A listing begins after all that the former
+// one has caused.
+func (e *previewEnv) listings() (n int) {
+	for _, call := range e.github.Calls() {
+		if strings.HasSuffix(call, "/pulls") && !strings.Contains(call, "/commits/") { // those are of what a commit has brought
+			n++
+		}
+	}
+	return n
+}
+
 // comment returns the comment about the preview, "" if there is none. There is never more than one.
 func (e *previewEnv) comment() (body string) {
 	e.t.Helper()
@@ -291,16 +302,8 @@ func TestPullRequestIsPreviewed(t *testing.T) {
 
 	e.push(merged(previewedApp("web", e.namespace, "v2", "0s"), heldApp("api", previewedApp("api", e.namespace, "v2", "0s")), simple("other", e.namespace, "hello")))
 	e.set("open")
-	lists := func() (n int) {
-		for _, call := range e.github.Calls() {
-			if strings.HasSuffix(call, "/pulls") {
-				n++
-			}
-		}
-		return n
-	}
-	seen := lists()
-	eventually(t, "the pull request was seen", func() bool { return lists() >= seen+3 })
+	seen := e.listings()
+	eventually(t, "the pull request was seen", func() bool { return e.listings() >= seen+3 })
 	if e.exists() || e.comment() != "" {
 		t.Fatal("a pull request without the label has a preview")
 	}

@@ -145,6 +145,8 @@ func TestManyPullRequests(t *testing.T) {
 		}
 		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 	}
+	seen := e.listings()
+	eventually(t, "no pull request is listed", func() bool { return e.listings() >= seen+2 })
 	eventually(t, "nothing is left", func() bool {
 		list, err := agent.control.ListPreviews(agent.ctx, &controlv1.ListPreviewsRequest{})
 		if err != nil {
