@@ -431,7 +431,12 @@ func TestPreviewThatCrashesLater(t *testing.T) {
 	e.says("ready")
 
 	e.behave("crash-loop")
-	body := e.says("failed")
+	e.says("failed")
+	eventually(t, "the comment has lines of a pod", func() bool { // a busy cluster may not show them at once
+		_, lines, _ := strings.Cut(e.comment(), "Last lines of <code>web-pr-7</code>")
+		return strings.Contains(lines, "pod web-")
+	})
+	body := e.comment()
 	mustContain(t, body, "does not work any more", "pods are available", "Last lines of <code>web-pr-7</code>", "pod web-")
 	if strings.Contains(body, "https://web-pr-7") {
 		t.Errorf("a preview that crashes is linked: %s", body)
