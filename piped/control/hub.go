@@ -89,13 +89,16 @@ func (h *hub[V, M]) run(ctx context.Context, feed *store.Watch) {
 
 // publish reads the changed states that a subscription may match and distributes them. If
 // reading fails, the subscriptions end, so that clients reconnect and get the current
-// state.
+// state; unless ctx has ended, since run then ends them with the reason.
 func (h *hub[V, M]) publish(ctx context.Context, changes []deploy.Change) {
 	ids := h.wanted(changes)
 	if len(ids) == 0 {
 		return
 	}
 	list, err := h.read(ctx, ids)
+	if ctx.Err() != nil {
+		return
+	}
 	list = slices.DeleteFunc(list, h.isPublished)
 	h.mu.Lock()
 	defer h.mu.Unlock()
