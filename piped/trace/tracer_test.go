@@ -33,6 +33,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// ownHost is a loopback address on which no other test listens, so that the system gives none of
+// its ports to another test while nothing listens there.
+const ownHost = "127.0.0.4"
+
 // receiver is a collector.
 type receiver struct {
 	collector.UnimplementedTraceServiceServer
@@ -320,7 +324,7 @@ func TestRestart(t *testing.T) {
 
 // TestCollectorAway: traces of an outage of the collector are sent after it.
 func TestCollectorAway(t *testing.T) {
-	r := receive(t, "127.0.0.1:0")
+	r := receive(t, ownHost+":0")
 	l := newEnv(t, r.addr)
 	l.start()
 	r.stop()
