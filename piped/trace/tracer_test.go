@@ -191,6 +191,19 @@ func (l *env) start() {
 	l.t.Cleanup(l.stop)
 }
 
+// noted waits until the tracer has recorded that it has sent the trace of a deployment.
+func (l *env) noted(id string) {
+	l.t.Helper()
+	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if data, err := os.ReadFile(l.cfg.File); err == nil && strings.Contains(string(data), id) {
+			return
+		}
+		if time.Now().After(end) {
+			l.t.Fatalf("the trace of %s is still tried", id)
+		}
+	}
+}
+
 // begin creates a deployment and runs it into its first stage.
 func (l *env) begin() (id string) {
 	l.t.Helper()
@@ -302,6 +315,7 @@ func TestRestart(t *testing.T) {
 	first := l.begin()
 	l.succeed(first)
 	r.got(t, 5)
+	l.noted(first) // else it is sent again after the restart
 	second := l.begin()
 	l.stop()
 	l.succeed(second)
@@ -390,14 +404,7 @@ func testRefused(t *testing.T, code codes.Code) {
 	l.start()
 	refused := l.begin()
 	l.succeed(refused)
-	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if data, err := os.ReadFile(l.cfg.File); err == nil && strings.Contains(string(data), refused) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("it is still tried")
-		}
-	}
+	l.noted(refused)
 	r.mu.Lock()
 	r.refuse = nil
 	asked := r.asked
