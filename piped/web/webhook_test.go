@@ -75,6 +75,7 @@ func newEnv(t *testing.T, change func(*limits)) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.server.hooks.bursts.pause = time.Hour // what a test sends is one burst, also on a busy machine
 	b.server.SetWebhooks(Webhooks{
 		Receivers: map[string]*githost.Receiver{"github": receiver(t, secret), "other": receiver(t, another)},
 		Repositories: []Repository{
