@@ -127,22 +127,24 @@ func tampered(t *testing.T, p *signintest.Provider) func(map[string]any) string 
 
 // TestTokensThatMustBeAccepted are unusual and valid.
 func TestTokensThatMustBeAccepted(t *testing.T) {
-	tests := map[string]func(p *signintest.Provider){
-		"expired within the skew": func(p *signintest.Provider) { p.SetClaim("exp", time.Now().Add(-45*time.Second).Unix()) },
-		"issued within the skew":  func(p *signintest.Provider) { p.SetClaim("iat", time.Now().Add(45*time.Second).Unix()) },
-		"valid within the skew":   func(p *signintest.Provider) { p.SetClaim("nbf", time.Now().Add(45*time.Second).Unix()) },
-		"for two audiences, to us": func(p *signintest.Provider) {
+	tests := map[string]func(p *signintest.Provider, now time.Time){ // now is the agent's time, which stands still
+		"expired within the skew": func(p *signintest.Provider, now time.Time) { p.SetClaim("exp", now.Add(-45*time.Second).Unix()) },
+		"issued within the skew":  func(p *signintest.Provider, now time.Time) { p.SetClaim("iat", now.Add(45*time.Second).Unix()) },
+		"valid within the skew":   func(p *signintest.Provider, now time.Time) { p.SetClaim("nbf", now.Add(45*time.Second).Unix()) },
+		"for two audiences, to us": func(p *signintest.Provider, _ time.Time) {
 			p.SetClaim("aud", []string{p.ClientID, "x"})
 			p.SetClaim("azp", p.ClientID)
 		},
-		"verified is written as a text": func(p *signintest.Provider) { p.SetClaim("email_verified", "true") },
-		"one group is written as one":   func(p *signintest.Provider) { p.SetClaim("groups", "payments") },
+		"verified is written as a text": func(p *signintest.Provider, _ time.Time) { p.SetClaim("email_verified", "true") },
+		"one group is written as one":   func(p *signintest.Provider, _ time.Time) { p.SetClaim("groups", "payments") },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := signintest.NewProvider(t)
-			issuer, _ := open(t, p, nil)
-			change(p)
+			issuer, clock := open(t, p, nil)
+			clock.Stop()
+			p.SetClaim("iat", clock.Now().Unix()) // not when the token is issued, which may be later on a busy machine
+			change(p, clock.Now())
 			got, err := signInAt(t, p, issuer)
 			if err != nil {
 				t.Fatal(err)
@@ -162,6 +164,9 @@ func TestSkewCountsTheAgentsClock(t *testing.T) {
 	} {
 		p := signintest.NewProvider(t)
 		issuer, clock := open(t, p, nil)
+		clock.Stop() // however long the sign-in takes
+		p.SetClaim("iat", clock.Now().Unix())
+		p.SetClaim("exp", clock.Now().Add(5*time.Minute).Unix())
 		clock.Advance(by)
 		if _, err := signInAt(t, p, issuer); (err == nil) != ok {
 			t.Errorf("the agent's clock is off by %s: %v, want accepted: %t", by, err, ok)
