@@ -40,11 +40,26 @@ import (
 type heard struct {
 	mu    sync.Mutex
 	texts []string
+	keys  map[string]bool // of once
 }
 
 func (h *heard) add(text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.texts = append(h.texts, text)
+}
+
+// once adds a text unless one with its key was added before.
+func (h *heard) once(key, text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.keys[key] {
+		return
+	}
+	if h.keys == nil {
+		h.keys = map[string]bool{}
+	}
+	h.keys[key] = true
 	h.texts = append(h.texts, text)
 }
 
@@ -213,12 +228,16 @@ func TestObserve(t *testing.T) {
 	var requests, events heard
 	observed := onlyReads(t, c, dir, &requests)
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the sender is gone, and sends the event again
+		}
 		var m struct {
 			Metadata struct{ Rollout struct{ Name, Phase string } }
 		}
 		_ = json.Unmarshal(body, &m)
-		events.add(fmt.Sprintf("%s %s %s", r.Header.Get("Piped-Event"), m.Metadata.Rollout.Name, m.Metadata.Rollout.Phase))
+		// An event is delivered at least once: again if the answer is late.
+		events.once(r.Header.Get("Piped-Delivery"), fmt.Sprintf("%s %s %s", r.Header.Get("Piped-Event"), m.Metadata.Rollout.Name, m.Metadata.Rollout.Phase))
 	}))
 	defer hook.Close()
 	statuses := newStatusHost(t, dir)
