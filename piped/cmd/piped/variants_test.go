@@ -140,7 +140,7 @@ func (i *installing) deploysAnApplication() {
 // object owns, except for what the agent has deployed, which stays. It deletes what it lists.
 func (i *installing) uninstallsExactly(existing map[string]bool) {
 	i.Helper()
-	kept := i.everything()
+	kept := i.settled()
 	var want []string
 	for name, owned := range kept {
 		if _, old := existing[name]; !old && !owned && !madeByKubernetes(name) && name != "Deployment demo/web" {
