@@ -265,7 +265,7 @@ func (c container) serve(t *testing.T, web string) {
 
 // awaitReady waits until the agent is ready.
 func (c container) awaitReady(ctx context.Context, web string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	plain := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
