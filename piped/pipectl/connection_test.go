@@ -183,8 +183,8 @@ func TestOddAnswers(t *testing.T) {
 		"another command":   {&odd{command: &modelv1.Command{Type: modelv1.Command_SKIP_STAGE}}, sync, 1, "Unexpected command type SKIP_STAGE\n"},
 		"no deployment ID":  {&odd{command: &modelv1.Command{Status: modelv1.CommandStatus_COMMAND_SUCCEEDED}}, sync, 1, "failed to detect the triggered deployment ID"},
 		"command timed out": {&odd{command: &modelv1.Command{Status: modelv1.CommandStatus_COMMAND_TIMEOUT}}, sync, 1, "The request was timed out\n"},
-		"unknown status of a command": {&odd{command: &modelv1.Command{Status: 77}}, append(sync, "--timeout=5s", "--check-interval=10ms"), 1,
-			"waited 5s for the agent to accept the request"},
+		"unknown status of a command": {&odd{command: &modelv1.Command{Status: 77}}, append(sync, "--timeout=10s", "--check-interval=1s"), 1,
+			"waited 10s for the agent to accept the request"}, // the request has to be sent by then
 		"no deployment": {&odd{}, wait, 1, "the agent's answer holds no deployment d"},
 		"errors that pass": {&odd{deployment: success, errors: []error{status.Error(codes.Unavailable, "one"), status.Error(codes.Internal, "two")}},
 			append(wait, "--check-interval=10ms"), 0, "failed to get deployment, trying again: rpc error: code = Internal desc = two\n"},
