@@ -73,12 +73,21 @@ func objects(t *testing.T, cluster *clustertest.Cluster) (names []string) {
 	return names
 }
 
-// begun returns the objects of a cluster once each namespace has the certificate that the controller
-// manager writes into it, which may happen after the cluster is ready.
+// ofServer are objects that the API server writes itself, which may happen after the cluster is ready.
+var ofServer = []string{
+	"namespaces /default", "namespaces /kube-node-lease", "namespaces /kube-public", "namespaces /kube-system",
+	"configmaps kube-system/extension-apiserver-authentication", "configmaps kube-system/kube-apiserver-legacy-service-account-token-tracking",
+}
+
+// begun returns the objects of a cluster once it has those of the API server, and each namespace the
+// certificate that the controller manager writes into it, which may happen after the cluster is ready, too.
 func begun(t *testing.T, cluster *clustertest.Cluster) (names []string) {
 	t.Helper()
-	clustertest.Eventually(t, "each namespace to have the certificate", func() bool {
+	clustertest.Eventually(t, "the cluster to have what its components write", func() bool {
 		names = objects(t, cluster)
+		if slices.ContainsFunc(ofServer, func(name string) bool { return !slices.Contains(names, name) }) {
+			return false
+		}
 		return !slices.ContainsFunc(names, func(name string) bool {
 			namespace, ok := strings.CutPrefix(name, "namespaces /")
 			return ok && !slices.Contains(names, "configmaps "+namespace+"/kube-root-ca.crt")
