@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -100,6 +101,21 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
+// hold stops the agent as Ctrl-Z does, and returns once it stands still. What it is sent then is
+// pending until SIGCONT.
+func (p *process) hold() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	for errors.Is(err, syscall.EINTR) {
+		_, err = syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	}
+	if err != nil || !status.Stopped() {
+		p.t.Fatalf("the agent does not stand still: status %x, %v", int(status), err)
+	}
+}
+
 // wait returns the exit code after the agent has ended.
 func (p *process) wait() int {
 	for range p.lines { // until the end: Wait must not cut it off
@@ -152,13 +168,12 @@ func TestSignals(t *testing.T) {
 		if _, err := health.Recv(); err != nil { // the open call delays the graceful shutdown
 			t.Fatal(err)
 		}
+		p.hold() // else the graceful shutdown could end before the second signal is sent
 		p.signal(syscall.SIGINT)
-		if _, err := health.Recv(); err != nil { // not serving: the agent is stopping
-			t.Fatal(err)
-		}
-		p.signal(syscall.SIGINT)
+		p.signal(syscall.SIGTERM)
+		p.signal(syscall.SIGCONT)
 		if code := p.wait(); code != exitKilled {
-			t.Errorf("exit code %d after the second SIGINT, want %d", code, exitKilled)
+			t.Errorf("exit code %d after the second signal, want %d", code, exitKilled)
 		}
 	})
 }
