@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -43,6 +44,7 @@ type Server struct {
 	dir, bin  string
 	owner     *syscall.Credential // the user that the server runs as; nil is the current user
 	port      int
+	reserved  net.Listener // keeps port for this server
 	process   *process
 	databases atomic.Int64
 }
@@ -50,7 +52,11 @@ type Server struct {
 const (
 	startTimeout = time.Minute
 	stopTimeout  = 20 * time.Second
-	startTries   = 3 // another process may bind the free port first
+	startTries   = 3 // a program that reserves no ports may bind the free one first
+
+	// Ports lie below those that the system gives to connections and to listeners, which could
+	// otherwise take the port of a server that is stopped. Agents have them, too.
+	firstPort, ports = 16384, 20000 - 16384
 )
 
 // Main runs the tests, stops the server if one was started, and returns the exit code: that of
@@ -191,7 +197,7 @@ func (s *Server) start() (err error) {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	for try := 1; ; try++ {
-		if s.port, err = freePort(); err != nil {
+		if err := s.reserve(); err != nil {
 			return err
 		}
 		err := s.serve()
@@ -250,6 +256,9 @@ func (s *Server) stop() {
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir) // a leftover directory does not fail a test
 	}
+	if s.reserved != nil {
+		_ = s.reserved.Close() // nothing was ever sent to it
+	}
 }
 
 // process is a started child process.
@@ -288,11 +297,27 @@ func (p *process) stop() {
 	}
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+// reserve chooses a port on which nothing listens. As long as this process runs, no other server of
+// a test and no agent gets it, also while the server is stopped: a listener on the same port of another
+// loopback address reserves it, as agents do.
+func (s *Server) reserve() error {
+	if s.reserved != nil {
+		_ = s.reserved.Close() // nothing was ever sent to it
+		s.reserved = nil
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
+	for range 100 {
+		port := firstPort + rand.IntN(ports)
+		reserved, err := net.Listen("tcp", fmt.Sprintf("127.0.0.2:%d", port))
+		if err != nil {
+			continue
+		}
+		probe, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			_ = reserved.Close()
+			continue
+		}
+		s.port, s.reserved = port, reserved
+		return probe.Close()
+	}
+	return fmt.Errorf("of 100 ports from %d to %d, all are in use", firstPort, firstPort+ports-1)
 }
