@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 )
 
@@ -57,6 +58,8 @@ const (
 	// Ports lie below those that the system gives to connections and to listeners, which could
 	// otherwise take the port of a server that is stopped. Agents have them, too.
 	firstPort, ports = 16384, 20000 - 16384
+
+	objectInUse = "55006" // PostgreSQL's code of the error
 )
 
 // Main runs the tests, stops the server if one was started, and returns the exit code: that of
@@ -121,7 +124,7 @@ func (s *Server) NewDSN(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+		if err := s.drop(name); err != nil {
 			t.Errorf("drop the database: %v", err)
 		}
 	})
@@ -160,6 +163,18 @@ func (s *Server) create() (name string, err error) {
 		return "", fmt.Errorf("create a database: %w", err)
 	}
 	return name, nil
+}
+
+// drop removes a database. The server ends the connections to it, and refuses to go on when one of
+// their processes is still there after 5 s.
+func (s *Server) drop(name string) error {
+	for end := time.Now().Add(stopTimeout); ; {
+		err := s.admin("DROP DATABASE " + name + " WITH (FORCE)")
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != objectInUse || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 func (s *Server) dsn(database string) string {
