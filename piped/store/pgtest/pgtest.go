@@ -51,8 +51,8 @@ type Server struct {
 }
 
 const (
-	startTimeout = time.Minute
-	stopTimeout  = 20 * time.Second
+	startTimeout = 3 * time.Minute // these are of a busy machine
+	stopTimeout  = 2 * time.Minute
 	startTries   = 3 // a program that reserves no ports may bind the free one first
 
 	// Ports lie below those that the system gives to connections and to listeners, which could
