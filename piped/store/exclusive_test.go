@@ -41,6 +41,7 @@ func TestOneAgent(t *testing.T) {
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
+		awaitReleased(t, dsn)
 		next, err := openExclusive(t, dsn)
 		if err != nil {
 			t.Fatalf("the next agent: %v", err)
@@ -81,6 +82,20 @@ func cutHolder(t *testing.T, dsn string) {
 	for limit := time.Now().Add(2 * time.Minute); holder(t, dsn) == pid; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatal("the connection did not end")
+		}
+	}
+}
+
+// awaitReleased returns when the server has noticed that the connection of a store is closed, which an
+// agent that starts waits for only a few seconds. The lock of a file ends with the store.
+func awaitReleased(t *testing.T, dsn string) {
+	t.Helper()
+	if strings.HasPrefix(dsn, "sqlite://") {
+		return
+	}
+	for limit := time.Now().Add(2 * time.Minute); holder(t, dsn) != 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("the server does not end the connection of the agent before")
 		}
 	}
 }

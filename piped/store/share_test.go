@@ -66,6 +66,7 @@ func TestWhoMayShare(t *testing.T) {
 	if err := active.Close(); err != nil {
 		t.Fatal(err)
 	}
+	awaitReleased(t, dsn)
 	openSharing(t, store.Options{Exclusive: true}, dsn)
 	if err := join(t, worker, "late"); !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "set store.replicas to share") {
 		t.Errorf("joined an agent that works alone: %v", err)
@@ -103,11 +104,13 @@ func TestAnAgentAloneEndsTheWorkOfReplicas(t *testing.T) {
 		if err := active.Close(); err != nil {
 			t.Fatal(err)
 		}
+		awaitReleased(t, dsn)
 		active = openSharing(t, store.Options{Share: true, Exclusive: true}, dsn)
 	}
 	if err := active.Close(); err != nil {
 		t.Fatal(err)
 	}
+	awaitReleased(t, dsn)
 	alone := openSharing(t, store.Options{Exclusive: true}, dsn)
 	if err := write(); !deploy.IsKind(err, deploy.Fenced) {
 		t.Errorf("a standby writes next to an agent that works alone: %v", err)

@@ -231,11 +231,7 @@ func TestNoReturn(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for limit := time.Now().Add(2 * time.Minute); holder(t, dsn) != 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatal("the server does not end the connection of the other agent")
-		}
-	}
+	awaitReleased(t, dsn)
 	if err := first.Run(t.Context()); !deploy.IsKind(err, deploy.Conflict) || !strings.Contains(err.Error(), "another agent has worked with") {
 		t.Errorf("Run of the agent that lost the database: %v", err)
 	}
