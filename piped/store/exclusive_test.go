@@ -130,6 +130,11 @@ func TestLostConnection(t *testing.T) {
 				t.Fatal("the database was not taken back")
 			}
 		}
+		for limit := time.Now().Add(2 * time.Minute); first.Owned(t.Context()) != nil; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatal("the agent does not know that it has the database again")
+			}
+		}
 		if _, err := openExclusive(t, dsn); !deploy.IsKind(err, deploy.Conflict) {
 			t.Errorf("a second agent: %v, want a conflict", err)
 		}
