@@ -105,12 +105,13 @@ func TestLongLog(t *testing.T) {
 	tab.Await("the line that was found", `document.querySelector("#line-42[aria-current]") && `+fmt.Sprintf(lineInSight, 42))
 }
 
-// talkative writes ten lines a second until it is cancelled, again from the first after a restart.
+// talkative writes lines until it is cancelled, again from the first after a restart: ten a second, and
+// from the 30th on one a second, so that a view which a busy machine opens late still begins with the first.
 const talkative = `
   planner: {alwaysUsePipeline: true}
   pipeline:
     stages:
-      - {id: talk, name: SCRIPT_RUN, with: {onInterrupted: rerun, run: 'n=0; while true; do n=$((n+1)); echo "line $n"; sleep 0.1; done'}}
+      - {id: talk, name: SCRIPT_RUN, with: {onInterrupted: rerun, run: 'n=0; while true; do n=$((n+1)); echo "line $n"; if [ $n -lt 30 ]; then sleep 0.1; else sleep 1; fi; done'}}
       - {id: sync, name: K8S_SYNC}
 `
 
