@@ -26,6 +26,8 @@ type Config struct {
 	Secure func(*http.Request) bool
 	Now    func() time.Time // default time.Now
 	Logger *slog.Logger     // default: nothing is logged
+	// LiveWait is how long a view waits for live states that it can do without; default 2 s.
+	LiveWait time.Duration
 }
 
 // Handler serves the page. It is safe for concurrent use.
@@ -38,8 +40,6 @@ type Handler struct {
 	handler http.Handler
 	shown   shownParts
 	silent  silentClusters
-	// liveWait is how long a view waits for live states; tests set more than the constant.
-	liveWait time.Duration
 }
 
 // New returns a handler.
@@ -56,7 +56,10 @@ func New(c Config) *Handler {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &Handler{config: c, control: controlv1.NewControlServiceClient(c.Conn), api: apiservice.NewAPIServiceClient(c.Conn), assets: newAssets(), liveWait: liveWait}
+	if c.LiveWait <= 0 {
+		c.LiveWait = liveWait
+	}
+	h := &Handler{config: c, control: controlv1.NewControlServiceClient(c.Conn), api: apiservice.NewAPIServiceClient(c.Conn), assets: newAssets()}
 	h.handler = h.protected(h.mux())
 	return h
 }

@@ -131,7 +131,7 @@ func (f *fakeAPI) page() *Handler {
 			return ""
 		}
 		return "token"
-	}, Now: func() time.Time { return noon }})
+	}, Now: func() time.Time { return noon }, LiveWait: time.Hour})
 }
 
 // request returns a request of a browser that is signed in.

@@ -120,7 +120,7 @@ func newLarge(t *testing.T) (*world, *largeCluster) {
 	w.app = w.agent.Application("large", nil)
 	w.agent.Deployment("d-large", w.app, "")
 	w.tokens["admin"] = w.agent.SignInWithKey(w.agent.LimitedKey("admin", nil))
-	w.page = page.New(page.Config{Conn: w.agent.Server.Conn(), Now: w.agent.Now, Token: func(r *http.Request) string { return w.tokens[r.Header.Get("Walker")] }})
+	w.page = page.New(page.Config{Conn: w.agent.Server.Conn(), Now: w.agent.Now, Token: func(r *http.Request) string { return w.tokens[r.Header.Get("Walker")] }, LiveWait: time.Hour})
 	w.server = httptest.NewServer(w.page)
 	t.Cleanup(w.server.Close)
 	return w, c

@@ -129,8 +129,7 @@ func TestSharedLiveStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	h := New(Config{Conn: conn})
-	h.liveWait = time.Minute // a busy machine takes its time for so many
+	h := New(Config{Conn: conn, LiveWait: time.Minute}) // a busy machine takes its time for so many
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "API-KEY "+agent.ReadWrite)
 	caller, err := h.control.GetCaller(ctx, &controlv1.GetCallerRequest{})
 	if err != nil {

@@ -41,7 +41,7 @@ func (v *visit) objectLinks(d *modelv1.Deployment, have *objectLinks) *objectLin
 	if !v.can("view", d.ApplicationId) || !v.can("view-logs", d.ApplicationId) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(v.ctx, v.liveWait)
+	ctx, cancel := context.WithTimeout(v.ctx, v.config.LiveWait)
 	defer cancel()
 	state := v.readLive(ctx, &controlv1.GetLiveStateRequest{ApplicationId: d.ApplicationId, LevelLimit: linksLevel, MaxAgeMs: linksAge.Milliseconds()})
 	if state == nil {

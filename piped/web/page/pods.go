@@ -183,10 +183,10 @@ func inProgress(r *modelv1.Rollout) bool {
 }
 
 // readPods reads the pods of those of some rollouts that are in progress: with one live state per
-// application, for at most podApplications, in at most liveWait. What cannot be read in that time
+// application, for at most podApplications, in at most Config.LiveWait. What cannot be read in that time
 // is left out: the rest of a view is as useful. A source has a podsRenewal.
 func (v *visit) readPods(rollouts []*modelv1.Rollout) rolloutPods {
-	ctx, cancel := context.WithTimeout(v.ctx, v.liveWait)
+	ctx, cancel := context.WithTimeout(v.ctx, v.config.LiveWait)
 	defer cancel()
 	byApplication, order := map[string][]*modelv1.Rollout{}, []string{}
 	for _, r := range rollouts {
@@ -236,7 +236,7 @@ func (p *podsRenewal) renew(v *visit) {
 	p.mu.Lock()
 	applications := p.applications
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(v.ctx, v.liveWait)
+	ctx, cancel := context.WithTimeout(v.ctx, v.config.LiveWait)
 	defer cancel()
 	for _, id := range applications {
 		v.readLive(ctx, &controlv1.GetLiveStateRequest{ApplicationId: id, LevelLimit: 1, MaxAgeMs: v.podsAge()})

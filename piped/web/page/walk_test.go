@@ -284,7 +284,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.preview(w.keySubject("deployer"))
 	w.pullPreview()
-	w.page = page.New(page.Config{Conn: w.agent.Server.Conn(), Now: w.agent.Now, Token: func(r *http.Request) string { return w.tokens[r.Header.Get("Walker")] }})
+	w.page = page.New(page.Config{Conn: w.agent.Server.Conn(), Now: w.agent.Now, Token: func(r *http.Request) string { return w.tokens[r.Header.Get("Walker")] }, LiveWait: time.Hour})
 	w.server = httptest.NewServer(w.page)
 	t.Cleanup(w.server.Close)
 	return w

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/c785c783/piped/piped/access"
 	"github.com/c785c783/piped/piped/control"
@@ -69,7 +70,7 @@ func TestPodsAndNamesOfObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := agent.SignInWithKey(agent.LimitedKey("admin", nil))
-	server := httptest.NewServer(page.New(page.Config{Conn: agent.Server.Conn(), Now: agent.Now, Token: func(*http.Request) string { return token }}))
+	server := httptest.NewServer(page.New(page.Config{Conn: agent.Server.Conn(), Now: agent.Now, Token: func(*http.Request) string { return token }, LiveWait: time.Minute}))
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
