@@ -74,6 +74,7 @@ func fixtures(healthURL string) []fixture {
 		{"web", "{team: shop, tier: front}", "", "v1", synced},
 		{"search", "{team: shop, tier: back}", "", "v1", synced},
 		{"mail", "{team: office}", "", "v1", synced},
+		{"guestbook", "{team: office}", "", "v1", synced},
 		{"checkout", "{team: payments}", fmt.Sprintf(gated, ""), "v1", waiting},
 		{"refunds", "{team: payments}", fmt.Sprintf(gated, ""), "v1", waiting},
 		{"invoices", "{team: payments}", fmt.Sprintf(gated, ", with: {approvers: [ada, grace], minApproverNum: 2}"), "v1", waiting},

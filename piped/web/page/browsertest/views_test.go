@@ -357,7 +357,8 @@ func moveByKey(t *testing.T, e *env) {
 // view wider than the window.
 func showHostileCommit(t *testing.T, e *env) {
 	message := "<img src=x onerror=alert(1)><script>alert(2)</script> \u202egnp.x</b> \x1b[31mred\x1b[0m " + strings.Repeat("w", 3000)
-	mail := fixture{name: "mail", labels: "{team: office}", version: "v2"}
+	const name = "guestbook" // no view without scripts shows whether its notifications are delivered
+	changed := fixture{name: name, labels: "{team: office}", version: "v2"}
 	tab := e.signIn(t, e.ownerKey(t), "/")
 	shows := func(path string) {
 		t.Helper()
@@ -374,14 +375,14 @@ func showHostileCommit(t *testing.T, e *env) {
 			reportWide(t, tab, fmt.Sprintf("%s, %d pixels wide", path, width), width)
 		}
 	}
-	before := e.last(t, "mail").Id
+	before := e.last(t, name).Id
 	tab.AwaitReady()
-	e.push(t, message, mail)
+	e.push(t, message, changed)
 	shows("/") // which shows the last few deployments only, and others follow
-	e.awaitNext(t, "mail", before)
-	e.await(t, "mail", controlv1.ApplicationState_APPLICATION_STATE_SYNCED)
-	id := e.last(t, "mail").Id
-	for _, path := range []string{"/applications?q=mail", "/applications/mail?tab=deployments", "/deployments/" + id, "/deployments?q=mail", "/trace?deployment=" + id, "/search?q=" + e.last(t, "mail").Trigger.Commit.Hash} {
+	e.awaitNext(t, name, before)
+	e.await(t, name, controlv1.ApplicationState_APPLICATION_STATE_SYNCED)
+	id := e.last(t, name).Id
+	for _, path := range []string{"/applications?q=" + name, "/applications/" + name + "?tab=deployments", "/deployments/" + id, "/deployments?q=" + name, "/trace?deployment=" + id, "/search?q=" + e.last(t, name).Trigger.Commit.Hash} {
 		tab.Show(1280, false)
 		tab.Open(path)
 		shows(path)
