@@ -44,7 +44,7 @@ func open(t *testing.T, remote string, edit ...func(*Config)) *Repo {
 	t.Helper()
 	c := Config{
 		ID: "repo-1", Remote: remote, Branch: gittest.Branch, Dir: t.TempDir(),
-		Timeout: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Timeout: 5 * time.Minute, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for _, f := range edit {
 		f(&c)

@@ -29,7 +29,7 @@ import (
 // openRemotes opens Remotes that may ask this machine.
 func openRemotes(t *testing.T, edit ...func(*RemotesConfig)) *Remotes {
 	t.Helper()
-	c := RemotesConfig{Dir: t.TempDir(), Timeout: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	c := RemotesConfig{Dir: t.TempDir(), Timeout: 5 * time.Minute, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Public: outbound.NotPrivate, Known: outbound.NotMetadata}
 	for _, f := range edit {
 		f(&c)

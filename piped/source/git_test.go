@@ -31,7 +31,7 @@ func TestCommitsOfAGitRepository(t *testing.T) {
 	})
 	second := up.Push(t, "second", map[string]string{"apps/web/b.yaml": object("ConfigMap", "b")})
 
-	repo, err := git.Open(git.Config{ID: "repo", Remote: up.Dir, Branch: gittest.Branch, Dir: t.TempDir(), Timeout: 30 * time.Second})
+	repo, err := git.Open(git.Config{ID: "repo", Remote: up.Dir, Branch: gittest.Branch, Dir: t.TempDir(), Timeout: 5 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func TestMaterialiseACommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	hash := up.Push(t, "first", map[string]string{"top.txt": "top"})
-	repo, err := git.Open(git.Config{ID: "repo", Remote: up.Dir, Branch: gittest.Branch, Dir: t.TempDir(), Timeout: 30 * time.Second})
+	repo, err := git.Open(git.Config{ID: "repo", Remote: up.Dir, Branch: gittest.Branch, Dir: t.TempDir(), Timeout: 5 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
