@@ -234,7 +234,7 @@ func TestPodsAreReadSparingly(t *testing.T) {
 	}
 	now := noon
 	f := rolling(t, rows...).live(&asked)
-	h := New(Config{Conn: f, Token: f.page().config.Token, Now: func() time.Time { return now }})
+	h := New(Config{Conn: f, Token: f.page().config.Token, Now: func() time.Time { return now }, LiveWait: time.Hour})
 	get := func() string { return bodyOf(t, answerOf(h, request("GET", "/rollouts", ""))) }
 	if body := get(); len(asked) != 5 || strings.Count(body, `aria-label="3 new pods"`) != 5 || strings.Count(body, "2 → 3 pods") != 4 {
 		t.Errorf("%d live states were read: %s", len(asked), body)
