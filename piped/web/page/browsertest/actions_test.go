@@ -120,8 +120,8 @@ func approveAtOnce(t *testing.T, e *env) {
 func endSessionDuringAction(t *testing.T, e *env) {
 	tab := e.signIn(t, e.key(t, "linus", "admin"), "/")
 	tab.Permit("status of 401")
-	tab.Click(rowOf("now", "refunds")+" .button", "Approve")
-	tab.AwaitText("dialog h1", "Approve refunds?")
+	tab.Click(rowOf("now", "balances")+" .button", "Approve")
+	tab.AwaitText("dialog h1", "Approve balances?")
 	sessions, err := e.control.ListSessions(e.ctx, &controlv1.ListSessionsRequest{Subject: "linus"})
 	if err != nil || len(sessions.Sessions) != 1 {
 		t.Fatalf("sessions: %v, %v", sessions, err)
@@ -132,12 +132,12 @@ func endSessionDuringAction(t *testing.T, e *env) {
 	tab.Click("dialog button", "Approve")
 	tab.AwaitText("dialog", "Your session has ended")
 	tab.AwaitText("dialog", "Nothing was done")
-	if got := decisionsOf(e.last(t, "refunds")); got != "" {
+	if got := decisionsOf(e.last(t, "balances")); got != "" {
 		t.Errorf("after the end of the session: %s", got)
 	}
 	tab.Click("dialog a", "Sign in again")
 	tab.Await("the sign-in page that leads back", `location.pathname === "/sign-in" && document.querySelector("[name=next]").value === "/"`)
-	e.await(t, "refunds", stateWaiting)
+	e.await(t, "balances", stateWaiting)
 }
 
 // seeAsViewer: a viewer sees everything and no button, and what the viewer forges is refused.

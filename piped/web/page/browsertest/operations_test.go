@@ -565,7 +565,7 @@ func focus(t *testing.T, tab *browsertest.Tab, key, selector, text string) {
 // the palette, syncs, cancels, and rolls back.
 func actByKeyboardOnly(t *testing.T, e *env) {
 	const (
-		name      = "pricing"
+		name      = "banking"
 		arrowDown = "\u0301" // as the package kb calls it
 	)
 	tab := e.signIn(t, e.ownerKey(t), "/")
@@ -574,10 +574,10 @@ func actByKeyboardOnly(t *testing.T, e *env) {
 	tab.AwaitText(row, name)
 	focus(t, tab, "j", row+" a", name)
 	tab.Keys("a")
-	tab.AwaitText("dialog h1", "Approve pricing?")
+	tab.AwaitText("dialog h1", "Approve banking?")
 	focus(t, tab, "\t", "dialog input[name=reason]", "")
 	tab.Keys("by keys\r")
-	tab.AwaitText("dialog", "You have approved pricing")
+	tab.AwaitText("dialog", "You have approved banking")
 	e.await(t, name, stateSynced)
 	if got, want := decisionsOf(e.last(t, name)), "owner APPROVED: by keys"; got != want {
 		t.Errorf("the decisions are %q, want %q", got, want)
@@ -588,13 +588,13 @@ func actByKeyboardOnly(t *testing.T, e *env) {
 	tab.Keys("/")
 	tab.Await("the palette", `document.activeElement.matches("#palette input")`)
 	tab.Keys(name)
-	tab.AwaitText(`#palette-results .hits[data-text="pricing"] a`, name)
+	tab.AwaitText(`#palette-results .hits[data-text="banking"] a`, name)
 	tab.Keys("\r")
-	tab.Await("the application", `location.pathname.startsWith("/applications/pricing")`)
+	tab.Await("the application", `location.pathname.startsWith("/applications/banking")`)
 	tab.AwaitReady()
 	first := e.last(t, name).Id
 	tab.Keys("s")
-	tab.AwaitText("dialog h1", "Sync pricing?")
+	tab.AwaitText("dialog h1", "Sync banking?")
 	focus(t, tab, "\t", "dialog button", "Sync")
 	tab.Keys("\r")
 	tab.AwaitText("dialog #command", "Done")
@@ -609,7 +609,7 @@ func actByKeyboardOnly(t *testing.T, e *env) {
 	tab.AwaitReady()
 	focus(t, tab, "\t", ".summary .button", "Cancel")
 	tab.Keys("\r")
-	tab.AwaitText("dialog h1", "Cancel the deployment of pricing?")
+	tab.AwaitText("dialog h1", "Cancel the deployment of banking?")
 	focus(t, tab, "\t", "dialog button", "Cancel the deployment")
 	tab.Keys("\r")
 	tab.AwaitText("dialog", "is being cancelled")
@@ -629,16 +629,16 @@ func actByKeyboardOnly(t *testing.T, e *env) {
 	e.awaitNext(t, name, synced.Id)
 	tab.Keys("/")
 	tab.Await("the palette", `document.activeElement.matches("#palette input")`)
-	tab.Keys("rollback pricing")
-	tab.AwaitText(`#palette-results .hits[data-text="rollback pricing"] a`, "Roll back pricing")
-	focus(t, tab, arrowDown, "#palette-results a", "Roll back pricing")
+	tab.Keys("rollback banking")
+	tab.AwaitText(`#palette-results .hits[data-text="rollback banking"] a`, "Roll back banking")
+	focus(t, tab, arrowDown, "#palette-results a", "Roll back banking")
 	tab.Keys("\r")
-	tab.AwaitText("dialog h1", "Roll pricing back?")
+	tab.AwaitText("dialog h1", "Roll banking back?")
 	focus(t, tab, "\t", "dialog button", "Roll back")
 	tab.Keys("\r")
-	tab.AwaitText("dialog", "pricing goes back to "+e.first[:7])
+	tab.AwaitText("dialog", "banking goes back to "+e.first[:7])
 	e.awaitNext(t, name, second.Id)
-	if got := e.image(t, name); got != "registry.example/pricing:v1" {
+	if got := e.image(t, name); got != "registry.example/banking:v1" {
 		t.Errorf("the live image is %s, want v1", got)
 	}
 	if got := e.application(t, name).GetHold().GetHeldBy(); got != "owner" {

@@ -301,11 +301,11 @@ func useKeyboardOnly(t *testing.T, e *env) {
 	tab.Keys("gn")
 	tab.Await("Now", `location.pathname === "/"`)
 	tab.AwaitReady()
-	row := rowOf("now", "refunds")
-	tab.AwaitText(row, "refunds")
+	row := rowOf("now", "balances")
+	tab.AwaitText(row, "balances")
 	for n := 0; !browsertest.Eval[bool](tab, fmt.Sprintf(`document.querySelector(%q)?.dataset.current !== undefined`, row)); n++ {
 		if n > 30 {
-			t.Fatal("the key j does not lead to the row of refunds")
+			t.Fatal("the key j does not lead to the row of balances")
 		}
 		tab.Keys("j")
 	}
@@ -316,7 +316,7 @@ func useKeyboardOnly(t *testing.T, e *env) {
 		tab.Keys("\t")
 	}
 	tab.Keys("\r")
-	tab.AwaitText("dialog h1", "Approve refunds?")
+	tab.AwaitText("dialog h1", "Approve balances?")
 	tab.Await("the focus in the dialog", `document.activeElement.closest("dialog")`)
 	tab.Keys("\x1b")
 	tab.AwaitGone("dialog")
