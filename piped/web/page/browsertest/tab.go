@@ -52,7 +52,8 @@ func (b *Browser) Tab(tb TB, address string) *Tab {
 	t := &Tab{tb: tb, ctx: ctx, address: address}
 	tb.Cleanup(func() {
 		t.report()
-		if err := chromedp.Cancel(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		// chromedp waits 5 s. A browser that has not answered by then closes the page later, or when it ends.
+		if err := chromedp.Cancel(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 			tb.Errorf("close the page: %v", err)
 		}
 		cancel()
