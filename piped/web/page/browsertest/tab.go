@@ -282,7 +282,24 @@ func (t *Tab) Click(selector, text string) {
 			return [r.x + r.width / 2, r.y + r.height / 2];
 		})()`, quote(selector), quote(text)))
 		t.do("click on "+selector, chromedp.MouseClickXY(at[0], at[1]))
-		hit = Eval[bool](t, "!window.missed") // a click that led to another page has hit
+		hit = t.wasHit()
+	}
+}
+
+// wasHit reports whether the last click hit its element. The page may be replaced meanwhile: a click
+// that led to another page has hit.
+func (t *Tab) wasHit() bool {
+	t.tb.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(30 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.ctx, patience)
+		hit, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!window.missed"))
+		cancel()
+		if err == nil {
+			return hit
+		}
+		if time.Now().After(end) {
+			t.check("see what the click has hit", err)
+		}
 	}
 }
 
