@@ -247,7 +247,12 @@ func (t *Tab) Await(what, expression string) {
 // AwaitText waits until an element that matches a selector shows a text.
 func (t *Tab) AwaitText(selector, text string) {
 	t.tb.Helper()
-	t.Await(fmt.Sprintf("%q in %s", text, selector), fmt.Sprintf(`[...document.querySelectorAll(%s)].some((e) => e.checkVisibility() && e.innerText.includes(%s))`, quote(selector), quote(text)))
+	t.Await(fmt.Sprintf("%q in %s", text, selector), shows(selector, text))
+}
+
+// shows returns an expression for whether an element that matches a selector shows a text.
+func shows(selector, text string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll(%s)].some((e) => e.checkVisibility() && e.innerText.includes(%s))`, quote(selector), quote(text))
 }
 
 // AwaitGone waits until no visible element matches a selector.
@@ -263,11 +268,12 @@ func (t *Tab) AwaitReady() {
 }
 
 // Click clicks with the mouse on the first visible element that matches a selector and has a
-// text. If the page moves it away under the mouse, nothing gets the click, and Click tries again.
+// text, once the page is loaded: before its scripts have begun, a link opens no dialog. If the page
+// moves it away under the mouse, nothing gets the click, and Click tries again.
 func (t *Tab) Click(selector, text string) {
 	t.tb.Helper()
 	for hit := false; !hit; {
-		t.AwaitText(selector, text)
+		t.Await(fmt.Sprintf("%q in %s of a loaded page", text, selector), `document.readyState === "complete" && `+shows(selector, text))
 		at := Eval[[]float64](t, fmt.Sprintf(`(() => {
 			const e = [...document.querySelectorAll(%s)].find((e) => e.checkVisibility() && e.innerText.includes(%s));
 			e.scrollIntoView({ block: "center" });
