@@ -97,7 +97,7 @@ func fixtures(healthURL string) []fixture {
 func (f fixture) files(namespace string) map[string]string {
 	deadline := 600 // seconds; a busy machine starts pods late
 	if f.settled == controlv1.ApplicationState_APPLICATION_STATE_FAILED {
-		deadline = 20 // within it the node says that it cannot pull the image
+		deadline = 40 // within it the scheduler is done, and the node says that it cannot pull the image
 	}
 	return map[string]string{
 		f.name + "/app.pipecd.yaml": fmt.Sprintf("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: %s\n  labels: %s\n  input: {namespace: %s}\n%s", f.name, f.labels, namespace, f.spec),
