@@ -198,7 +198,7 @@ func TestFlowsOfPipectl(t *testing.T) {
 	t.Run("plan-preview", func(t *testing.T) {
 		p := p.in(t)
 		commit := repo.PushOn(t, "pr", "a pull request", webApp(ns, "v9", ""))
-		commands := p.values(p.call("RequestPlanPreview", text(1, server.URL), text(2, "pr"), text(3, commit), text(4, gittest.Branch), number(5, 60)), 1)
+		commands := p.values(p.call("RequestPlanPreview", text(1, server.URL), text(2, "pr"), text(3, commit), text(4, gittest.Branch), number(5, uint64(patience.Seconds()))), 1)
 		if len(commands) != 1 {
 			t.Fatalf("the commands are %q", commands)
 		}
@@ -215,7 +215,7 @@ func TestFlowsOfPipectl(t *testing.T) {
 		mustEqual(t, want, got)
 		mustContain(t, p.value(result, 1, 4, 31), "0 added manifests, 1 changed manifests, 0 deleted manifests")
 		mustContain(t, p.value(result, 1, 4, 32), "+      - image: registry.example/web:v9")
-		if none := p.call("RequestPlanPreview", text(1, server.URL), text(2, "pr"), text(3, commit), text(4, "unwatched"), number(5, 60)); len(none) != 0 {
+		if none := p.call("RequestPlanPreview", text(1, server.URL), text(2, "pr"), text(3, commit), text(4, "unwatched"), number(5, uint64(patience.Seconds()))); len(none) != 0 {
 			t.Errorf("the response for an unwatched branch is %q, want an empty message", none)
 		}
 	})
@@ -228,7 +228,7 @@ func (p peer) awaitPreview(command string) []byte {
 	var err error
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var resp []byte
-		if resp, err = p.try("GetPlanPreviewResults", text(1, command), number(2, 300)); err == nil {
+		if resp, err = p.try("GetPlanPreviewResults", text(1, command), number(2, uint64(patience.Seconds()))); err == nil {
 			return resp
 		}
 		if status.Code(err) != codes.NotFound || status.Convert(err).Message() == "" {
