@@ -170,9 +170,12 @@ func TestALateCommentIsOneMore(t *testing.T) {
 	g.SetFault(comment.pass)
 
 	change := simple("settings", f.ns, "hello again")
-	commit := f.repo.Push(t, "merge the pull request", change)
+	commit := f.repo.PushOn(t, "more", "merge the pull request", change)
 	now := time.Now()
 	g.SetPull(githosttest.PullRequest{Number: 7, State: "closed", MergedAt: &now, Base: githosttest.Ref{Ref: "main"}, Brought: []string{commit}})
+	if err := f.repo.Reset(commit); err != nil { // now that the host knows what has brought it
+		t.Fatal(err)
+	}
 	comment.await(t)
 	victim := f.suspend("127.0.0.1 comments")
 	live := func() (n int) {
