@@ -123,7 +123,11 @@ func TestRollingUpdateOfSharedWork(t *testing.T) {
 	commit := f.push("v1", 15*time.Second)
 	f.awaitWaits(commit)
 	f.client = &client{t: t, ctx: t.Context(), api: f.third.API, control: f.third.Control}
-	f.update([]*agenttest.Agent{f.first, f.second, f.third}, func() { f.mustEndOnce("v1", commit) })
+	f.update([]*agenttest.Agent{f.first, f.second, f.third}, func() {
+		f.awaitShares(3) // until its worker listens, the third one passes calls on, and cuts them off then
+		f.answers(f.third)
+		f.mustEndOnce("v1", commit)
+	})
 	f.awaitShares(3)
 	f.mustListReplicas(3)
 }
