@@ -76,9 +76,12 @@ func testRestart(t *testing.T, c *testCluster) {
 		}
 		return nil
 	})
-	if said := c.stderr.String(); !strings.Contains(said, "scheduler ended by itself") {
-		t.Errorf("up said %q, want a word about the scheduler", said)
-	}
+	eventually(t, func(context.Context) error { // what up says comes through a pipe
+		if said := c.stderr.String(); !strings.Contains(said, "scheduler ended by itself") {
+			return fmt.Errorf("up said %q, want a word about the scheduler", said)
+		}
+		return nil
+	})
 }
 
 // TestKill checks that nothing outlives a killed parent, and nothing is lost.
