@@ -23,7 +23,7 @@ func (p *problems) addf(format string, args ...any) {
 
 // verify compares the records of the agent with what others saw, and prints figures.
 func (c *chaos) verify(ctx context.Context, takeover time.Duration) error {
-	all, err := c.client.deployments(ctx)
+	all, err := retried(ctx, func() ([]*modelv1.Deployment, error) { return c.client.deployments(ctx) })
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (p *problems) checkScripts(r runs, all []*modelv1.Deployment) {
 // checkRollouts: each revision of a Deployment that its controller counted has one record with an end,
 // no record is without one, and no template has two ReplicaSets. It returns the number of revisions.
 func (c *chaos) checkRollouts(ctx context.Context, p *problems) (total int, err error) {
-	apps, err := c.client.applications(ctx)
+	apps, err := retried(ctx, func() (map[string]*modelv1.Application, error) { return c.client.applications(ctx) })
 	if err != nil {
 		return 0, err
 	}
@@ -267,7 +267,7 @@ func (c *chaos) before(at time.Time) (last *hit) {
 	return last
 }
 
-// retried repeats a call for a while: an agent limits its callers.
+// retried repeats a call for a while: an agent limits its callers, and a busy one may not answer in time.
 func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	for tries := 0; ; tries++ {
 		v, err := call()
