@@ -348,9 +348,9 @@ func (c *replicas) mustRest() {
 	const window = 8 * time.Second
 	lowest := 0.0
 	for end := time.Now().Add(2 * time.Minute); ; { // what the program has caused ends meanwhile
-		before := transactions()
+		before, began := transactions(), time.Now()
 		time.Sleep(window)
-		lowest = float64(transactions()-before) / window.Seconds() / float64(len(c.all))
+		lowest = float64(transactions()-before) / time.Since(began).Seconds() / float64(len(c.all))
 		if lowest <= 2 {
 			c.t.Logf("at rest: %.2f requests per second and replica", lowest)
 			return
