@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
 // rolloutOracle watches Deployments and pods without the agent and its proxy, and records
@@ -26,6 +28,7 @@ type rolloutOracle struct {
 	mu          sync.Mutex
 	deployments map[string]*oracleDeployment // by name
 	rollouts    int                          // how many began
+	marks       map[string]bool              // kinds of which the mark was seen: see catchUp
 }
 
 // oracleDeployment is the history of one Deployment.
@@ -64,7 +67,7 @@ const oracleLag = 5 * time.Second
 // watchRollouts begins to watch a namespace.
 func watchRollouts(t *testing.T, kube kubernetes.Interface, namespace string) *rolloutOracle {
 	ctx, stop := context.WithCancel(context.Background())
-	o := &rolloutOracle{stop: stop, deployments: map[string]*oracleDeployment{}}
+	o := &rolloutOracle{stop: stop, deployments: map[string]*oracleDeployment{}, marks: map[string]bool{}}
 	deployments, pods := kube.AppsV1().Deployments(namespace), kube.CoreV1().Pods(namespace)
 	list, err := deployments.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -102,16 +105,52 @@ func (o *rolloutOracle) close() {
 	o.running.Wait()
 }
 
+// oracleMark is the name of a Deployment, and the label of its pod, that belong to no application.
+const oracleMark = "oracle-mark"
+
+// catchUp waits until both watches have shown everything that has happened so far: each of them shows
+// the mark, which is created now, after that.
+func (o *rolloutOracle) catchUp(t *testing.T, kube kubernetes.Interface, namespace string) {
+	t.Helper()
+	labels := map[string]string{"app": oracleMark}
+	mark := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: oracleMark},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example/c:v1"}}},
+			},
+		},
+	}
+	if _, err := kube.AppsV1().Deployments(namespace).Create(t.Context(), mark, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, "the oracle to see the mark and its pod", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.marks["Deployment"] && o.marks["Pod"]
+	})
+}
+
 func (o *rolloutOracle) see(t *testing.T, event watch.Event) {
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch object := event.Object.(type) {
 	case *appsv1.Deployment:
+		if object.Name == oracleMark {
+			o.marks["Deployment"] = true
+			return
+		}
 		if o.of(object.Name).deployment(object, now) {
 			o.rollouts++
 		}
 	case *corev1.Pod:
+		if object.Labels["app"] == oracleMark {
+			o.marks["Pod"] = true
+			return
+		}
 		o.of(object.Labels["app"]).pod(object, event.Type == watch.Deleted, now)
 	default:
 		t.Errorf("the oracle's watch of the cluster has failed: %v", event)

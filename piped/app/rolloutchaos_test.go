@@ -45,6 +45,7 @@ func TestRolloutChaos(t *testing.T) {
 	if err := c.agent.Stop(); err != nil {
 		t.Fatal(err)
 	}
+	c.oracle.catchUp(t, c.kube, c.namespace)
 	c.oracle.close()
 	c.verify(t, filepath.Join(c.dir, "piped"))
 }
