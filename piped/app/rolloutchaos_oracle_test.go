@@ -178,7 +178,7 @@ func (d *oracleDeployment) deployment(object *appsv1.Deployment, now time.Time) 
 	}
 	e := d.epochs[len(d.epochs)-1]
 	if d.replicas() != replicas {
-		e.wanted = append(e.wanted, wantedReplicas{now, replicas})
+		e.wanted = append(e.wanted, wantedReplicas{writtenSince(object, now), replicas})
 		d.scaled++
 	}
 	if s := object.Status; e.shown.IsZero() && s.ObservedGeneration >= object.Generation && s.UpdatedReplicas >= replicas &&
@@ -186,6 +186,20 @@ func (d *oracleDeployment) deployment(object *appsv1.Deployment, now time.Time) 
 		e.shown = now
 	}
 	return began
+}
+
+// writtenSince returns the earliest time at which a version of an object, seen now, can have been written:
+// that of the last write that it knows, by the cluster's clock. Who scales again keeps its old time.
+func writtenSince(object metav1.Object, now time.Time) (at time.Time) {
+	for _, entry := range object.GetManagedFields() {
+		if entry.Time != nil && entry.Time.After(at) {
+			at = entry.Time.Time
+		}
+	}
+	if at.IsZero() || at.After(now) {
+		return now
+	}
+	return at
 }
 
 // replicas returns the last wanted number of pods.
