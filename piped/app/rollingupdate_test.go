@@ -24,31 +24,34 @@ type front struct {
 	replicas []*agenttest.Agent
 	asked    int
 	answered atomic.Int32
-	last     time.Time
 	longest  time.Duration // between two answers
 }
 
-// poll asks until ctx ends.
+// poll asks until ctx ends. It does not count the time in which it stands still itself.
 func (f *front) poll(ctx context.Context, ask func(context.Context, *agenttest.Agent) error) {
-	f.last = time.Now()
+	const limit, pause = 2 * time.Second, 20 * time.Millisecond // of one request, and after it
+	var waited time.Duration                                    // since the last answer
 	for ctx.Err() == nil {
 		replica := f.replicas[f.asked%len(f.replicas)]
 		f.asked++
-		limited, cancel := context.WithTimeout(ctx, 2*time.Second)
+		began := time.Now()
+		limited, cancel := context.WithTimeout(ctx, limit)
 		err := ask(limited, replica)
 		cancel()
-		if now := time.Now(); err == nil {
+		waited += min(time.Since(began), limit)
+		f.longest = max(f.longest, waited)
+		if err == nil {
 			f.answered.Add(1)
-			f.longest, f.last = max(f.longest, now.Sub(f.last)), now
+			waited = 0
 		}
-		pause := time.NewTimer(20 * time.Millisecond)
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-		case <-pause.C:
+		case <-timer.C:
 		}
-		pause.Stop()
+		timer.Stop()
+		waited += pause
 	}
-	f.longest = max(f.longest, time.Since(f.last))
 }
 
 func askAPI(ctx context.Context, a *agenttest.Agent) error {
