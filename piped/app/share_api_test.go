@@ -75,7 +75,7 @@ func TestEveryReplicaServes(t *testing.T) {
 			t.Errorf("signed in at another replica, the browser is at %s", at)
 		}
 		mustContain(t, body, f.apps[0])
-		if n := scrape(t, b.base+"/metrics")["piped_partitions_held{replica="+f.host(a)+"}"]; n == 0 {
+		if n := scrapeProcess(t, a)["piped_partitions_held{replica="+f.host(a)+"}"]; n == 0 {
 			t.Errorf("the metrics of a replica do not have its partitions")
 		}
 	}

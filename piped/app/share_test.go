@@ -225,7 +225,7 @@ func (f *sharingFleet) mustListReplicas(n int) {
 	if len(want) != n || partitions != deploy.Partitions || active != 1 || status.GetStore().GetHandovers() < deploy.Partitions {
 		f.t.Errorf("the status lists %v, want %d replicas", status.GetStore(), n)
 	}
-	got := scrape(f.t, "http://"+f.third.WebAddress+"/metrics")
+	got := scrapeProcess(f.t, f.third)
 	for name := range got {
 		if _, wanted := want[name]; !wanted && strings.HasPrefix(name, "piped_partitions_held") {
 			f.t.Errorf("there is %s", name)

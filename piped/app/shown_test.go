@@ -28,10 +28,24 @@ func (c *client) listed(id string) *modelv1.Application {
 	return resp.Applications[i]
 }
 
+// scrapeProcess is scrape of an agent that runs as a process. It repeats a scrape that has left out what the
+// store had no time for, which the agent logs.
+func scrapeProcess(t *testing.T, p *agenttest.Agent) map[string]float64 {
+	t.Helper()
+	failed := func() int { return strings.Count(p.Log(), "cannot collect metrics") }
+	for {
+		before := failed()
+		got := scrape(t, "http://"+p.WebAddress+"/metrics")
+		if failed() == before {
+			return got
+		}
+	}
+}
+
 // gauged returns the labels of the agent's metrics of a name.
 func gauged(t *testing.T, p *agenttest.Agent, name string) (labels []string) {
 	t.Helper()
-	for metric := range scrape(t, "http://"+p.WebAddress+"/metrics") {
+	for metric := range scrapeProcess(t, p) {
 		if rest, ok := strings.CutPrefix(metric, name); ok {
 			labels = append(labels, rest)
 		}
