@@ -107,13 +107,14 @@ func TestRollingUpdate(t *testing.T) {
 		r.standsBy(a)
 		all = append(all, a)
 	}
-	files := webApp(ns, "v1", "")
+	files := heldApp("web", webApp(ns, "v1", "")) // the deployment runs until its pods may be ready
 	files["web/app.pipecd.yaml"] += "  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{name: WAIT, with: {duration: 15s}}, {name: K8S_SYNC}]}\n"
 	commit, web := repo.Push(t, "first", files), appID("web")
 	r.client = &client{t: t, ctx: t.Context(), api: all[2].API, control: all[2].Control}
 	r.client.await(web, "runs", func(d *modelv1.Deployment) bool { return d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_RUNNING })
 
 	r.update(all, func() {
+		r.client.letPodsBeReady(cluster.Client(t), ns, web, commit)
 		mustHaveEndedOnce(t, r.client.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS))
 	})
 }

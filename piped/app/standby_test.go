@@ -94,14 +94,17 @@ func (r *replicas) relaunch(a *agenttest.Agent) {
 // did not go on ends.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	ns, repo := clustertest.Shared(t).Namespace(t), newRepo(t)
+	cluster, repo := clustertest.Shared(t), newRepo(t)
+	ns, kube := cluster.Namespace(t), cluster.Client(t)
 	files := func(image string) map[string]string {
-		files := webApp(ns, image, "")
+		files := heldApp("web", webApp(ns, image, "")) // each deployment runs until its pods may be ready
 		files["web/app.pipecd.yaml"] += "  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{name: WAIT, with: {duration: 8s}}, {name: K8S_SYNC}]}\n"
 		return files
 	}
 	r, web := startReplicas(t, repo.Dir), appID("web")
-	r.client.mustEnd(web, repo.Push(t, "first", files("v1")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	first := repo.Push(t, "first", files("v1"))
+	r.client.letPodsBeReady(kube, ns, web, first)
+	r.client.mustEnd(web, first, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	for i, c := range []struct {
 		name           string
 		active, passes *agenttest.Agent
@@ -133,6 +136,7 @@ func TestStandby(t *testing.T) {
 			mustContain(t, c.active.Tail(), "this agent lost its connection to the database and stops")
 		}
 		r.relaunch(c.active)
+		r.client.letPodsBeReady(kube, ns, web, commit)
 		mustHaveEndedOnce(t, r.client.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS))
 	}
 }
