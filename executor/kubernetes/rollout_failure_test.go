@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -74,13 +73,8 @@ func bumpUntilFailed(t *testing.T, l *rolloutEnv, run deploy.StageRun) {
 
 // blockPods lets no more pods be made than there are.
 func blockPods(t *testing.T, l *rolloutEnv) {
-	_, err := l.client.CoreV1().ResourceQuotas(l.ns).Create(t.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "pods"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Helper()
+	clustertest.LimitPods(t, l.client, l.ns, 3)
 }
 
 // TestRollbacksOfDeployments: a rollback waits for its own rollout. It uses the old

@@ -8,10 +8,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
@@ -77,13 +73,8 @@ func TestObserved(t *testing.T) {
 
 // blockPods prevents the creation of further pods.
 func blockPods(t *testing.T, l *workloadstest.Env) {
-	_, err := l.Typed().CoreV1().ResourceQuotas(l.Namespace).Create(t.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "pods"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Helper()
+	clustertest.LimitPods(t, clustertest.Shared(t).Client(t), l.Namespace, 3)
 }
 
 // slowly delays the readiness of a workload's pods.
