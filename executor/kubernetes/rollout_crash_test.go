@@ -123,20 +123,27 @@ func TestTwoEvaluatorsMarkOnce(t *testing.T) {
 	t.Parallel()
 	l := newRolloutEnv(t)
 	l.succeed(t, web("1", "replicas: 2"))
-	l.manifests = slowly(web("2", "replicas: 2"))
+	l.manifests = web("never-ready", "replicas: 2")
 	run := l.deployment("now")
-	var once sync.Once
-	second := make(chan deploy.StageResult, 1)
+	release := sync.OnceFunc(func() { l.keepReady(t) }) // when both evaluate
+	ended := make(chan deploy.StageResult, 1)
+	second := run
+	second.Resumed = true
+	second.Log = &everyLine{l.log, func(line string) {
+		if strings.Contains(line, rolling) {
+			release()
+		}
+	}}
+	begin := sync.OnceFunc(func() {
+		go func() { ended <- l.Sync().Execute(t.Context(), second) }()
+	})
 	first := run
 	first.Log = &everyLine{l.log, func(line string) {
 		if strings.Contains(line, rolling) {
-			once.Do(func() {
-				run.Resumed = true
-				go func() { second <- l.Sync().Execute(t.Context(), run) }()
-			})
+			begin()
 		}
 	}}
 	want := available("2 of 2", "web#2")
 	l.check(t, want, l.outcome(t, run, l.run(t, l.Sync(), first, "", nil)))
-	l.check(t, want, l.outcome(t, run, <-second))
+	l.check(t, want, l.outcome(t, run, <-ended))
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -228,6 +229,27 @@ func (l *rolloutEnv) sets(t *testing.T) []appsv1.ReplicaSet {
 	return list.Items
 }
 
+// keepReady makes the pods of never-ready images ready, also those that are made later, until
+// hold is called or the test ends.
+func (l *rolloutEnv) keepReady(t *testing.T) (hold func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var background sync.WaitGroup
+	background.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := clustertest.Behave(ctx, l.client, l.ns, "app=web,"+clustertest.BehaviorLabel+"!=ready", "ready"); err != nil && ctx.Err() == nil {
+				t.Logf("tried again: %v", err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	hold = sync.OnceFunc(func() {
+		cancel()
+		background.Wait()
+	})
+	t.Cleanup(hold)
+	return hold
+}
+
 // awaitSets waits until there are so many ReplicaSets.
 func (l *rolloutEnv) awaitSets(t *testing.T, sets int) {
 	t.Helper()
@@ -291,12 +313,8 @@ func workload(kind, name, image, spec string, pod ...string) string {
 }
 
 // slowly has the pods of manifests take a while to become ready.
-func slowly(manifests string) string { return readyAfter("700ms", manifests) }
-
-// readyAfter has the pods of manifests become ready after a time. The controllers of a busy machine
-// report a number of updated pods only if it lasts.
-func readyAfter(delay, manifests string) string {
-	return strings.ReplaceAll(manifests, "labels: {app: web}}, spec", "labels: {app: web, devcluster.piped.dev/ready-delay: "+delay+"}}, spec")
+func slowly(manifests string) string {
+	return strings.ReplaceAll(manifests, "labels: {app: web}}, spec", "labels: {app: web, devcluster.piped.dev/ready-delay: 700ms}}, spec")
 }
 
 // web is a Deployment of that name.

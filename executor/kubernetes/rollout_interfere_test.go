@@ -32,10 +32,14 @@ func autoscaler(annotation string) string {
 
 // TestRolloutsAndAutoscalers: scaling neither makes, delays nor fails a rollout.
 func TestRolloutsAndAutoscalers(t *testing.T) {
-	first, second := web("1", "replicas: 3"), readyAfter("3s", web("2", "replicas: 3"))
+	// The new pods become ready after it was scaled: a rollout that goes on by itself can be over before.
+	first, second := web("1", "replicas: 3"), web("never-ready", "replicas: 3")
 	flapping := autoscaler(`scale-flap: "2,6,400ms"`)
 	scale := func(replicas int) func(*testing.T, *rolloutEnv, deploy.StageRun) {
-		return func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { l.scaleTo(t, replicas) }
+		return func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+			l.scaleTo(t, replicas)
+			l.keepReady(t)
+		}
 	}
 	// Either all pods are there already, or the end says why fewer are enough.
 	scaledUp := `re:SUCCESS\nComplete: web: (6 of 6 pods available in ReplicaSet web#2, no old pod left|` +
@@ -77,18 +81,19 @@ func awaitScaled(t *testing.T, l *rolloutEnv) {
 // TestRolloutsThatOthersInterfereWith: a stage follows restarts, and reports every
 // other change to the workload by another client.
 func TestRolloutsThatOthersInterfereWith(t *testing.T) {
-	// What is done in the middle comes before the end: second takes several seconds for each pod, and stuck does not end.
-	first, second, stuck := web("1", "replicas: 3"), readyAfter("3s", web("2", "replicas: 3")), web("never-ready", "replicas: 3")
+	// What is done in the middle comes before the end, because stuck does not end until keepReady.
+	first, second, stuck := web("1", "replicas: 3"), web("2", "replicas: 3"), web("never-ready", "replicas: 3")
 	pause := func(paused bool) func(*testing.T, *rolloutEnv) {
 		return func(t *testing.T, l *rolloutEnv) {
 			l.patch(t, "kubectl", fmt.Sprintf(`{"spec":{"paused":%t}}`, paused))
 		}
 	}
 	resume := func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { pause(false)(t, l) }
+	var hold func()
 	runRollouts(t, []rolloutCase{
 		{name: "paused before, and resumed", before: first, prepare: pause(true), change: second, at: "web: paused, waiting until it is resumed", during: resume,
 			want: available("3 of 3", "web#2"), sets: 2},
-		{name: "paused in the middle, and resumed", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+		{name: "paused in the middle, and resumed", before: first, change: stuck, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			pause(true)(t, l)
 			eventually(t, func() string {
 				if strings.Contains(l.said(), "web: paused, waiting until it is resumed") {
@@ -97,6 +102,7 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 				return "it is not held:\n" + l.said()
 			})
 			pause(false)(t, l)
+			l.keepReady(t)
 		}, want: available("3 of 3", "web#2"), sets: 2},
 		{name: "paused by Git, and resumed by the next commit", before: first, change: web("2", "replicas: 3, paused: true"), taken: true,
 			after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
@@ -141,10 +147,13 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 			l.check(t, available("3 of 3", "web#3"), l.outcome(t, later, l.run(t, l.Sync(), later, "", nil)))
 		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was given a newer template by this agent before the rollout ended\n" +
 			"Superseded: Deployment NS/web was given a newer template by this agent before the rollout ended", sets: 2},
-		{name: "restarted by hand in the middle", before: first, change: second, at: rolling,
-			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { l.restart(t) },
-			want:   available("3 of 3", "web#3") + `, after a restart by field manager "kubectl-rollout"`, sets: 3},
-		{name: "an annotation of ours undone in the middle", before: checksum("1", second), change: checksum("2", second), at: rolling, taken: true,
+		{name: "restarted by hand in the middle", before: first, change: stuck, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+			l.restart(t)
+			l.keepReady(t)
+		}, want: available("3 of 3", "web#3") + `, after a restart by field manager "kubectl-rollout"`, sets: 3},
+		{name: "an annotation of ours undone in the middle", before: checksum("1", stuck), change: checksum("2", stuck), at: rolling, taken: true,
+			begin:   func(t *testing.T, l *rolloutEnv) { hold = l.keepReady(t) },
+			prepare: func(*testing.T, *rolloutEnv) { hold() },
 			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 				l.patch(t, "kubectl-rollout", `{"spec":{"template":{"metadata":{"annotations":{"checksum/config":"1"}}}}}`)
 			}, want: "FAILURE, no rollback: Deployment NS/web: " + undone + "\nSuperseded: " + undone},
@@ -152,14 +161,17 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 			l.restart(t)
 			l.awaitSets(t, 3)
 		}, want: available("3 of 3", "web#2"), sets: 3},
-		{name: "the agent's label removed in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+		{name: "the agent's label removed in the middle", before: first, change: stuck, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.patch(t, "kubectl-label", `{"metadata":{"labels":{"pipecd.dev/application":null}}}`)
+			l.keepReady(t)
 		}, want: available("3 of 3", "web#2"), sets: 2},
-		{name: "the new ReplicaSet deleted in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+		{name: "the new ReplicaSet deleted in the middle", before: first, change: stuck, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.deleteSet(t, "2")
+			l.keepReady(t)
 		}, want: "re:" + available("3 of 3", "web#[23]"), sets: 2},
-		{name: "the old ReplicaSet deleted in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+		{name: "the old ReplicaSet deleted in the middle", before: first, change: stuck, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.deleteSet(t, "1")
+			l.keepReady(t)
 		}, want: available("3 of 3", "web#2"), sets: 1},
 		{name: "a sidecar is put into each pod", before: first, prepare: injectSidecar, change: second, after: wantSidecar, want: available("3 of 3", "web#2"), sets: 2},
 	})

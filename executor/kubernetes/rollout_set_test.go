@@ -39,11 +39,12 @@ func TestRolloutsOfStatefulSets(t *testing.T) {
 			l.manifests = statefulSet("2", "replicas: 3, "+partitioned)
 			l.mustSucceed(t, l.Sync(), l.deployment("later"))
 		}, change: statefulSet("2", "replicas: 3"), want: complete("3 pods")},
-		{name: "scaled up during the rollout", before: first, change: readyAfter("3s", statefulSet("2", "replicas: 3")), at: "web: 2 of 3 pods updated",
+		{name: "scaled up during the rollout", before: first, change: statefulSet("never-ready", "replicas: 3"), at: "web: 1 of 3 pods updated",
 			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 				if _, err := l.client.AppsV1().StatefulSets(l.ns).Patch(context.Background(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":5}}`), metav1.PatchOptions{}, "scale"); err != nil {
 					t.Error(err)
 				}
+				l.keepReady(t)
 			}, want: "SUCCESS\nComplete: web: 5 pods updated, 5 of 5 available"},
 		{name: "replicas only", before: first, change: statefulSet("1", "replicas: 4"), want: "SUCCESS\nNoRollout: web: pod template unchanged, scaled from 3 to 4"},
 		{name: "zero replicas", before: statefulSet("1", "replicas: 0"), change: statefulSet("2", "replicas: 0"), want: "SUCCESS\nComplete: web: 0 pods updated, 0 of 0 available"},
@@ -180,8 +181,21 @@ func TestRolloutsOfDaemonSets(t *testing.T) {
 		{name: "annotation only", begin: twoNodes, before: first, change: strings.Replace(first, "name: web}", "name: web, annotations: {note: x}}", 1), want: unchanged},
 		{name: "OnDelete", begin: twoNodes, before: first, change: daemonSet("2", "updateStrategy: {type: OnDelete}"),
 			want: "SUCCESS\nNoRollout: web: update strategy OnDelete, pods change only when they are deleted"},
-		{name: "a new node during the rollout", begin: twoNodes, before: first, change: readyAfter("3s", daemonSet("2", "")), at: "web: updated on 1 of 2 nodes",
-			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { l.addNode(t, 2) }, want: complete("3 nodes, 3")},
+		{name: "a new node during the rollout", begin: twoNodes, before: first, change: daemonSet("never-ready", ""), at: "web: updated on 1 of 2 nodes",
+			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
+				l.addNode(t, 2)
+				eventually(t, func() string {
+					set, err := l.client.AppsV1().DaemonSets(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
+					if err != nil {
+						return err.Error()
+					}
+					if n := set.Status.DesiredNumberScheduled; n != 3 {
+						return fmt.Sprintf("wanted on %d nodes, want 3", n)
+					}
+					return ""
+				})
+				l.keepReady(t)
+			}, want: complete("3 nodes, 3")},
 		{name: "a new node afterwards", begin: twoNodes, before: first, change: daemonSet("2", ""), after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
 			l.addNode(t, 2)
 			l.awaitNodes(t, "web", 3)
