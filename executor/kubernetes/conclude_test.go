@@ -57,6 +57,7 @@ func TestRolloutsOfAStageThatFailsToApply(t *testing.T) {
 	l := newRolloutEnv(t)
 	l.manifests = web("never-ready", "replicas: 1") + workload("Deployment", "other", "never-ready", "replicas: 1")
 	run := l.deployment("now")
+	l.giveUpSoon()
 	l.answered = func(r *http.Request) error {
 		if r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") && strings.HasSuffix(r.URL.Path, "/other") {
 			return errors.New("refused")

@@ -58,7 +58,7 @@ func newStageEnv(t *testing.T) *stageEnv {
 	l.ns = l.shared.Namespace(t)
 	l.spec = "  input: {namespace: " + l.ns + "}\n"
 	c, err := cluster.NewCluster(cluster.ClusterConfig{
-		Name: "one", KubeConfigPath: l.shared.Kubeconfig(), RetryFor: time.Second,
+		Name: "one", KubeConfigPath: l.shared.Kubeconfig(), RetryFor: time.Minute,
 		WrapTransport: func(next http.RoundTripper) http.RoundTripper { return &tap{l, next} },
 	})
 	if err != nil {
@@ -90,6 +90,13 @@ func newStageEnv(t *testing.T) *stageEnv {
 		Clusters: fixed{"one": {Client: apply.New(c), Rollouts: workloads.NewObserver(c, controller)}},
 	})
 	return l
+}
+
+// giveUpSoon has the next stages retry for a second only, for a cluster that goes on not to answer.
+func (l *stageEnv) giveUpSoon() {
+	one := l.Clusters.(fixed)["one"]
+	one.Client = apply.New(one.Client.WithRetryFor(time.Second))
+	l.Clusters = fixed{"one": one}
 }
 
 // declared is a Sources of what the environment's Git declares.

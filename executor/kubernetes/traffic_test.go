@@ -502,6 +502,7 @@ func TestClusterThatDoesNotAnswer(t *testing.T) {
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	silent := 0
+	l.giveUpSoon()
 	l.answered = func(r *http.Request) error {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/endpointslices") && silent < 4 {
 			silent++

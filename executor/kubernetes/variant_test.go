@@ -336,6 +336,7 @@ func TestLeftoversThatCannotBeRemoved(t *testing.T) {
 	l.manifests = shop("2", "welcome")
 	l.mustGoForward(t)
 	l.manifests = shop("1", "hello")
+	l.giveUpSoon()
 	l.answered = func(r *http.Request) error {
 		if strings.HasSuffix(r.URL.Path, "/deployments/web-canary") {
 			return errors.New("it cannot be reached")
@@ -480,6 +481,7 @@ func TestRemovalThatFails(t *testing.T) {
 	if result := l.forward(t); result.Status != deploy.StageFailure {
 		t.Fatalf("it ended %s", result.Status)
 	}
+	l.giveUpSoon()
 	l.answered = func(r *http.Request) error {
 		if strings.HasSuffix(r.URL.Path, "/deployments/web-canary") {
 			return errors.New("it cannot be reached")
