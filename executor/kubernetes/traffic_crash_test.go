@@ -34,10 +34,11 @@ func TestRefusedAndInterrupted(t *testing.T) {
 // before it removes the canary.
 func TestRollbackOfTrafficOnItsWayBack(t *testing.T) {
 	t.Parallel()
-	l := newTrafficEnv(t, impatient, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary", "traffic", "primary")
 	l.answer(t, "off")
+	l.hurry()
 	ctx, stop := context.WithCancelCause(t.Context())
 	l.execute(ctx, "back", false, func(line string) {
 		if strings.HasPrefix(line, "Waiting: HTTPRoute") {

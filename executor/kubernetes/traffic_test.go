@@ -137,11 +137,12 @@ func TestRefusedRoute(t *testing.T) {
 // present version of the route.
 func TestStaleRoute(t *testing.T) {
 	t.Parallel()
-	l := newTrafficEnv(t, impatient, variantWorkload+routeManifest)
+	// The gateway has to accept the first step within the limit that ends the second one.
+	l := newTrafficEnv(t, strings.Replace(stepsPipeline, "timeout: 10m", "timeout: 30s", 1), variantWorkload+routeManifest)
 	l.answer(t, "stale")
 	l.pass(t, "canary")
 	waited := false
-	l.ends(t, "traffic", deploy.StageFailure, "/gateway (internal) has not processed the latest change yet (ResolvedRefs is of generation 2, the route has 3); it was not accepted within 15s (spec.trafficRouting.httpRoute.verify.timeout); the traffic is shared as before: canary 5%, primary 95%",
+	l.ends(t, "traffic", deploy.StageFailure, "/gateway (internal) has not processed the latest change yet (ResolvedRefs is of generation 2, the route has 3); it was not accepted within 30s (spec.trafficRouting.httpRoute.verify.timeout); the traffic is shared as before: canary 5%, primary 95%",
 		func(line string) {
 			switch {
 			case strings.Contains(line, "has not processed the latest change") && !waited:
@@ -180,7 +181,7 @@ func (l *trafficEnv) routeReads() (n int) {
 // the stage waits for.
 func TestUnreadyCanary(t *testing.T) {
 	t.Parallel()
-	l := newTrafficEnv(t, impatient, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	l.relabel(t, "pipecd.dev/variant=canary", "never-ready")
@@ -191,6 +192,7 @@ func TestUnreadyCanary(t *testing.T) {
 		}
 		return ""
 	})
+	l.hurry()
 	l.ends(t, "traffic", deploy.StageFailure, "the canary gets no traffic, because it was not ready for it within 15s: Deployment "+l.ns+"/web-canary: 0 of 2 pods are available, 2 are needed (readyThreshold 100%)", nil)
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
 	if !strings.Contains(l.said(), "Waiting: Deployment NS/web-canary: 0 of 2 pods are available") {
@@ -362,7 +364,7 @@ func TestAnalysisAfterSteps(t *testing.T) {
 // ready as were before; fewer are waited for, and none is not enough.
 func TestTrafficReturns(t *testing.T) {
 	t.Parallel()
-	l := newTrafficEnv(t, impatient, strings.Replace(variantWorkload, "selector: {app: web, pipecd.dev/variant: primary}, ports", "selector: {app: web}, ports", 1)+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, strings.Replace(variantWorkload, "selector: {app: web, pipecd.dev/variant: primary}, ports", "selector: {app: web}, ports", 1)+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	l.awaitEndpoints(t, "web", 4) // the Service selects the canary's, too
@@ -374,6 +376,7 @@ func TestTrafficReturns(t *testing.T) {
 	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
 	l.awaitAvailable(t, 0)
 	l.awaitEndpoints(t, "web", 2) // another controller writes them
+	l.hurry()
 	l.ends(t, "back", deploy.StageSuccess, "", nil)
 	if !strings.Contains(l.said(), "Continuing after 15s: 2 of the 4 pods of the primary are ready that were when it had all the traffic") {
 		t.Errorf("the log:\n%s", l.said())
@@ -384,12 +387,13 @@ func TestTrafficReturns(t *testing.T) {
 // TestNoPodOfThePrimary: what has no pod gets no more traffic.
 func TestNoPodOfThePrimary(t *testing.T) {
 	t.Parallel()
-	l := newTrafficEnv(t, impatient, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary", "traffic")
 	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
 	l.awaitAvailable(t, 0)
 	l.awaitEndpoints(t, "web", 0) // another controller writes them
+	l.hurry()
 	l.ends(t, "back", deploy.StageFailure, "the primary gets no more traffic, because it was not ready for it within 15s: Service "+l.ns+"/web has no ready endpoint", nil)
 	same(t, "weights", "web 50, web-canary 50; static 1", l.weights(t, httpRoutes))
 }
