@@ -232,22 +232,7 @@ func (l *rolloutEnv) sets(t *testing.T) []appsv1.ReplicaSet {
 // keepReady makes the pods of never-ready images ready, also those that are made later, until
 // hold is called or the test ends.
 func (l *rolloutEnv) keepReady(t *testing.T) (hold func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var background sync.WaitGroup
-	background.Go(func() {
-		for ctx.Err() == nil {
-			if _, err := clustertest.Behave(ctx, l.client, l.ns, "app=web,"+clustertest.BehaviorLabel+"!=ready", "ready"); err != nil && ctx.Err() == nil {
-				t.Logf("tried again: %v", err)
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-	})
-	hold = sync.OnceFunc(func() {
-		cancel()
-		background.Wait()
-	})
-	t.Cleanup(hold)
-	return hold
+	return clustertest.KeepReady(t, l.client, l.ns, "app=web")
 }
 
 // awaitSets waits until there are so many ReplicaSets.

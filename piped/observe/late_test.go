@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
@@ -41,19 +38,10 @@ func (l *env) lates(t *testing.T) (stop func()) {
 	return stop
 }
 
-// makeReady has the pods of the namespace become ready.
-func (l *env) makeReady(t *testing.T) {
-	t.Helper()
-	pods, err := l.Typed().CoreV1().Pods(l.Namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, pod := range pods.Items {
-		ready := []byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"ready"}}}`)
-		if _, err := l.Typed().CoreV1().Pods(l.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType, ready, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+// keepReady has the pods of the namespace become ready, also those that are made later, until
+// hold is called or the test ends.
+func (l *env) keepReady(t *testing.T) (hold func()) {
+	return clustertest.KeepReady(t, clustertest.Shared(t).Client(t), l.Namespace, "")
 }
 
 func (l *env) reason(t *testing.T) string {
@@ -79,7 +67,7 @@ func TestLateCompletionIsNoted(t *testing.T) {
 			}
 			l.fail(t, "pods crash")
 			stop := l.lates(t)
-			l.makeReady(t)
+			l.keepReady(t)
 			want := kind + " " + l.Namespace + "/web: its rollout completed at "
 			clustertest.Eventually(t, want, func() bool { return strings.Contains(l.reason(t), want) })
 			stop()

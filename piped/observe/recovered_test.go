@@ -37,12 +37,12 @@ func TestAFailedRolloutCompletes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if away {
-				l.makeReady(t)
+				l.keepReady(t)
 				l.awaitRolledOut(t)
 			}
 			stop = l.watchAll(t)
 			if !away {
-				l.makeReady(t)
+				l.keepReady(t)
 			}
 			var rec deploy.Rollout
 			clustertest.Eventually(t, "it is noted", func() bool {

@@ -3,7 +3,6 @@ package observe
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -91,7 +90,8 @@ func TestScalingsAreRecordedApart(t *testing.T) {
 			l := newEnv(t)
 			policy := rollout.ScalePolicy{Quiet: 300 * time.Millisecond}
 			// What is in progress must last until this test has seen it and has stopped the agent.
-			slow := strings.Replace(workloadstest.SlowText(kind, "web:1", "replicas: 1, minReadySeconds: 0"), "ready-delay: 2s", "ready-delay: 8s", 1)
+			slow := workloadstest.SlowText(kind, "web:never-ready", "replicas: 1, minReadySeconds: 0")
+			hold := l.keepReady(t)
 			if rec := l.Wait(t, l.Apply(t, "a", slow), nil); rec.Phase != deploy.RolloutComplete {
 				t.Fatalf("%s: %s", rec.Phase, rec.Reason)
 			}
@@ -101,14 +101,17 @@ func TestScalingsAreRecordedApart(t *testing.T) {
 			if took := up.CompletedAt.Sub(up.StartedAt); took < time.Second || took > 3*time.Minute || up.ApplicationID != l.App || up.ApplicationName != "web" || up.DeploymentID != "" {
 				t.Errorf("a scaling of %s: %+v", took, up)
 			}
+			hold()
 			l.scale(t, kind, 4)
 			open := l.awaitScaling(t, "2 to 4 by kube-controller-manager: Progressing")
 			stop()
 			l.scale(t, kind, 3)
 			stop = l.watchScalings(t, policy)
+			hold = l.keepReady(t)
 			if ended := l.awaitScaling(t, "2 to 3 by kube-controller-manager: Complete"); ended.ID != open.ID || !ended.StartedAt.Equal(open.StartedAt) {
 				t.Errorf("after the restart %s of %s, before it %s of %s", ended.ID, ended.StartedAt, open.ID, open.StartedAt)
 			}
+			hold()
 			l.scale(t, kind, 5)
 			l.awaitScaling(t, "3 to 5 by kube-controller-manager: Progressing")
 			l.Patch(t, kind, "kubectl-set", `{"spec":{"template":{"metadata":{"labels":{"more":"yes"}}}}}`)

@@ -3,6 +3,10 @@ package clustertest
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,4 +36,26 @@ func Behave(ctx context.Context, client kubernetes.Interface, namespace, selecto
 		}
 	}
 	return pods, nil
+}
+
+// KeepReady has the pods of a namespace that a label selector finds become ready, also those that
+// are made later, until hold is called or the test ends.
+func KeepReady(t testing.TB, client kubernetes.Interface, namespace, selector string) (hold func()) {
+	selector = strings.TrimPrefix(selector+","+BehaviorLabel+"!=ready", ",")
+	ctx, cancel := context.WithCancel(context.Background())
+	var background sync.WaitGroup
+	background.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := Behave(ctx, client, namespace, selector, "ready"); err != nil && ctx.Err() == nil {
+				t.Logf("tried again: %v", err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	hold = sync.OnceFunc(func() {
+		cancel()
+		background.Wait()
+	})
+	t.Cleanup(hold)
+	return hold
 }
