@@ -10,11 +10,12 @@ import (
 )
 
 // Link is a connection to a cluster that a test can interrupt, with a clock that it can
-// advance. Change its fields in Set.
+// stop and advance. Change its fields in Set.
 type Link struct {
-	Down   bool                               // requests fail
-	Answer func(*http.Request) *http.Response // replaces the cluster's response if it returns one
-	Ahead  time.Duration                      // how far the clock is ahead
+	Down    bool                               // requests fail
+	Answer  func(*http.Request) *http.Response // replaces the cluster's response if it returns one
+	Stopped time.Time                          // what the clock stands still at, not counting Ahead; zero: it goes
+	Ahead   time.Duration                      // how far the clock is ahead
 
 	mu      sync.Mutex
 	watches map[io.Closer]bool
@@ -24,6 +25,9 @@ type Link struct {
 func (l *Link) Now() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.Stopped.IsZero() {
+		return l.Stopped.Add(l.Ahead)
+	}
 	return time.Now().Add(l.Ahead)
 }
 

@@ -316,7 +316,7 @@ metadata: {name: deleted}
 			clustertest.Eventually(t, "no application is woken any more", func() bool { woken := take(); return len(woken) == 0 })
 
 			began := time.Now()
-			through.Set(func() { through.Down = true })
+			through.Set(func() { through.Down, through.Stopped = true, began })
 			through.Cut()
 			l.patch(t, ref("changed"), `{"data":{"a":"b"}}`)
 			applytest.Delete(t, l.Cluster, ref("deleted"))
@@ -328,7 +328,7 @@ metadata: {name: deleted}
 			if _, err := m.Ready(ref("same")); err != nil {
 				t.Errorf("a short failure is returned: %v", err)
 			}
-			through.Set(func() { through.Ahead = 11 * time.Second })
+			through.Set(func() { through.Stopped, through.Ahead = time.Time{}, 11*time.Second })
 			m.requestSync()
 			since, err := m.Ready(ref("same"))
 			if !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "cannot be reached") || since.Before(began) || since.After(known) {
@@ -381,6 +381,7 @@ func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
 	ready(t, m, []deploy.ObjectRef{ref})
 	again := make(chan struct{})
 	through.Set(func() {
+		through.Stopped = time.Now()
 		through.Answer = func(r *http.Request) *http.Response {
 			if r.URL.Query().Has("watch") {
 				select {
@@ -399,7 +400,7 @@ func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
 	if _, err := m.Ready(ref); err != nil {
 		t.Errorf("a short interruption is reported: %v", err)
 	}
-	through.Set(func() { through.Ahead = 11 * time.Second })
+	through.Set(func() { through.Stopped, through.Ahead = time.Time{}, 11*time.Second })
 	if _, err := m.Ready(ref); !deploy.IsKind(err, deploy.Unavailable) || !errors.Is(err, watch.ErrDisconnected) {
 		t.Errorf("after a while: %v", err)
 	}
