@@ -35,7 +35,7 @@ func newEnv(t *testing.T) *env {
 	l := &env{ns: shared.Namespace(t), app: "app-1", requests: &clustertest.Recorder{}, inventory: map[string]deploy.InventoryItem{}}
 	var err error
 	l.Cluster, err = cluster.NewCluster(cluster.ClusterConfig{
-		Name: "test", KubeConfigPath: shared.Kubeconfig(), WrapTransport: l.requests.Wrap, RetryFor: 5 * time.Second,
+		Name: "test", KubeConfigPath: shared.Kubeconfig(), WrapTransport: l.requests.Wrap, RetryFor: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
