@@ -41,7 +41,7 @@ func httpServer(t *testing.T) *httptest.Server {
 func TestHTTPCheck(t *testing.T) {
 	server := httpServer(t)
 	check := func(path string, edit ...func(*analysis.HTTP)) analysis.HTTP {
-		h := analysis.HTTP{Check: analysis.Check{Name: "health", Interval: seconds(0.05), Timeout: seconds(10)}, URL: server.URL + path, Method: http.MethodGet, ExpectedCode: 200}
+		h := analysis.HTTP{Check: analysis.Check{Name: "health", Interval: seconds(0.05), Timeout: seconds(60)}, URL: server.URL + path, Method: http.MethodGet, ExpectedCode: 200}
 		for _, f := range edit {
 			f(&h)
 		}

@@ -58,7 +58,7 @@ func TestPrometheus(t *testing.T) {
 // onPrometheus returns a check with an interval of half a second.
 func onPrometheus(query string) analysis.Metric {
 	return analysis.Metric{
-		Check:    analysis.Check{Name: "errors", Interval: seconds(0.5), Timeout: seconds(10)},
+		Check:    analysis.Check{Name: "errors", Interval: seconds(0.5), Timeout: seconds(60)},
 		Provider: "prometheus", Query: query, Strategy: analysis.Threshold, Expected: analysis.Expected{Max: bound(0.01)}, Deviation: analysis.Either,
 	}
 }
