@@ -27,15 +27,15 @@ func TestRolloutsThatFail(t *testing.T) {
 	// Within it the scheduler and the node have to say what becomes of the pod, which is a part of the reason.
 	short := "replicas: 3, progressDeadlineSeconds: 15"
 	runRollouts(t, []rolloutCase{
-		{name: "bad image", before: first, change: web("bad-image", "replicas: 3"), sets: 2,
+		{name: "bad image", begin: failLater, before: first, change: web("bad-image", "replicas: 3"), sets: 2,
 			want: failing(`new pods do not start: 0 of 3 new pods available, 3 old pods left; pod web-POD, container app: (ErrImagePull|ImagePullBackOff): the image cannot be pulled \(web:bad-image\).*`)},
-		{name: "crash loop", before: first, change: web("crash", "replicas: 3"), sets: 2,
+		{name: "crash loop", begin: failLater, before: first, change: web("crash", "replicas: 3"), sets: 2,
 			want: failing(`new pods do not start: 0 of 3 new pods available, 3 old pods left; pod web-POD, container app: CrashLoopBackOff(?s:.*)`)},
 		{name: "never ready", before: first, change: web("never-ready", short), sets: 2,
 			want: failing(`(the progress deadline of 15s is exceeded|no progress for \d+s): 0 of 3 new pods available, 3 old pods left; pod web-POD, container app: runs but is not ready.*`)},
 		{name: "no node has room", before: first, change: strings.Replace(web("2", short), `"web:2"`, `"web:2", resources: {requests: {cpu: 100k}}`, 1), sets: 2,
 			want: failing(`(the progress deadline of 15s is exceeded|no progress for \d+s): 0 of 3 new pods available, 3 old pods left; pod web-POD: cannot be scheduled: 0/.*`)},
-		{name: "blocked by a quota", before: first, prepare: blockPods, change: web("2", "replicas: 3"), sets: 2,
+		{name: "blocked by a quota", begin: failLater, before: first, prepare: blockPods, change: web("2", "replicas: 3"), sets: 2,
 			want: failing(`nothing new can be created: 0 of 3 new pods available, 3 old pods left; pods cannot be created: pods "web-POD" is forbidden: exceeded quota: pods.*`)},
 		{name: "a controller keeps changing an annotation", before: first, change: web("never-ready", "replicas: 3, progressDeadlineSeconds: 15"), taken: true,
 			at: rolling, during: bumpUntilFailed, after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
@@ -115,7 +115,9 @@ func TestRollbacksOfDeployments(t *testing.T) {
 
 // failLater gives the good workloads of a stage time to roll out before a bad one fails, and controllers
 // time to count the pods of a bad one.
-func failLater(_ *testing.T, l *rolloutEnv) { l.Policy.FailFastAfter = 20 * time.Second }
+func failLater(_ *testing.T, l *rolloutEnv) {
+	l.Policy.FailFastAfter, l.Policy.FailureGrace = 20*time.Second, 20*time.Second
+}
 
 // TestStagesOfSeveralWorkloads: the stage ends after the last rollout, and at once
 // with the first that fails.
