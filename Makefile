@@ -84,10 +84,13 @@ FOREIGN ?= rollouts=1000,workloads=28
 QUIET ?= 10m
 PULL_REQUESTS ?= 50
 REPLICAS ?= deployments=200,applications=20
-ONLY ?= Chaos|Fault|RolloutChaos|ForeignRollouts|QuietFleet|ManyPullRequests|PreviewKilled|ReplicaChaos
-chaos: prerequisites devcluster ## kill the agent at random moments and take away what it needs, and leave it alone; CHAOS, OUTAGE, ROLLOUTS, FOREIGN, QUIET, PULL_REQUESTS, REPLICAS say how much, ONLY=<regexp> which
+SOAK ?= 30m
+ONLY ?= Chaos|Fault|RolloutChaos|ForeignRollouts|QuietFleet|ManyPullRequests|PreviewKilled|ReplicaChaos|Soak
+chaos: PROGRAMS += ./examples/bench
+chaos: prerequisites build devcluster ## kill the agent at random moments and take away what it needs, and leave it alone; CHAOS, OUTAGE, ROLLOUTS, FOREIGN, QUIET, PULL_REQUESTS, REPLICAS, SOAK say how much, ONLY=<regexp> which
 	PIPED_CHAOS='$(CHAOS)' PIPED_OUTAGE='$(OUTAGE)' PIPED_ROLLOUT_CHAOS='$(ROLLOUTS)' PIPED_FOREIGN_ROLLOUTS='$(FOREIGN)' PIPED_QUIET='$(QUIET)' PIPED_PULL_REQUESTS='$(PULL_REQUESTS)' PIPED_REPLICA_CHAOS='$(REPLICAS)' \
 	  go test -count=1 -v -timeout 80m -run '^Test($(ONLY))' ./piped/app ./examples/replicachaos
+	@if echo Soak | grep -qE '^($(ONLY))'; then exec $(BIN)/bench -bin $(BIN) -run '^soak$$' -soak '$(SOAK)'; fi
 
 bench: PROGRAMS += ./examples/bench
 bench: prerequisites build devcluster ## print the figures; BENCH=<regexp> selects

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"time"
 
 	"github.com/c785c783/piped/piped/app"
 )
@@ -27,9 +28,15 @@ func (e *environment) profileTo(dir string) (err error) {
 	return os.Setenv(profileDir, dir)
 }
 
-// runProfiled is the agent, started as `piped run --config FILE`, with a profile
-// of its processor time from its start to its end, and one of its memory then. The
-// folder is meant to be empty: what is there already is of an agent before a restart.
+// Waits are sampled once in this time that goroutines wait, and one of so many that wait for a mutex.
+const (
+	blockEvery = 100 * time.Microsecond
+	mutexOneOf = 10
+)
+
+// runProfiled is the agent, started as `piped run --config FILE`, with a profile of its processor time
+// from its start to its end, and profiles of its memory and of what its goroutines waited for, taken
+// then. The folder is meant to be empty: what is there already is of an agent before a restart.
 func runProfiled(ctx context.Context, dir, file string) (err error) {
 	cfg, _, err := app.Kinds().LoadPiped(file)
 	if err != nil {
@@ -47,23 +54,27 @@ func runProfiled(ctx context.Context, dir, file string) (err error) {
 	if err := pprof.StartCPUProfile(cpu); err != nil {
 		return err
 	}
+	runtime.SetBlockProfileRate(int(blockEvery))
+	runtime.SetMutexProfileFraction(mutexOneOf)
 	agent, err := app.New(ctx, cfg, app.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), ConfigFile: file})
 	if err != nil {
 		return err
 	}
 	written := make(chan error, 1)
-	context.AfterFunc(ctx, func() { written <- writeHeap(name + ".heap") })
+	context.AfterFunc(ctx, func() {
+		runtime.GC() // the profile of the memory is of the last collection
+		written <- errors.Join(write("heap", name), write("block", name), write("mutex", name))
+	})
 	err = agent.Run(ctx)
 	pprof.StopCPUProfile()
 	return errors.Join(err, <-written)
 }
 
-// writeHeap writes what memory is in use, and what was allocated.
-func writeHeap(path string) error {
-	runtime.GC()
-	file, err := os.Create(path)
+// write writes a profile of the runtime to a file that ends with its name.
+func write(profile, name string) error {
+	file, err := os.Create(name + "." + profile)
 	if err != nil {
 		return err
 	}
-	return errors.Join(pprof.WriteHeapProfile(file), file.Close())
+	return errors.Join(pprof.Lookup(profile).WriteTo(file, 0), file.Close())
 }

@@ -100,7 +100,7 @@ func (b *wholeFleet) of(repo int) fleet {
 	return b.share.in(fmt.Sprintf("%s-%02d", b.share.namespace, repo))
 }
 
-// cluster returns the platform provider of a repository, and the kubeconfig of its cluster.
+// clusterOf returns the platform provider of a repository, and the kubeconfig of its cluster.
 func (b *wholeFleet) clusterOf(repo int) (provider, kubeconfig string) {
 	if repo%2 == 0 {
 		return "devcluster", b.cluster.Kubeconfig()
@@ -180,7 +180,7 @@ func (b *wholeFleet) passAll(ctx context.Context, comment string) (c cost, err e
 		}
 		commits[commit] = true
 	}
-	last, err := b.deployed(ctx, commits)
+	last, err := b.deployed(ctx, commits, b.count())
 	if err != nil {
 		return c, err
 	}
@@ -193,12 +193,12 @@ func (b *wholeFleet) passAll(ctx context.Context, comment string) (c cost, err e
 	return c, err
 }
 
-// deployed returns when the last application had deployed its commit, in whole seconds. It asks
-// seldom: answers cost what is measured.
-func (b *wholeFleet) deployed(ctx context.Context, commits map[string]bool) (last time.Time, err error) {
-	err = b.agent.Await(ctx, "all applications to be deployed", fleetPatience, func(ctx context.Context) (bool, error) {
-		time.Sleep(time.Second + time.Duration(b.count())*time.Millisecond)
-		apps, err := b.applications(ctx)
+// deployed returns when the last of some applications had deployed one of the commits, in whole seconds.
+// It asks seldom: answers cost what is measured.
+func (s *scene) deployed(ctx context.Context, commits map[string]bool, count int) (last time.Time, err error) {
+	err = s.agent.Await(ctx, "all applications to be deployed", fleetPatience, func(ctx context.Context) (bool, error) {
+		time.Sleep(time.Second + time.Duration(count)*time.Millisecond)
+		apps, err := s.applications(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -213,8 +213,8 @@ func (b *wholeFleet) deployed(ctx context.Context, commits map[string]bool) (las
 				last = at
 			}
 		}
-		fmt.Fprintf(os.Stderr, "fleet: %d of %d are deployed\n", n, b.count())
-		return n == b.count(), fmt.Errorf("%d of %d so far", n, b.count())
+		fmt.Fprintf(os.Stderr, "%d of %d are deployed\n", n, count)
+		return n == count, fmt.Errorf("%d of %d so far", n, count)
 	})
 	return last, err
 }
@@ -299,11 +299,15 @@ func (b *wholeFleet) restart(ctx context.Context) error {
 
 // id returns the ID of an application.
 func (b *wholeFleet) id(repo, i int) string {
-	name := "apps"
-	if repo > 0 {
-		name = fmt.Sprintf("apps-%d", repo)
+	return deploy.ApplicationID(deploy.GitPath{RepoID: repoID(repo), Dir: filepath.Join(b.share.dir, b.share.name(i)), ConfigFile: "app.pipecd.yaml"})
+}
+
+// repoID returns the ID that the agent has for a repository: see agenttest.Options.
+func repoID(repo int) string {
+	if repo == 0 {
+		return "apps"
 	}
-	return deploy.ApplicationID(deploy.GitPath{RepoID: name, Dir: filepath.Join(b.share.dir, b.share.name(i)), ConfigFile: "app.pipecd.yaml"})
+	return fmt.Sprintf("apps-%d", repo)
 }
 
 // drift changes objects of the first repository by hand.
@@ -334,19 +338,10 @@ func (b *wholeFleet) steady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	began, beat := time.Now(), time.NewTicker(fleetInterval)
-	defer beat.Stop()
-	commits, pushed := make([]string, n), make([]time.Time, n)
-	for i := range n {
-		if commits[i], err = b.changeImage(i); err != nil {
-			return err
-		}
-		pushed[i] = time.Now()
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-beat.C:
-		}
+	began := time.Now()
+	commits, pushed, err := b.load(ctx, n)
+	if err != nil {
+		return err
 	}
 	took := time.Since(began)
 	after, err := cpuTime(b.agent.PID())
@@ -362,6 +357,25 @@ func (b *wholeFleet) steady(ctx context.Context) error {
 		seen, ran = append(seen, created(d).Sub(pushed[i])), append(ran, completed(d).Sub(created(d)))
 	}
 	return b.reportSteady(seen, ran, float64(after-before)/float64(took), size)
+}
+
+// load changes n images at the steady load. It returns the commits, and when they were pushed.
+func (b *wholeFleet) load(ctx context.Context, n int) (commits []string, pushed []time.Time, err error) {
+	beat := time.NewTicker(fleetInterval)
+	defer beat.Stop()
+	for i := range n {
+		commit, err := b.changeImage(i)
+		if err != nil {
+			return nil, nil, err
+		}
+		commits, pushed = append(commits, commit), append(pushed, time.Now())
+		select {
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-beat.C:
+		}
+	}
+	return commits, pushed, nil
 }
 
 // changeImage pushes another image of the application whose turn it is.
