@@ -99,7 +99,7 @@ func run(ctx context.Context) (err error) {
 	foreign := flag.Int("foreign", 5000, "how many Deployments the part foreign has, each with 11 ReplicaSets; at least 100")
 	fleet := flag.Int("fleet", 5000, "how many applications the part fleet has; at least 400")
 	historyMiB := flag.Int("history", 1024, "how many MiB of history each of the 20 repositories of the part history has, which the agent stores; at least 16")
-	soakFor := flag.Duration("soak", 30*time.Minute, "how long the part soak deploys; more than 10m")
+	soakFor := flag.Duration("soak", 30*time.Minute, "how long the part soak deploys; at least 15m")
 	steadyFor := flag.Duration("steady", 5*time.Minute, "how long the part fleet deploys at its steady load")
 	flag.Parse()
 	selected, err := regexp.Compile(*selection)

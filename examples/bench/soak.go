@@ -47,8 +47,8 @@ func soakFigures() []soakFigure {
 // minutes is compared with what it uses in the end. Its store grows by what it is to remember: see the
 // part fleet.
 func measureSoak(ctx context.Context, e *environment) (err error) {
-	if e.soakFor <= 2*soakSettle {
-		return fmt.Errorf("-soak %s: expected more than %s", e.soakFor, 2*soakSettle)
+	if e.soakFor < 3*soakSettle {
+		return fmt.Errorf("-soak %s: expected at least %s", e.soakFor, 3*soakSettle)
 	}
 	b := &wholeFleet{environment: e, share: fleet{dir: "apps", namespace: "bench-soak", count: soakShare, template: driftObjects}}
 	if b.second, err = clustertest.Start(ctx, clustertest.Options{}); err != nil {

@@ -249,9 +249,13 @@ func (c container) serve(t *testing.T, web string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ready := c.awaitReady(t.Context(), web)
+	running, gone := context.WithCancel(t.Context())
+	defer gone()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait(); gone() }()
+	ready := c.awaitReady(running, web)
 	stopped := cmd.Process.Signal(syscall.SIGTERM)
-	if err := errors.Join(ready, stopped, cmd.Wait()); err != nil {
+	if err := errors.Join(ready, stopped, <-ended); err != nil {
 		t.Fatalf("%v\nthe agent's log:\n%s", err, &log)
 	}
 	key, err := os.Stat(filepath.Join(c.root, "var/lib/piped/owner.key"))

@@ -92,11 +92,13 @@ func newStageEnv(t *testing.T) *stageEnv {
 	return l
 }
 
-// giveUpSoon has the next stages retry for a second only, for a cluster that goes on not to answer.
-func (l *stageEnv) giveUpSoon() {
+// giveUpSoon has the next stages, until undo, retry for a second only, for a cluster that keeps failing.
+func (l *stageEnv) giveUpSoon() (undo func()) {
+	before := l.Clusters
 	one := l.Clusters.(fixed)["one"]
 	one.Client = apply.New(one.Client.WithRetryFor(time.Second))
 	l.Clusters = fixed{"one": one}
+	return func() { l.Clusters = before }
 }
 
 // declared is a Sources of what the environment's Git declares.

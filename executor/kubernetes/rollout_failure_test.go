@@ -21,7 +21,7 @@ func failing(reason string) string {
 	return "re:FAILURE: Deployment NS/web: " + reason + "\nFailed: web: " + reason
 }
 
-// TestRolloutsThatFail: each for its own reason, and as early as that shows.
+// TestRolloutsThatFail: each for its own reason.
 func TestRolloutsThatFail(t *testing.T) {
 	first := web("1", "replicas: 3")
 	// Within it the scheduler and the node have to say what becomes of the pod, which is a part of the reason.

@@ -226,7 +226,7 @@ spec:
 `
 )
 
-// hurry has the verifications of the next stages end in a test. A stage that is to end well has
+// hurry shortens the time limit of the verifications to come. A stage that is to end well has
 // run by then: it may take longer on a busy machine.
 func (l *trafficEnv) hurry() { l.spec = strings.Replace(l.spec, "timeout: 10m", "timeout: 15s", 1) }
 

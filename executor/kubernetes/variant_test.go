@@ -336,7 +336,7 @@ func TestLeftoversThatCannotBeRemoved(t *testing.T) {
 	l.manifests = shop("2", "welcome")
 	l.mustGoForward(t)
 	l.manifests = shop("1", "hello")
-	l.giveUpSoon()
+	goOn := l.giveUpSoon()
 	l.answered = func(r *http.Request) error {
 		if strings.HasSuffix(r.URL.Path, "/deployments/web-canary") {
 			return errors.New("it cannot be reached")
@@ -348,6 +348,7 @@ func TestLeftoversThatCannotBeRemoved(t *testing.T) {
 	l.mustSucceed(t, l.Sync(), run)
 	l.wantLogged(t, "Not everything left of the canary and the baseline could be removed; the next quick sync tries again: ")
 	l.answered = func(*http.Request) error { return nil }
+	goOn()
 	run.Resumed = true
 	l.mustSucceed(t, l.Sync(), run)
 	before.Assert(t)

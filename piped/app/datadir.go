@@ -59,7 +59,7 @@ func lockDataDir(ctx context.Context, dir string) (unlock func() error, err erro
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return func() error { // with the copies of the file that processes have which are being started
+	return func() error { // explicitly: processes that are being started have copies of the file
 		return errors.Join(syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close())
 	}, nil
 }

@@ -159,13 +159,13 @@ var hurried = strings.NewReplacer("duration: 10m", "duration: 6s", "interval: 1m
 	"timeout: 30s", "timeout: 10m")
 
 // examplesAt returns the files of some examples with another image tag and other durations. The rollout
-// of an image that does not exist has the progress deadline of the examples.
+// of an image that does not exist has half a minute.
 func examplesAt(all map[string]string, apps []string, tag string) map[string]string {
 	files := map[string]string{}
 	for name, text := range all {
 		if app, _, _ := strings.Cut(name, "/"); slices.Contains(apps, app) {
 			if tag == "does-not-exist" {
-				text = strings.ReplaceAll(text, patientDeadline, exampleDeadline)
+				text = strings.ReplaceAll(text, patientDeadline, "progressDeadlineSeconds: 30\n")
 			}
 			files[name] = hurried.Replace(strings.ReplaceAll(text, "registry.example/web:v1.0.0", "registry.example/web:"+tag))
 		}

@@ -315,8 +315,14 @@ func versionOf(object metav1.Object) int64 {
 
 // changed reports whether the template was another one than that of r since r began, before a time.
 func (l *foreignLife) changed(r *foreignRollout, by time.Time) bool {
+	own := r.version // of its template: a controller that has read that gives it a revision after the next one was written
+	for _, s := range l.templates {
+		if s.identity == r.image && s.version <= r.version {
+			own = s.version
+		}
+	}
 	return slices.ContainsFunc(l.templates, func(s seenTemplate) bool {
-		return s.identity != r.image && s.version > r.version && s.made.Before(by)
+		return s.identity != r.image && s.version > own && s.made.Before(by)
 	})
 }
 

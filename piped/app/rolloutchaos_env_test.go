@@ -212,7 +212,9 @@ func (w *rolloutEnv) scale(ctx context.Context, random *rand.Rand) error {
 	if !a.shape.scaled {
 		return nil
 	}
-	patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, 1+random.IntN(4))
+	replicas := 1 + random.Int32N(4)
+	patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)
+	w.oracle.asked(a.dir, replicas)
 	_, err := w.kube.AppsV1().Deployments(w.namespace).Patch(ctx, a.dir, types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{FieldManager: "scaler"}, "scale")
 	if apierrors.IsNotFound(err) || errors.Is(err, context.Canceled) {

@@ -37,6 +37,7 @@ type oracleDeployment struct {
 	pods      map[string]*oraclePod // by name
 	revisions map[string]bool       // revisions that were live
 	scaled    int                   // how often its replicas changed
+	asked     []wantedReplicas      // scalings that the test has asked for and that were not seen yet
 }
 
 // epoch is the time in which a Deployment had one template: from the start of its rollout
@@ -178,7 +179,7 @@ func (d *oracleDeployment) deployment(object *appsv1.Deployment, now time.Time) 
 	}
 	e := d.epochs[len(d.epochs)-1]
 	if d.replicas() != replicas {
-		e.wanted = append(e.wanted, wantedReplicas{writtenSince(object, now), replicas})
+		e.wanted = append(e.wanted, wantedReplicas{d.askedSince(replicas, now), replicas})
 		d.scaled++
 	}
 	if s := object.Status; e.shown.IsZero() && s.ObservedGeneration >= object.Generation && s.UpdatedReplicas >= replicas &&
@@ -188,18 +189,25 @@ func (d *oracleDeployment) deployment(object *appsv1.Deployment, now time.Time) 
 	return began
 }
 
-// writtenSince returns the earliest time at which a version of an object, seen now, can have been written:
-// that of the last write that it knows, by the cluster's clock. Who scales again keeps its old time.
-func writtenSince(object metav1.Object, now time.Time) (at time.Time) {
-	for _, entry := range object.GetManagedFields() {
-		if entry.Time != nil && entry.Time.After(at) {
-			at = entry.Time.Time
+// asked notes that the test asks for another number of pods now, which the cluster does not date.
+func (o *rolloutOracle) asked(name string, replicas int32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if d := o.deployments[name]; d != nil && len(d.epochs) > 0 {
+		d.asked = append(d.asked, wantedReplicas{time.Now(), replicas})
+	}
+}
+
+// askedSince returns since when a number of pods, seen now, can have been wanted: since the test asked
+// for it, in the last minute, else now.
+func (d *oracleDeployment) askedSince(replicas int32, now time.Time) time.Time {
+	for i, a := range d.asked {
+		if a.replicas == replicas && now.Sub(a.since) < time.Minute {
+			d.asked = d.asked[i+1:]
+			return a.since
 		}
 	}
-	if at.IsZero() || at.After(now) {
-		return now
-	}
-	return at
+	return now
 }
 
 // replicas returns the last wanted number of pods.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
@@ -33,10 +34,10 @@ func (c *client) listed(id string) *modelv1.Application {
 func scrapeProcess(t *testing.T, p *agenttest.Agent) map[string]float64 {
 	t.Helper()
 	failed := func() int { return strings.Count(p.Log(), "cannot collect metrics") }
-	for {
+	for end := time.Now().Add(patience); ; {
 		before := failed()
 		got := scrape(t, "http://"+p.WebAddress+"/metrics")
-		if failed() == before {
+		if failed() == before || time.Now().After(end) {
 			return got
 		}
 	}

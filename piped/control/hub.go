@@ -96,7 +96,7 @@ func (h *hub[V, M]) publish(ctx context.Context, changes []deploy.Change) {
 		return
 	}
 	list, err := h.read(ctx, ids)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return
 	}
 	list = slices.DeleteFunc(list, h.isPublished)

@@ -133,6 +133,8 @@ func (s *Server) start(t testing.TB, dir string) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
+			_ = cmd.Process.Kill() // else it keeps the directory from the next try
+			<-ended
 			return fmt.Errorf("it is not ready after %s: %s", startTimeout, output)
 		}
 	}

@@ -77,7 +77,7 @@ func ServeAPIAnswers(kubeconfig string, seen func(*http.Request), answered func(
 	}
 	p.server = &http.Server{ErrorLog: quiet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !p.begin() {
-			return
+			panic(http.ErrAbortHandler) // no answer
 		}
 		defer p.handlers.Done()
 		if seen != nil {

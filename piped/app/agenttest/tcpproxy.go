@@ -88,7 +88,7 @@ func (p *TCPProxy) copy(to io.Writer, from io.Reader) {
 	}
 }
 
-// track has Close end connections. It reports whether it may: they came too late for one that has begun.
+// track has Close end connections. It reports false if Close has begun: the caller ends them then.
 func (p *TCPProxy) track(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

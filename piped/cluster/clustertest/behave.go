@@ -47,7 +47,7 @@ func KeepReady(t testing.TB, client kubernetes.Interface, namespace, selector st
 	background.Go(func() {
 		for ctx.Err() == nil {
 			if _, err := Behave(ctx, client, namespace, selector, "ready"); err != nil && ctx.Err() == nil {
-				t.Logf("tried again: %v", err)
+				t.Logf("trying again: %v", err)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}

@@ -14,7 +14,7 @@ import (
 type Link struct {
 	Down    bool                               // requests fail
 	Answer  func(*http.Request) *http.Response // replaces the cluster's response if it returns one
-	Stopped time.Time                          // what the clock stands still at, not counting Ahead; zero: it goes
+	Stopped time.Time                          // what the clock stands still at, not counting Ahead; zero: it runs
 	Ahead   time.Duration                      // how far the clock is ahead
 
 	mu      sync.Mutex

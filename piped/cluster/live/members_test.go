@@ -325,6 +325,7 @@ metadata: {name: deleted}
 				return err != nil && !errors.Is(err, watch.ErrDisconnected)
 			})
 			known := time.Now()
+			through.Set(func() { through.Ahead = 9 * time.Second })
 			if _, err := m.Ready(ref("same")); err != nil {
 				t.Errorf("a short failure is returned: %v", err)
 			}
@@ -397,6 +398,7 @@ func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
 		_, err := m.kinds[manifest.GroupKind(ref)].watches[""].State()
 		return errors.Is(err, watch.ErrDisconnected)
 	})
+	through.Set(func() { through.Ahead = 9 * time.Second })
 	if _, err := m.Ready(ref); err != nil {
 		t.Errorf("a short interruption is reported: %v", err)
 	}

@@ -182,6 +182,9 @@ func (l *env) awaitLive(t *testing.T, req Request, want string) []deploy.LiveObj
 	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		objects, problems, err := Read(t.Context(), l.Cluster, req)
 		if err != nil || len(problems) > 0 {
+			if err != nil && !deploy.IsKind(err, deploy.Unavailable) {
+				t.Fatal(err)
+			}
 			got = fmt.Sprintf("it cannot be read: %v, %v\n", problems, err) // now
 			continue
 		}

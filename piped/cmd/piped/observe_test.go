@@ -40,7 +40,7 @@ import (
 type heard struct {
 	mu    sync.Mutex
 	texts []string
-	keys  map[string]bool // of once
+	keys  map[string]bool // keys that once has seen
 }
 
 func (h *heard) add(text string) {

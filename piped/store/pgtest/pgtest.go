@@ -51,7 +51,7 @@ type Server struct {
 }
 
 const (
-	startTimeout = 3 * time.Minute // these are of a busy machine
+	startTimeout = 3 * time.Minute // both allow for a busy machine
 	stopTimeout  = 2 * time.Minute
 	startTries   = 3 // a program that reserves no ports may bind the free one first
 

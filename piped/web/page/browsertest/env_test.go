@@ -75,7 +75,7 @@ func fixtures(healthURL string) []fixture {
 		{"search", "{team: shop, tier: back}", "", "v1", synced},
 		{"mail", "{team: office}", "", "v1", synced},
 		{"guestbook", "{team: office}", "", "v1", synced},
-		// The keyboard leads to these two, and Now has them first: no row moves from before them with the focus.
+		// The keyboard leads to these two, and Now has them first: no row above them goes away while it has the focus.
 		{"balances", "{team: payments}", fmt.Sprintf(gated, ""), "v1", waiting},
 		{"banking", "{team: payments}", fmt.Sprintf(gated, ""), "v1", waiting},
 		{"checkout", "{team: payments}", fmt.Sprintf(gated, ""), "v1", waiting},

@@ -303,7 +303,7 @@ func (t *Tab) wasHit() bool {
 		if err == nil {
 			return hit
 		}
-		if time.Now().After(end) {
+		if time.Now().After(end) || t.ctx.Err() != nil {
 			t.check("see what the click has hit", err)
 		}
 	}
