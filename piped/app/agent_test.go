@@ -3,6 +3,8 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"flag"
 	"fmt"
 	"io"
@@ -53,8 +55,8 @@ type settings struct {
 	apiAddress string           // default a free port of loopback
 	dsn        string           // default SQLite in the data directory
 	now        func() time.Time // default the machine's clock
-	leaseEvery time.Duration    // 0: no Leases, because agents with the same ID share the cluster
-	pipedID    string           // default "test"; agents with the same ID in a shared cluster count as one
+	leaseEvery time.Duration    // 0: no Leases
+	pipedID    string           // default testID
 	sweepEvery time.Duration    // default the agent's
 	more       string           // further lines of the configuration's spec, indented
 }
@@ -69,7 +71,7 @@ func (s settings) configFile(t *testing.T) string {
 		s.apiAddress = "127.0.0.1:0"
 	}
 	if s.pipedID == "" {
-		s.pipedID = "test"
+		s.pipedID = testID(t.Name())
 	}
 	if s.discover == "" {
 		s.discover = "{}"
@@ -95,6 +97,14 @@ spec:
 		t.Fatal(err)
 	}
 	return path
+}
+
+// testID returns the pipedID of the agents of a test, also for its subtests. Agents with the same ID in
+// a shared cluster count as one: applications of other tests with the same path would be theirs, too.
+func testID(name string) string {
+	name, _, _ = strings.Cut(name, "/")
+	sum := sha256.Sum256([]byte(name))
+	return "test-" + hex.EncodeToString(sum[:4])
 }
 
 // allowScripts is a line of the configuration's spec that lets scripts use a directory.

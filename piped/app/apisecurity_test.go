@@ -194,7 +194,7 @@ func TestKeysAreMadeWithoutOne(t *testing.T) {
 	t.Parallel()
 	s := spec{dataDir: t.TempDir()}
 	path := filepath.Join(t.TempDir(), "piped.yaml")
-	replaceFile(t, path, s.text())
+	replaceFile(t, path, s.text(t.Name()))
 	cfg, _, err := Kinds().LoadPiped(path)
 	if err != nil {
 		t.Fatal(err)

@@ -212,7 +212,7 @@ func TestDeleteWithObjects(t *testing.T) {
 		t.Errorf("while the finalizer holds the Deployment, the objects are %v", got)
 	}
 	add := &apiservice.AddApplicationRequest{
-		Name: "web", PipedId: "test", GitPath: &modelv1.ApplicationGitPath{Repo: &modelv1.ApplicationGitRepository{Id: "apps"}, Path: "web"},
+		Name: "web", PipedId: testID(t.Name()), GitPath: &modelv1.ApplicationGitPath{Repo: &modelv1.ApplicationGitRepository{Id: "apps"}, Path: "web"},
 	}
 	if _, err := agent.api.AddApplication(agent.ctx, add); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("added again while it is being deleted: %v", err)

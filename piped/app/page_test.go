@@ -18,7 +18,7 @@ func TestPageOfAnAgent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	config := filepath.Join(t.TempDir(), "piped.yaml")
-	replaceFile(t, config, spec{dataDir: dir}.text())
+	replaceFile(t, config, spec{dataDir: dir}.text(t.Name()))
 	cfg, _, err := Kinds().LoadPiped(config)
 	if err != nil {
 		t.Fatal(err)

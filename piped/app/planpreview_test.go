@@ -132,7 +132,7 @@ data:
 		t.Fatalf("commands: %q", commands)
 	}
 	result := agent.previewed(commands[0])
-	if result.GetError() != "" || result.GetPipedId() != "test" || result.GetPipedName() == "" {
+	if result.GetError() != "" || result.GetPipedId() != testID(t.Name()) || result.GetPipedName() == "" {
 		t.Fatalf("the preview: %v", result)
 	}
 	byDir := map[string]*modelv1.ApplicationPlanPreviewResult{}

@@ -83,8 +83,8 @@ func TestDisabledAgent(t *testing.T) {
 	t.Run("disable", func(t *testing.T) {
 		agent := runAgent(t, s)
 		agent.mustEnd(web, repo.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-		call(t, agent.api.UpdatePiped, agent.ctx, &apiservice.UpdatePipedRequest{PipedId: "test", Name: "shop", Desc: "of the shop"})
-		call(t, agent.api.DisablePiped, agent.ctx, &apiservice.DisablePipedRequest{PipedId: "test"})
+		call(t, agent.api.UpdatePiped, agent.ctx, &apiservice.UpdatePipedRequest{PipedId: testID(t.Name()), Name: "shop", Desc: "of the shop"})
+		call(t, agent.api.DisablePiped, agent.ctx, &apiservice.DisablePipedRequest{PipedId: testID(t.Name())})
 		missed = repo.Push(t, "while disabled", webApp(ns, "v2", ""))
 	})
 	t.Run("enable after a restart", func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestDisabledAgent(t *testing.T) {
 		if got := len(agent.deployments(web)); got != 1 {
 			t.Errorf("%d deployments by a disabled agent, want 1", got)
 		}
-		piped := call(t, agent.api.GetPiped, agent.ctx, &apiservice.GetPipedRequest{PipedId: "test"}).GetPiped()
+		piped := call(t, agent.api.GetPiped, agent.ctx, &apiservice.GetPipedRequest{PipedId: testID(t.Name())}).GetPiped()
 		if !piped.GetDisabled() || piped.GetName() != "shop" || piped.GetDesc() != "of the shop" || piped.GetVersion() != "test" || piped.GetCreatedAt() == 0 ||
 			len(piped.GetRepositories()) != 1 || piped.GetRepositories()[0].GetRemote() != repo.Dir || piped.GetPlatformProviders()[0].GetName() != "local" {
 			t.Errorf("the agent is %v", piped)
@@ -104,7 +104,7 @@ func TestDisabledAgent(t *testing.T) {
 		if !state.GetDisabled() || state.GetName() != "shop" {
 			t.Errorf("the status says %v", state)
 		}
-		call(t, agent.api.EnablePiped, agent.ctx, &apiservice.EnablePipedRequest{PipedId: "test"})
+		call(t, agent.api.EnablePiped, agent.ctx, &apiservice.EnablePipedRequest{PipedId: testID(t.Name())})
 		agent.mustEnd(web, missed, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	})
 }
@@ -125,7 +125,7 @@ func TestWhatEncryptMakesIsDecrypted(t *testing.T) {
 		more: exampleKeys(t),
 	})
 	seal := func(plaintext string, inBase64 bool) string {
-		return call(t, agent.api.Encrypt, agent.ctx, &apiservice.EncryptRequest{PipedId: "test", Plaintext: plaintext, Base64Encoding: inBase64}).GetCiphertext()
+		return call(t, agent.api.Encrypt, agent.ctx, &apiservice.EncryptRequest{PipedId: testID(t.Name()), Plaintext: plaintext, Base64Encoding: inBase64}).GetCiphertext()
 	}
 	commit := repo.Push(t, "secrets", map[string]string{
 		"web/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n  input: {namespace: " + ns + "}\n" +
@@ -140,7 +140,7 @@ func TestWhatEncryptMakesIsDecrypted(t *testing.T) {
 	if string(got.Data["plain"]) != "hunter2" || string(got.Data["coded"]) != "hunter3\n" {
 		t.Errorf("the live Secret holds %q", got.Data)
 	}
-	key := call(t, agent.api.GetPiped, agent.ctx, &apiservice.GetPipedRequest{PipedId: "test"}).GetPiped().GetSecretEncryption()
+	key := call(t, agent.api.GetPiped, agent.ctx, &apiservice.GetPipedRequest{PipedId: testID(t.Name())}).GetPiped().GetSecretEncryption()
 	if key.GetType() != "KEY_PAIR" || !strings.HasPrefix(key.GetPublicKey(), "-----BEGIN PUBLIC KEY-----") || !strings.Contains(string(public), key.GetPublicKey()) {
 		t.Errorf("the agent's public key is %v", key)
 	}
@@ -160,7 +160,7 @@ func call[Q, R any](t *testing.T, method func(context.Context, Q, ...grpc.CallOp
 func (c *client) add(dir string) string {
 	c.t.Helper()
 	return call(c.t, c.api.AddApplication, c.ctx, &apiservice.AddApplicationRequest{
-		Name: "as requested", PipedId: "test",
+		Name: "as requested", PipedId: testID(c.t.Name()),
 		GitPath: &modelv1.ApplicationGitPath{Repo: &modelv1.ApplicationGitRepository{Id: "apps"}, Path: dir},
 	}).GetApplicationId()
 }

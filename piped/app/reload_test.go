@@ -328,7 +328,7 @@ func TestSignalReloadsAtOnce(t *testing.T) {
 	s := spec{dataDir: t.TempDir()}
 	agent := runReloading(t, s, time.Hour)
 	s.more = "  limits: {deployments: 2, perCluster: 1}\n  retention: {keepPerApplication: 3}\n"
-	replaceFile(t, agent.path, s.text())
+	replaceFile(t, agent.path, s.text(t.Name()))
 	agent.signal <- syscall.SIGHUP
 	agent.awaitLog("reloading the configuration after a signal", inEffect, "changed=\"limits, retention\"")
 	if got := agent.app.live.Retention().KeepPerApplication; got != 3 {
@@ -359,8 +359,8 @@ func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
 		}
 	}
 	s.more = "  limits: {deployments: 3}\n"
-	poll(s.text()[:len(s.text())-10], "")
-	poll(s.text(), "")
+	poll(s.text(t.Name())[:len(s.text(t.Name()))-10], "")
+	poll(s.text(t.Name()), "")
 	poll("", inEffect)
 	poll("", "")
 	poll("kind: {", "")

@@ -22,9 +22,10 @@ type spec struct {
 	more         string            // further lines of spec
 }
 
-func (s spec) text() string {
+// text returns the configuration for a test.
+func (s spec) text(test string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  projectID: test\n  pipedID: test\n  dataDir: %s\n  web: {address: \"127.0.0.1:0\"}\n  repositories:\n", s.dataDir)
+	fmt.Fprintf(&b, "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  projectID: test\n  pipedID: %s\n  dataDir: %s\n  web: {address: \"127.0.0.1:0\"}\n  repositories:\n", testID(test), s.dataDir)
 	for id, remote := range s.repositories {
 		fmt.Fprintf(&b, "    - {repoId: %s, remote: %q, branch: main, discover: {}}\n", id, remote)
 	}
@@ -61,14 +62,14 @@ func runReloading(t *testing.T, s spec, every time.Duration) *reloading {
 func runReloadingWith(t *testing.T, s spec, o Options) *reloading {
 	t.Helper()
 	r := &reloading{path: filepath.Join(t.TempDir(), "piped.yaml"), signal: make(chan os.Signal), log: &logText{}}
-	replaceFile(t, r.path, s.text())
+	replaceFile(t, r.path, s.text(t.Name()))
 	cfg, _, err := Kinds().LoadPiped(r.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	createStore(t, s.dataDir)
 	ctx, stop := context.WithCancel(context.Background())
-	o.LeaseEvery = cmp.Or(o.LeaseEvery, -1) // agents of one ID share the cluster with one another
+	o.LeaseEvery = cmp.Or(o.LeaseEvery, -1)
 	o.Version, o.Logger, o.ConfigFile, o.Reload = "test", slog.New(slog.NewTextHandler(r.log, nil)), r.path, r.signal
 	r.app, err = New(ctx, cfg, o)
 	if err != nil {
@@ -90,7 +91,7 @@ func runReloadingWith(t *testing.T, s spec, o Options) *reloading {
 // write changes the configuration and waits until the log contains the texts.
 func (r *reloading) write(s spec, said ...string) {
 	r.t.Helper()
-	replaceFile(r.t, r.path, s.text())
+	replaceFile(r.t, r.path, s.text(r.t.Name()))
 	r.awaitLog(said...)
 }
 

@@ -34,7 +34,7 @@ func TestStatus(t *testing.T) {
 		busy := slices.ContainsFunc(s.Queues, func(q *controlv1.QueueStatus) bool { return q.Waiting+q.Active > 0 })
 		return !busy && len(s.Clusters) == 2 && s.Clusters[0].Error != "" && s.Clusters[1].Version != ""
 	})
-	if a := s.Agent; a.PipedId != "test" || a.Version != "test" || a.GoVersion != runtime.Version() || a.StartedAtMs < began || a.ConfigLoadedAtMs < began || a.ConfigError != "" {
+	if a := s.Agent; a.PipedId != testID(t.Name()) || a.Version != "test" || a.GoVersion != runtime.Version() || a.StartedAtMs < began || a.ConfigLoadedAtMs < began || a.ConfigError != "" {
 		t.Errorf("agent: %v", a)
 	}
 	if r := s.Repositories; len(r) != 1 || r[0].Id != "apps" || r[0].Remote != repo.Dir || r[0].Branch != "main" || r[0].Head != head ||

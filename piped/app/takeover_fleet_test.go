@@ -281,7 +281,7 @@ func (f *fleet) wantTaken(t *testing.T, before map[string]*unstructured.Unstruct
 		case "ReplicaSet", "Pod":
 			continue
 		}
-		if u.GetLabels()[manifest.LabelApplication] != appID(u.GetName()) || u.GetAnnotations()[manifest.AnnotationPiped] != "test" {
+		if u.GetLabels()[manifest.LabelApplication] != appID(u.GetName()) || u.GetAnnotations()[manifest.AnnotationPiped] != testID(t.Name()) {
 			t.Errorf("%s is marked %v, %v", key, u.GetLabels(), u.GetAnnotations())
 		}
 		if u.GetAnnotations()["kubectl.kubernetes.io/last-applied-configuration"] != "" {

@@ -183,7 +183,7 @@ func TestFlowsOfPipectl(t *testing.T) {
 	})
 	t.Run("encrypt", func(t *testing.T) {
 		p := p.in(t)
-		sealed := p.value(p.call("Encrypt", text(1, "hunter2\n"), text(2, "test")), 1)
+		sealed := p.value(p.call("Encrypt", text(1, "hunter2\n"), text(2, testID(t.Name()))), 1)
 		commit := repo.Push(t, "a secret", map[string]string{
 			"secret/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: secret\n  input: {namespace: " + ns + "}\n" +
 				"  encryption:\n    decryptionTargets: [secret.yaml]\n    encryptedSecrets: {password: " + sealed + "}\n",
@@ -204,7 +204,7 @@ func TestFlowsOfPipectl(t *testing.T) {
 		}
 		result := p.awaitPreview(commands[0])
 		want := map[string]string{
-			"command": commands[0], "piped": "test", "error": "", "application": web, "name": "web", "directory": "web", "of": "test", "project": "test",
+			"command": commands[0], "piped": testID(t.Name()), "error": "", "application": web, "name": "web", "directory": "web", "of": testID(t.Name()), "project": "test",
 			"branch": "pr", "commit": commit, "strategy": "1", "failure": "",
 		}
 		got := map[string]string{
@@ -275,9 +275,9 @@ func TestListsOfAThousandApplications(t *testing.T) {
 	p.mustList(slices.DeleteFunc(slices.Clone(want[disabled:]), without), 0, label, number(7, 100))
 	p.mustList(slices.DeleteFunc(slices.Clone(want[:disabled]), without), 1, label, number(7, 100))
 	agents := slices.Compact(slices.Sorted(slices.Values(p.values(p.call("ListApplications", number(7, 500)), 1, 4))))
-	mustEqual(t, []string{"test"}, agents)
+	mustEqual(t, []string{testID(t.Name())}, agents)
 	agent := p.call("GetPiped", text(1, agents[0]))
-	if p.value(agent, 1, 1) != "test" || p.value(agent, 1, 10, 1) != "apps" || p.value(agent, 1, 14) == "" {
+	if p.value(agent, 1, 1) != testID(t.Name()) || p.value(agent, 1, 10, 1) != "apps" || p.value(agent, 1, 14) == "" {
 		t.Errorf("the agent is %q", agent)
 	}
 }
