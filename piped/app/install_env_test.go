@@ -148,6 +148,11 @@ func startInstalled(t *testing.T, c *clustertest.Cluster, s spec) *installation 
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A Lease of an earlier part of the test would leave the right to create a Lease unused.
+	err = admin.CoordinationV1().Leases(cluster.LeaseNamespace).Delete(t.Context(), cluster.LeaseName(testID(t.Name())), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
 	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
