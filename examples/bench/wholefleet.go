@@ -197,7 +197,7 @@ func (b *wholeFleet) passAll(ctx context.Context, comment string) (c cost, err e
 // It asks seldom: answers cost what is measured.
 func (s *scene) deployed(ctx context.Context, commits map[string]bool, count int) (last time.Time, err error) {
 	err = s.agent.Await(ctx, "all applications to be deployed", fleetPatience, func(ctx context.Context) (bool, error) {
-		time.Sleep(time.Second + time.Duration(count)*time.Millisecond)
+		time.Sleep(time.Second + time.Duration(count)*5*time.Millisecond)
 		apps, err := s.applications(ctx)
 		if err != nil {
 			return false, err
