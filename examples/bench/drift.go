@@ -132,36 +132,46 @@ func (d *driftBench) start(ctx context.Context) error {
 	if err := d.moveTo(d.environment, d.proxy); err != nil {
 		return err
 	}
-	began := time.Now()
-	if err := d.agent.Restart(ctx); err != nil {
-		return err
-	}
-	synced, err := d.awaitSynced(ctx, d.fleet.count)
-	if err != nil {
-		return err
-	}
-	used, err := cpuTime(d.agent.PID())
-	if err != nil {
-		return err
-	}
-	peak, err := memory(d.agent.PID(), "VmHWM")
+	c, err := d.relearn(ctx, d.fleet.count)
 	if err != nil {
 		return err
 	}
 	rest, sweep := splitSweep(d.calls.take(), nil)
 	reads := 0
-	for _, c := range rest {
-		if c.reads(d.fleet.namespace) {
+	for _, call := range rest {
+		if call.reads(d.fleet.namespace) {
 			reads++
 		}
 	}
-	d.atMost("drift.start_to_all_synced", seconds(synced.Sub(began)), "s", 10)
-	d.info("drift.start.cpu", seconds(used), "s")
-	d.info("drift.start.peak_rss", peak, "MiB")
+	d.atMost("drift.start_to_all_synced", seconds(c.took), "s", 10)
+	d.info("drift.start.cpu", seconds(c.cpu), "s")
+	d.info("drift.start.peak_rss", c.peak, "MiB")
 	d.info("drift.start.api_calls", float64(len(rest)), "")
 	d.info("drift.start.api_calls_of_the_sweep", float64(len(sweep)), "")
 	d.exactly("drift.start.objects_read", reads, 0)
 	return nil
+}
+
+// relearn starts the agent, which has stopped, and waits until it knows that n applications are SYNCED.
+func (s *scene) relearn(ctx context.Context, n int) (c cost, err error) {
+	began := time.Now()
+	if err := s.agent.Restart(ctx); err != nil {
+		return c, err
+	}
+	synced, err := s.awaitSynced(ctx, n)
+	if err != nil {
+		return c, err
+	}
+	return s.costOf(synced.Sub(began))
+}
+
+// costOf returns what the agent has used since its start, for something that took a time.
+func (s *scene) costOf(took time.Duration) (c cost, err error) {
+	c.took = took
+	if c.cpu, err = cpuTime(s.agent.PID()); err == nil {
+		c.peak, err = memory(s.agent.PID(), "VmHWM")
+	}
+	return c, err
 }
 
 // forget makes the sync states of applications unknown. The agent of the directory does not run.

@@ -21,6 +21,7 @@ type fleet struct {
 	namespace string
 	count     int
 	replicas  int
+	provider  string // platform provider; "" is the only one
 	template  string // of an application's objects: name, namespace, replicas, tag
 }
 
@@ -79,10 +80,18 @@ func (f fleet) files(tag, comment string) map[string]string {
 	return all
 }
 
+// config returns the configuration of an application.
+func (f fleet) config(i int) string {
+	if f.provider != "" {
+		return fmt.Sprintf(providerConfig, f.name(i), f.provider)
+	}
+	return fmt.Sprintf(applicationConfig, f.name(i))
+}
+
 func (f fleet) filesOf(i int, tag, comment string) map[string]string {
 	dir := filepath.Join(f.dir, f.name(i))
 	return map[string]string{
-		filepath.Join(dir, "app.pipecd.yaml"): fmt.Sprintf(applicationConfig, f.name(i)),
+		filepath.Join(dir, "app.pipecd.yaml"): f.config(i),
 		filepath.Join(dir, "objects.yaml"):    "# " + comment + "\n" + f.text(i, tag),
 	}
 }

@@ -189,11 +189,7 @@ func (b *historyBench) clone(ctx context.Context) error {
 }
 
 func (b *historyBench) reportClones(took time.Duration) error {
-	used, err := cpuTime(b.agent.PID())
-	if err != nil {
-		return err
-	}
-	peak, err := memory(b.agent.PID(), "VmHWM")
+	c, err := b.costOf(took)
 	if err != nil {
 		return err
 	}
@@ -202,11 +198,11 @@ func (b *historyBench) reportClones(took time.Duration) error {
 		return err
 	}
 	name := fmt.Sprintf("history.%d_mib", b.mib)
-	b.info(name+".cloned", seconds(took), "s")
-	b.info(name+".cloned.cpu", seconds(used), "s")
+	b.info(name+".cloned", seconds(c.took), "s")
+	b.info(name+".cloned.cpu", seconds(c.cpu), "s")
 	b.info(name+".cloned.received", float64(b.received.Load())/(1<<20), "MiB")
 	b.info(name+".cloned.disk", disk, "MiB")
-	b.info(name+".cloned.peak_rss", peak, "MiB")
+	b.info(name+".cloned.peak_rss", c.peak, "MiB")
 	return nil
 }
 
@@ -220,19 +216,11 @@ func (b *historyBench) follow(ctx context.Context) (c historyCost, err error) {
 		return c, err
 	}
 	received, n := b.received.Load(), int(historyFor/historyPause)
-	commits, pushed := make([]string, n), make([]time.Time, n)
-	beat := time.NewTicker(historyPause)
-	defer beat.Stop()
-	for i := range n {
-		if commits[i], err = b.change(i%historyRepos, fmt.Sprint("change ", i)); err != nil {
-			return c, err
-		}
-		pushed[i] = time.Now()
-		select {
-		case <-ctx.Done():
-			return c, context.Cause(ctx)
-		case <-beat.C:
-		}
+	commits, pushed, err := paced(ctx, n, historyPause, func(i int) (string, error) {
+		return b.change(i%historyRepos, fmt.Sprint("change ", i))
+	})
+	if err != nil {
+		return c, err
 	}
 	var seen []time.Duration
 	for i, commit := range commits {

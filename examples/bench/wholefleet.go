@@ -27,8 +27,8 @@ const (
 	fleetPatience = time.Hour
 )
 
-// fleetConfig is the configuration of an application: its name and its cluster.
-const fleetConfig = `apiVersion: pipecd.dev/v1beta1
+// providerConfig is the configuration of an application: its name and its platform provider.
+const providerConfig = `apiVersion: pipecd.dev/v1beta1
 kind: KubernetesApp
 spec: {name: %s, platformProvider: %s}
 `
@@ -45,8 +45,8 @@ type wholeFleet struct {
 
 // measureFleet measures an agent with 5,000 applications in 20 repositories on two clusters: their first
 // sync, a commit in each repository that touches all and changes nothing, how soon a restarted agent
-// knows all of them, how soon it reports drift, and a steady load of 30 deployments a minute. Its floor is the same agent
-// with 40 applications.
+// knows all of them, how soon it reports drift, and a steady load of 30 deployments a minute. Its floor
+// is the same agent with 40 applications.
 func measureFleet(ctx context.Context, e *environment) (err error) {
 	few := &wholeFleet{environment: e, share: fleet{dir: "apps", namespace: "bench-few", count: fleetFew, template: driftObjects}}
 	if few.second, err = clustertest.Start(ctx, clustertest.Options{}); err != nil {
@@ -97,7 +97,9 @@ func (b *wholeFleet) count() int { return b.share.count * fleetRepos }
 
 // of returns the applications of a repository.
 func (b *wholeFleet) of(repo int) fleet {
-	return b.share.in(fmt.Sprintf("%s-%02d", b.share.namespace, repo))
+	f := b.share.in(fmt.Sprintf("%s-%02d", b.share.namespace, repo))
+	f.provider, _ = b.clusterOf(repo)
+	return f
 }
 
 // clusterOf returns the platform provider of a repository, and the kubeconfig of its cluster.
@@ -108,18 +110,7 @@ func (b *wholeFleet) clusterOf(repo int) (provider, kubeconfig string) {
 	return "second", b.second.Kubeconfig()
 }
 
-// files returns the files of a repository.
-func (b *wholeFleet) files(repo int, tag, comment string) map[string]string {
-	f := b.of(repo)
-	provider, _ := b.clusterOf(repo)
-	files := f.files(tag, comment)
-	for i := range f.count {
-		files[filepath.Join(f.dir, f.name(i), "app.pipecd.yaml")] = fmt.Sprintf(fleetConfig, f.name(i), provider)
-	}
-	return files
-}
-
-// cost is what one commit in each repository took and used.
+// cost is what something took, and what the agent used.
 type cost struct {
 	took, cpu time.Duration
 	peak      float64 // MiB
@@ -164,7 +155,7 @@ func (b *wholeFleet) touch(ctx context.Context) (cost, error) { return b.passAll
 // passAll commits to all repositories and waits until all applications have deployed that.
 func (b *wholeFleet) passAll(ctx context.Context, comment string) (c cost, err error) {
 	for i, repo := range b.repos {
-		if err := repo.Write(b.files(i, "v1", comment)); err != nil {
+		if err := repo.Write(b.of(i).files("v1", comment)); err != nil {
 			return c, err
 		}
 	}
@@ -275,25 +266,13 @@ func (b *wholeFleet) restart(ctx context.Context) error {
 	if err := forget(ctx, filepath.Join(b.dir, "fleet"), ids); err != nil {
 		return fmt.Errorf("forget the sync states: %w", err)
 	}
-	began := time.Now()
-	if err := b.agent.Restart(ctx); err != nil {
-		return err
-	}
-	synced, err := b.awaitSynced(ctx, b.count())
+	c, err := b.relearn(ctx, b.count())
 	if err != nil {
 		return err
 	}
-	used, err := cpuTime(b.agent.PID())
-	if err != nil {
-		return err
-	}
-	peak, err := memory(b.agent.PID(), "VmHWM")
-	if err != nil {
-		return err
-	}
-	b.atMost("fleet.restart_to_all_synced", seconds(synced.Sub(began)), "s", 4)
-	b.info("fleet.restart.cpu", seconds(used), "s")
-	b.atMost("fleet.restart.peak_rss", peak, "MiB", 200)
+	b.atMost("fleet.restart_to_all_synced", seconds(c.took), "s", 4)
+	b.info("fleet.restart.cpu", seconds(c.cpu), "s")
+	b.atMost("fleet.restart.peak_rss", c.peak, "MiB", 200)
 	return nil
 }
 
@@ -361,10 +340,15 @@ func (b *wholeFleet) steady(ctx context.Context) error {
 
 // load changes n images at the steady load. It returns the commits, and when they were pushed.
 func (b *wholeFleet) load(ctx context.Context, n int) (commits []string, pushed []time.Time, err error) {
-	beat := time.NewTicker(fleetInterval)
+	return paced(ctx, n, fleetInterval, b.changeImage)
+}
+
+// paced pushes n commits with a pause between them. It returns these, and when they were pushed.
+func paced(ctx context.Context, n int, pause time.Duration, push func(i int) (string, error)) (commits []string, pushed []time.Time, err error) {
+	beat := time.NewTicker(pause)
 	defer beat.Stop()
 	for i := range n {
-		commit, err := b.changeImage(i)
+		commit, err := push(i)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -383,10 +367,7 @@ func (b *wholeFleet) changeImage(i int) (commit string, err error) {
 	repo := i % fleetRepos
 	f := b.of(repo)
 	app := i / fleetRepos % f.count
-	files := f.filesOf(app, fmt.Sprint("steady-", i), "second")
-	provider, _ := b.clusterOf(repo)
-	files[filepath.Join(f.dir, f.name(app), "app.pipecd.yaml")] = fmt.Sprintf(fleetConfig, f.name(app), provider)
-	if err := b.repos[repo].Write(files); err != nil {
+	if err := b.repos[repo].Write(f.filesOf(app, fmt.Sprint("steady-", i), "second")); err != nil {
 		return "", err
 	}
 	return b.repos[repo].Commit("another image")
